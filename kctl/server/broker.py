@@ -28,11 +28,13 @@ from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.controlled_shutdown import ControlledShutdown
+from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.network.channel import DirectChannel
 from kctl.server.parts import BrokerParts, Foundations, assemble
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
@@ -70,8 +72,9 @@ class Broker:
             metadata=MetadataCache(),
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
+            quotas=ClientQuotas(self._config, world.clock, address_of),
         )
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._listening = world.listen(
             open_channel=partial(
                 DirectChannel, self._dispatcher.handle, frame_bytes_max=self._config.socket_request_max_bytes
@@ -119,7 +122,7 @@ class Broker:
         self.broker_id = await choose_broker_id(zookeeper, self._config, stored=self._logs.broker_id)
         self._logs.assign_identity(broker_id=self.broker_id, cluster_id=cluster)
         changes = self._config_changes = ConfigChanges(
-            self.broker_id, zookeeper, self.configs, self._world.clock, self._topic_config_changed
+            self.broker_id, zookeeper, self.configs, self._base.quotas, self._world.clock, self._topic_config_changed
         )
         await changes.load()
         await self._load_logs()

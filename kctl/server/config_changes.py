@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
@@ -24,23 +25,42 @@ log = logging.getLogger(__name__)
 
 _KEEP_MS = 15 * 60_000
 _TOPICS = "topics/"
+_CLIENTS = ("users/", "clients/", "ips/")
 _BROKERS = "brokers/"
 
 
+class ClientConfigs(Protocol):
+    """Takes the configuration of users, client ids and IP addresses, by path below /config."""
+
+    def replace(self, configs: Mapping[str, Mapping[str, str]]) -> Awaitable[None]:
+        """Takes that of all entities; there are no others."""
+        ...
+
+    def change(self, path: str, config: Mapping[str, str]) -> Awaitable[None]:
+        """Takes that of one entity."""
+        ...
+
+
 class ConfigChanges:
-    """Keeps a ConfigView up to date.  `topic_changed` is called for each topic after the view is updated."""
+    """Keeps a ConfigView and the configuration of clients up to date.
+
+    `topic_changed` is called for each topic after the view is updated.
+    """
 
     def __init__(
         self,
         broker_id: int,
         zookeeper: ZooKeeper,
         view: ConfigView,
+        clients: ClientConfigs,
         clock: Clock,
         topic_changed: Callable[[str], None],
     ) -> None:
         self._broker_id = broker_id
         self._zookeeper = zookeeper
         self._view = view
+        self._clients = clients
+        self._clients_lock = asyncio.Lock()
         self._clock = clock
         self._topic_changed = topic_changed
         self._last_seen = -1
@@ -56,6 +76,7 @@ class ConfigChanges:
             await self._apply(entity)
         topics = await self._zookeeper.children(paths.CONFIG + "/topics")
         await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
+        await self._load_clients()
 
     def on_watch(self, event: WatchEvent) -> None:
         """Handles a watch event of the session; watches of other components are ignored."""
@@ -116,21 +137,52 @@ class ConfigChanges:
             # Otherwise later changes would not be read before the next notification.
             log.exception("cannot apply configuration change path=%s", path)
 
+    async def _load_clients(self) -> None:
+        async with self._clients_lock:
+            entities: list[str] = []
+            for folder in _CLIENTS:
+                entities += [folder + name for name in await self._children(folder.rstrip("/"))]
+            users = [entity for entity in entities if entity.startswith("users/")]
+            folders = [f"{user}/clients/" for user in users]
+            names = await asyncio.gather(*(self._children(folder.rstrip("/")) for folder in folders))
+            entities += [folder + name for folder, own in zip(folders, names, strict=True) for name in own]
+            configs = await asyncio.gather(*(self._valid_overrides(entity) for entity in entities))
+            await self._clients.replace(dict(zip(entities, configs, strict=True)))
+
+    async def _children(self, folder: str) -> list[str]:
+        try:
+            return await self._zookeeper.children(paths.config_entity(folder))
+        except NoNodeError:
+            return []
+
     async def _apply(self, entity: str) -> None:
+        try:
+            if entity.startswith(_TOPICS):
+                self._apply_topic(entity.removeprefix(_TOPICS), await self._overrides(entity))
+            elif entity.startswith(_CLIENTS):
+                # While all are being loaded, a later change must not be replaced by what was read before it.
+                async with self._clients_lock:
+                    await self._clients.change(entity, await self._overrides(entity) or {})
+            else:
+                self._apply_broker(entity, await self._overrides(entity) or {})
+        except ValueError as error:
+            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+
+    async def _valid_overrides(self, entity: str) -> dict[str, str]:
+        try:
+            return await self._overrides(entity) or {}
+        except ValueError as error:
+            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+            return {}
+
+    async def _overrides(self, entity: str) -> dict[str, str] | None:
+        """The overrides of an entity; None if it has no node.  Raises ValueError for an invalid one."""
         path = paths.config_entity(entity)
-        overrides: dict[str, str] | None = None
         try:
             data, _ = await self._zookeeper.get(path)
-            overrides = znodes.decode_config(path, data)
         except NoNodeError:
-            pass  # Every topic has a node: this one was deleted in the meantime.
-        except ValueError as error:
-            log.error("ignoring invalid configuration path=%s error=%s", path, error)
-            return
-        if entity.startswith(_TOPICS):
-            self._apply_topic(entity.removeprefix(_TOPICS), overrides)
-        else:
-            self._apply_broker(entity, overrides or {})
+            return None  # Every topic has a node: this one was deleted in the meantime.
+        return znodes.decode_config(path, data)
 
     def _apply_topic(self, topic: str, overrides: dict[str, str] | None) -> None:
         if overrides is None:

@@ -37,6 +37,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
@@ -69,6 +70,7 @@ class Foundations:
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager
+    quotas: ClientQuotas
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kctl.server.quotas.accounts import RequestAccount
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -30,6 +34,8 @@ class RequestContext:
     correlation_id: int
     client_id: str
     peer: Peer
+    account: RequestAccount | None = None
+    """What the request uses of the quotas of its client; None for a client without quotas."""
 
     @property
     def client_host(self) -> str:

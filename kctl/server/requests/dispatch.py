@@ -2,6 +2,8 @@
 
 The table of handlers is what ApiVersions advertises: an API without a handler is unknown.  As in Kafka, an unknown API
 or version, or a malformed body, closes the connection; only ApiVersions responds with an error.
+
+Here quotas are enforced too: a request of a client that has some gets an account (quotas/accounts).
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
-from kctl.server.network.channel import Reply
+from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
+from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import Peer, RequestContext
 
 log = logging.getLogger(__name__)
@@ -34,7 +39,9 @@ Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None]
 class Dispatcher:
     """Handlers by API key.  Owner: event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
         self._tasks: set[asyncio.Future[Response | None]] = set()
 
@@ -63,6 +70,9 @@ class Dispatcher:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        client = self._quotas.client(peer.principal, context.client_id)
+        if client is not None and api.key not in EXEMPT_KEYS:
+            context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
@@ -78,6 +88,10 @@ class Dispatcher:
     ) -> asyncio.Future[Reply]:
         """A future of the response.  Cancelling it ends a wait; work that has started continues."""
         loop = asyncio.get_running_loop()
+        if context.account is not None:
+            context.account.paused()
+            if not isinstance(result, asyncio.Future):
+                result = context.account.measured(result)
         reply: asyncio.Future[Reply] = loop.create_future()
         if isinstance(result, asyncio.Future):
             wait = result
@@ -111,8 +125,25 @@ class Dispatcher:
                 reply.set_exception(failure)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        if context.account is not None:
+            return self._settled(api, context, context.account, response)
+        return None if response is None else self._encoded(api, context, response)
+
+    def _settled(
+        self, api: registry.Api, context: RequestContext, account: RequestAccount, response: Response | None
+    ) -> Reply:
+        """Records what the request has used; the response tells the throttle time and is sent at once."""
+        mute_ms = account.settle(api.key, has_response=response is not None)
         if response is None:
-            return None
+            return ThrottledReply(None, mute_ms) if mute_ms else None
+        if mute_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = mute_ms
+        started_s = asyncio.get_running_loop().time()
+        chunks = self._encoded(api, context, response)
+        account.note_encoding(started_s)
+        return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
+
+    def _encoded(self, api: registry.Api, context: RequestContext, response: Response) -> list[Chunk]:
         body: list[Chunk] = codec.encode(response, context.api_version)
         return _framed(
             body, context.correlation_id, is_flexible=response_header_version(api.key, context.api_version) == 1

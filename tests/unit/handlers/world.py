@@ -26,9 +26,11 @@ from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
+from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
@@ -104,7 +106,8 @@ class World:
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
         self.resources = ConfigResources(BROKER_ID, self.configs, self.metadata, self.topics)
-        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
+        self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
+        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.quotas, self.clock, lambda _: None)
         self.controller = ControllerRunner(
             BROKER_ID,
             zookeeper=self.zookeeper,

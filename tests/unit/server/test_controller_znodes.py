@@ -228,7 +228,9 @@ def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
     async def scene(world: World) -> None:
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
-        again.changes = type(again.changes)(0, world.zookeeper, again.configs, again.clock, lambda _: None)
+        again.changes = type(again.changes)(
+            0, world.zookeeper, again.configs, again.quotas, again.clock, lambda _: None
+        )
         await again.changes.load()
 
     play(scene)
