@@ -78,7 +78,7 @@ class Dispatcher:
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if result is None:
-            return None
+            return self._encode(api, context, None)
         if isinstance(result, Awaitable):
             return self._later(api, context, result)
         return self._encode(api, context, result)
