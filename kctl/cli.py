@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
@@ -62,11 +63,18 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 
 def _run(words: list[str]) -> int:
     if words == ["--version"]:
-        sys.stdout.write(f"kctl {__version__}\n")
+        sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
     from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
 
     return run(words)
+
+
+def _build() -> str:
+    """What differs from a full build; found without an import of the module."""
+    found = find_spec("kctl.records.record_walk")
+    is_compiled = found is not None and not str(found.origin).endswith(".py")
+    return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
 
 
 def _terminate(_number: int, _frame: object) -> None:

@@ -7,6 +7,19 @@
 
 Names, keys, values and error texts come from clients and brokers.  Everything is escaped here, so that none of it
 reaches a terminal as a control sequence.  The one exception is `verbatim`, and that only where stdout is no terminal.
+
+A row is a NamedTuple, which a command declares beside its columns.  Its fields are the members of the JSON object, in
+this order and under these names; a column shows the field of its name, and is empty where the row has no such field.
+
+    class OffsetRow(NamedTuple):
+        topic: str
+        offset: int | None
+        error: str | None = None
+        message: str | None = None
+
+    console.show((Column("topic"), Column("offset", numeric=True), *ERROR_COLUMNS), [OffsetRow("orders", 7)])
+
+A field that holds rows (`partitions: list[PartitionRow]`) becomes a list of JSON objects.
 """
 
 from __future__ import annotations
@@ -17,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from kctl.table_layout import NOTHING, TableLayout, block_lines
 from kctl.terminal_text import cut, escape, escape_cell, escape_json, escape_lines
@@ -31,7 +44,17 @@ TERMINAL_WIDTH_DEFAULT = 80
 PROGRESS_INTERVAL_S = 0.1
 PROGRESS_LINE_INTERVAL_S = 10.0
 
-Row = Mapping[str, Any]
+
+class TypedRow(Protocol):
+    """Any NamedTuple."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+Row = TypedRow | Mapping[str, Any]
+"""A mapping is a row whose names are known at run time only, such as a decoded record."""
 
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
@@ -122,10 +145,10 @@ class Console:
     def show(self, columns: Sequence[Column], items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:
         """Show a list.  `items` is what JSON tells; `rows`, where given, is the flat view of it for table and plain."""
         if self.format is Format.JSON:
-            self._json(list(items))
+            self._json([as_mapping(item) for item in items])
         elif self.format is Format.JSONL:
             for item in items:
-                self.stdout.write(_dumps(item) + "\n")
+                self.stdout.write(_dumps(as_mapping(item)) + "\n")
         else:
             with self.stream(columns) as stream:
                 for row in items if rows is None else rows:
@@ -133,17 +156,18 @@ class Console:
 
     def show_one(self, item: Row) -> None:
         """Show a single thing: one JSON object, or a name and a value per line."""
+        fields = as_mapping(item)
         if self.format is Format.JSON:
-            self._json(item)
+            self._json(fields)
         elif self.format is Format.JSONL:
-            self.stdout.write(_dumps(item) + "\n")
+            self.stdout.write(_dumps(fields) + "\n")
         elif self.format is Format.PLAIN:
-            for name, value in item.items():
+            for name, value in fields.items():
                 self.stdout.write(f"{cell(name)}\t{cell(value)}\n")
         else:
-            titles = [cell(name.replace("_", "-")) for name in item]
-            cells = [cell(value) for value in item.values()]
-            lines = block_lines(titles, cells, wraps=[True] * len(item), width=self.width, paint=_unpainted)
+            titles = [cell(name.replace("_", "-")) for name in fields]
+            cells = [cell(value) for value in fields.values()]
+            lines = block_lines(titles, cells, wraps=[True] * len(fields), width=self.width, paint=_unpainted)
             self.stdout.writelines(line + "\n" for line in lines)
 
     def stream(self, columns: Sequence[Column]) -> RowStream:
@@ -226,7 +250,7 @@ class RowStream:
             self.finish()
 
     def write(self, row: Row) -> None:
-        """Add one row; keys that are not columns show up in JSON only."""
+        """Add one row; fields that are not columns show up in JSON only."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -240,10 +264,10 @@ class RowStream:
 class _JsonStream(RowStream):
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
         super().__init__(console, columns)
-        self._rows: list[Row] = []
+        self._rows: list[Mapping[str, Any]] = []
 
     def write(self, row: Row) -> None:
-        self._rows.append(row)
+        self._rows.append(as_mapping(row))
 
     def finish(self) -> None:
         self.console.stdout.write(_dumps(self._rows, indent=2 if self.console.stdout.isatty() else None) + "\n")
@@ -251,7 +275,7 @@ class _JsonStream(RowStream):
 
 class _JsonLinesStream(RowStream):
     def write(self, row: Row) -> None:
-        self.console.stdout.write(_dumps(row) + "\n")
+        self.console.stdout.write(_dumps(as_mapping(row)) + "\n")
 
 
 class _PlainStream(RowStream):
@@ -261,7 +285,8 @@ class _PlainStream(RowStream):
             console.stdout.write("\t".join(column.title for column in columns) + "\n")
 
     def write(self, row: Row) -> None:
-        self.console.stdout.write("\t".join(cell(row.get(column.name)) for column in self.columns) + "\n")
+        fields = as_mapping(row)
+        self.console.stdout.write("\t".join(cell(fields.get(column.name)) for column in self.columns) + "\n")
 
 
 class _TableStream(RowStream):
@@ -273,7 +298,8 @@ class _TableStream(RowStream):
         self._layout: TableLayout | None = None
 
     def write(self, row: Row) -> None:
-        cells = [cell(row.get(column.name)) for column in self.columns]
+        fields = as_mapping(row)
+        cells = [cell(fields.get(column.name)) for column in self.columns]
         if self._layout is not None:
             self._put(self._layout.row(cells, self._paint))
             return
@@ -379,6 +405,23 @@ def terminal_width(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or TERMINAL_WIDTH_DEFAULT
     except (OSError, ValueError):
         return TERMINAL_WIDTH_DEFAULT
+
+
+def as_mapping(row: Row) -> Mapping[str, Any]:
+    """The fields of a row by name, in order; rows within rows become mappings too."""
+    if isinstance(row, Mapping):
+        return row
+    fields = row._asdict()
+    for name, value in fields.items():
+        if isinstance(value, (list, tuple)):
+            fields[name] = _nested(value)
+    return fields
+
+
+def _nested(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return as_mapping(value)
+    return [_nested(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def cell(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.commands.exit_status import ExitStatus, Refused
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kctl.client.budget import Budget
     from kctl.client.cluster import ClusterClient
     from kctl.client.settings import ClientSettings
-    from kctl.console import Console
+    from kctl.console import Console, TypedRow
 
 T = TypeVar("T")
 
@@ -123,9 +123,9 @@ class Invocation:
         if not answer:
             raise Refused("cancelled: not confirmed")
 
-    def status_of(self, rows: list[dict[str, Any]]) -> ExitStatus:
-        """FAILED when any row carries an error."""
-        return ExitStatus.FAILED if any(row.get("error") for row in rows) else ExitStatus.DONE
+    def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
+        """FAILED when the field `error` of any row is set."""
+        return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
 
 
 def _duration_ms(text: str) -> int:

@@ -37,40 +37,74 @@ class ReadRecord(NamedTuple):
     timestamp_ms: int | None
 
 
-def record_item(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as JSON tells it: text where the bytes are UTF-8, else base64, and which of the two it is."""
+class HeaderItem(NamedTuple):
+    """A header of a record; `encoding` is utf-8 or base64, None for a null value."""
+
+    key: str
+    value: str | None
+    encoding: str | None
+
+
+class RecordItem(NamedTuple):
+    """A record as a JSON object, which `read_record` reads back."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: str | None
+    key_encoding: str | None
+    value: str | None
+    value_encoding: str | None
+    headers: list[HeaderItem]
+
+
+class RecordRow(NamedTuple):
+    """A record as a line for people."""
+
+    partition: int
+    offset: int
+    time: str | None
+    key: str | None
+    value: str | None
+    headers: list[dict[str, str | None]]
+    """One mapping per header, because a name may occur more than once."""
+
+
+def record_item(tp: TopicPartition, record: Record) -> RecordItem:
+    """A record with keys and values as text where the bytes are UTF-8, else as base64."""
     key, key_encoding = encode_bytes(record.key)
     value, value_encoding = encode_bytes(record.value)
-    headers = []
-    for name, data in record.headers:
-        text, encoding = encode_bytes(data)
-        headers.append({"key": name, "value": text, "encoding": encoding})
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "offset": record.offset,
-        "timestamp_ms": known(record.timestamp),
-        "time": format_time(record.timestamp),
-        "key": key,
-        "key_encoding": key_encoding,
-        "value": value,
-        "value_encoding": value_encoding,
-        "headers": headers,
-    }
+    return RecordItem(
+        tp.topic,
+        tp.partition,
+        record.offset,
+        known(record.timestamp),
+        format_time(record.timestamp),
+        key,
+        key_encoding,
+        value,
+        value_encoding,
+        [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
+    )
 
 
-def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as one line for people: bytes that are not UTF-8 show up as \\xNN, a header as `name=value`, and as
-    `name` alone where its value is null."""
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "offset": record.offset,
-        "time": format_time(record.timestamp),
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [{name: _text(data)} for name, data in record.headers],  # a name may occur more than once
-    }
+def record_row(tp: TopicPartition, record: Record) -> RecordRow:
+    """A record with bytes that are not UTF-8 as \\xNN."""
+    return RecordRow(
+        tp.partition,
+        record.offset,
+        format_time(record.timestamp),
+        text_of(record.key),
+        text_of(record.value),
+        header_cells(record),
+    )
+
+
+def header_cells(record: Record) -> list[dict[str, str | None]]:
+    """The headers as the console shows them in one cell: `name=value`, and `name` alone where the value is null."""
+    return [{name: text_of(data)} for name, data in record.headers]
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:
@@ -124,5 +158,6 @@ def _integer(item: dict[str, Any], name: str, high: int) -> int | None:
     return value
 
 
-def _text(data: bytes | None) -> str | None:
+def text_of(data: bytes | None) -> str | None:
+    """UTF-8, with other bytes as surrogates, which the console shows as \\xNN."""
     return None if data is None else data.decode(errors="surrogateescape")

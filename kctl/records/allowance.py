@@ -17,7 +17,12 @@ from kctl.limits import (
 )
 from kctl.records.compression import Buffer
 from kctl.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC_POSITION
+from kctl.records.record_walk import is_compiled
 
+COPIED_BYTES_PER_BYTE = 64
+"""Bytes that are copied in the time in which one byte is decompressed."""
+WALKED_RECORDS_PER_RECORD = 50 if is_compiled() else 1
+"""Records that are walked in the time in which one record is read into an object."""
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 """Position of the attributes byte that contains the codec."""
 
@@ -54,6 +59,17 @@ class Allowance:
         if count > self.plain_bytes:
             raise AllowanceExceeded(f"{count} bytes of records exceed the limit of {self.plain_bytes}")
         self.plain_bytes -= count
+
+    def take_copied_bytes(self, count: int) -> None:
+        """Reduce the remaining bytes by the share that stands for copying `count` bytes.  Raises AllowanceExceeded."""
+        self.take_bytes(count // COPIED_BYTES_PER_BYTE)
+
+    def take_walked_records(self, count: int) -> None:
+        """Reduce the remaining records by the share that stands for walking `count` records.
+
+        Raises AllowanceExceeded.
+        """
+        self.take_records(count // WALKED_RECORDS_PER_RECORD)
 
     def take_records(self, count: int) -> None:
         """Reduce the remaining records.  Raises AllowanceExceeded."""

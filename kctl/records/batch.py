@@ -188,7 +188,7 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
                 raise CorruptBatch(header.position, f"record has {end - position} bytes after its last field")
             timestamp = base_timestamp + delta if append_time is None else append_time
             yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
-    except (IndexError, UnicodeDecodeError, ValueError) as error:
+    except (IndexError, ValueError) as error:
         raise CorruptBatch(header.position, f"malformed record: {error}") from error
     if position != len(data):
         raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
@@ -247,5 +247,5 @@ def _headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, byt
         if key is None:
             raise ValueError("header without a key")
         value, position = _bytes(data, position, end)
-        headers.append((key.decode(), value))
+        headers.append((key.decode(errors="replace"), value))  # As in Java.
     return tuple(headers), position

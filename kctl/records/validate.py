@@ -1,16 +1,13 @@
 """Validates produced batches before a leader appends them.  Kafka's ProduceRequest.validateRecords and LogValidator.
 
-If possible, only the header is parsed and the checksum computed, and the batch is appended unchanged.  Records are read
-only for
+Every record is walked (kctl.records.record_walk): its sizes, the number of records and their end are checked, and the
+max timestamp is recomputed.  The batch is appended unchanged if nothing else is required.  These rules need more:
 
     a compacted topic                        every record needs a key
     a limit on timestamps                    every record's timestamp is compared with the clock
-    an impossible max timestamp              it is recomputed
-    another compression.type                 the records are recompressed (decompressed, but not parsed)
+    another compression.type                 the records are recompressed
+    offset deltas that are not 0, 1, 2 ...   a compressed batch is built again, as in Kafka
     messages of magic 0 and 1                they are converted to a batch of magic 2 (kctl.records.conversion)
-
-Kafka reads every uncompressed batch to compute the max timestamp.  Here the producer's is trusted if it is not below
-the batch's first timestamp (and equal to it in a batch of one): docs/decisions/trusted-max-timestamp.md.
 
 Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.producer_state, those that need the
 cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
@@ -24,8 +21,8 @@ from dataclasses import dataclass
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import RECORDS_PER_BATCH_MAX
 from kctl.records.allowance import Allowance, AllowanceExceeded
-from kctl.records.batch import RECORD_SIZE_MIN, iterate_batches, iterate_plain, records_region
-from kctl.records.build import recompress
+from kctl.records.batch import iterate_batches, iterate_plain, records_region
+from kctl.records.build import rebuild_batch, recompress
 from kctl.records.compression import Buffer, Codec
 from kctl.records.conversion import upgrade
 from kctl.records.header import (
@@ -47,6 +44,7 @@ from kctl.records.header import (
     seal,
 )
 from kctl.records.legacy import look_inside
+from kctl.records.record_walk import RECORD_SIZE_MIN, check_records
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
 _FIRST_VERSION_OF_ONE_BATCH = 3
@@ -101,6 +99,7 @@ def validate_produced(
         upgraded = upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes, allowance=allowance)
         view = memoryview(upgraded)
         header = parse_header(view)
+        allowance = Allowance.for_batches(len(view))  # The conversion has taken what the records cost.
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)
@@ -218,22 +217,20 @@ def _fit_to_topic(
     view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int, allowance: Allowance
 ) -> tuple[memoryview, BatchHeader]:
     """Return the batch with the codec, timestamp type and max timestamp that the topic requires."""
-    create_time = rules.timestamp_type is TimestampType.CREATE_TIME
-    bounded = create_time and rules.timestamp_difference_max_ms < TIMESTAMP_DIFFERENCE_UNLIMITED
-    implausible = create_time and not _max_timestamp_plausible(header)
-    max_timestamp = header.max_timestamp
-    is_walked = rules.is_compacted or bounded or implausible
-    has_other_codec = rules.codec is not None and rules.codec != header.attributes & CODEC_MASK
-    if is_walked or has_other_codec:
-        plain = _plain(view, header, allowance)
-        if is_walked:
-            allowance.take_records(header.record_count)
-            max_timestamp = _walk(plain, header, rules, now_ms if bounded else None)
-        if has_other_codec:
-            assert rules.codec is not None
-            view = memoryview(recompress(view, header, plain, rules.codec))
-            header = parse_header(view)
-    if not create_time:
+    plain = _plain(view, header, allowance)
+    is_ordered, max_timestamp = _check_records(plain, header, rules, now_ms)
+    codec = header.codec if rules.codec is None else rules.codec
+    is_rebuilt = codec is not Codec.NONE and not is_ordered
+    if header.codec is Codec.NONE and codec is not Codec.NONE:
+        allowance.take_bytes(len(plain))
+    if is_rebuilt:
+        allowance.take_records(header.record_count)
+        view = memoryview(_renumbered(plain, header, codec))
+        header = parse_header(view)
+    elif codec != header.codec:
+        view = memoryview(recompress(view, header, plain, codec))
+        header = parse_header(view)
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _stamp(view, header, now_ms)
     elif max_timestamp != header.max_timestamp:
         header.max_timestamp = max_timestamp
@@ -241,53 +238,63 @@ def _fit_to_topic(
     return view, header
 
 
-def _max_timestamp_plausible(header: BatchHeader) -> bool:
-    if header.record_count == 1:
-        return header.max_timestamp == header.base_timestamp >= NO_TIMESTAMP
-    return header.max_timestamp >= header.base_timestamp >= NO_TIMESTAMP
-
-
-def _walk(plain: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int | None) -> int:
-    """Check all records; return their largest timestamp.  Timestamps are compared with `now_ms` if it is not None."""
-    keyless: list[tuple[int, str]] = []
-    mistimed: list[tuple[int, str]] = []
-    max_timestamp = NO_TIMESTAMP
+def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> tuple[bool, int]:
+    """Check all records; return whether their offset deltas are 0, 1, 2 and so on, and their largest timestamp."""
     try:
-        for index, record in enumerate(iterate_plain(bytes(plain), header)):
-            if record.offset != header.base_offset + index:
-                raise _invalid(f"record {index} has offset delta {record.offset - header.base_offset}")
-            if not -TIMESTAMP_MAX - 1 <= record.timestamp - header.base_timestamp <= TIMESTAMP_MAX:
-                raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"the timestamp of record {index} exceeds 64 bits")
-            max_timestamp = max(max_timestamp, record.timestamp)
-            if rules.is_compacted and record.key is None:
-                keyless.append((index, "Compacted topic cannot accept message without key."))
-            if now_ms is not None and _out_of_range(record.timestamp, now_ms, rules):
-                mistimed.append((index, f"Timestamp {record.timestamp} is out of range at time {now_ms}."))
-    except CorruptBatch as error:
-        raise _invalid(error.reason) from error
-    if keyless:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", keyless)
-    if mistimed:
+        is_ordered, largest, smallest, keyless = check_records(plain, header.record_count)
+    except (ValueError, IndexError) as error:
+        raise _invalid(f"malformed record: {error}") from error
+    first, last = header.base_timestamp + smallest, header.base_timestamp + largest
+    if not -TIMESTAMP_MAX - 1 <= first <= last <= TIMESTAMP_MAX:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "the timestamp of a record exceeds 64 bits")
+    if rules.is_compacted and keyless:
+        message = "Compacted topic cannot accept message without key."
+        errors = [(index, message) for index, record in enumerate(iterate_plain(plain, header)) if record.key is None]
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", errors)
+    if rules.timestamp_type is TimestampType.CREATE_TIME and not (
+        _is_in_range(first, now_ms, rules) and _is_in_range(last, now_ms, rules)
+    ):
+        _refuse_mistimed(plain, header, rules, now_ms)
+    return is_ordered, max(last, NO_TIMESTAMP)
+
+
+def _refuse_mistimed(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> None:
+    """Raise RecordsRejected if a record is out of range; the smallest timestamp may also be a missing one."""
+    errors = [
+        (index, f"Timestamp {record.timestamp} is out of range at time {now_ms}.")
+        for index, record in enumerate(iterate_plain(plain, header))
+        if record.timestamp != NO_TIMESTAMP and not _is_in_range(record.timestamp, now_ms, rules)
+    ]
+    if errors:
         raise RecordsRejected(
-            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", mistimed
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
         )
-    return max_timestamp
 
 
-def _out_of_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
-    return timestamp != NO_TIMESTAMP and abs(now_ms - timestamp) > rules.timestamp_difference_max_ms
+def _is_in_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
+    return abs(now_ms - timestamp) <= rules.timestamp_difference_max_ms
 
 
-def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> Buffer:
-    """Return the uncompressed records of the batch.  Raises AllowanceExceeded before there are more bytes than
-    allowed.
+def _renumbered(plain: bytes, header: BatchHeader, codec: Codec) -> bytes:
+    """Return the batch with the offset deltas 0, 1, 2 and so on.  LogValidator.buildRecordsAndAssignOffsets."""
+    records = [
+        record._replace(offset=header.base_offset + index) for index, record in enumerate(iterate_plain(plain, header))
+    ]
+    return rebuild_batch(header, records, codec=codec)
+
+
+def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> bytes:
+    """Return the uncompressed records of the batch.  Raises AllowanceExceeded before there are more bytes or records
+    than allowed.
     """
+    allowance.take_walked_records(header.record_count)
     try:
+        if not header.attributes & CODEC_MASK:
+            allowance.take_copied_bytes(header.size)
+            return bytes(view[header.position + HEADER_SIZE : header.end])
         region = records_region(view, header, allowance.plain_bytes)
         allowance.take_bytes(len(region))
-        if header.record_count * RECORD_SIZE_MIN > len(region):
-            raise _invalid(f"{header.record_count} records do not fit {len(region)} bytes")
-        return region
+        return bytes(region)
     except BatchTooLarge as error:
         raise AllowanceExceeded(f"the batch of {header.size} bytes {error.reason}") from error
     except CorruptBatch as error:

@@ -23,6 +23,7 @@ from kctl.config.listeners import advertised_endpoints, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
+from kctl.records.record_walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
@@ -148,6 +149,8 @@ class Broker:
         parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
+        if not is_compiled():
+            log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kctl.model import TopicPartition
 from kctl.spark.commit_log import parts_of
@@ -19,7 +19,44 @@ _Share = tuple[str, TopicPartition, int]
 """(path, partition, start): one of the ranges that share a file."""
 
 
-def rows_of(report: ExportReport) -> list[dict[str, Any]]:
+class RangeRow(NamedTuple):
+    """The offsets `start` to `end` (exclusive) of a partition in one batch; counts are None before they are known."""
+
+    batch: int
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int | None
+    bytes_in: int | None
+    bytes_out: int | None
+    files: int
+    lost: int
+    status: str
+
+
+class ExportSummary(NamedTuple):
+    """The summary of an export as a JSON object.  Sizes are in bytes, `seconds` is the duration of each phase."""
+
+    apiVersion: str  # noqa: N815 - the name that Kubernetes gave this member
+    kind: str
+    folder: str
+    dry_run: bool
+    batches: list[int]
+    records: int
+    bytes_in: int
+    bytes_out: int
+    lost: int
+    files: int
+    records_per_second: int | None
+    seconds: Mapping[str, float]
+    master: str
+    app_id: str | None
+    warnings: Sequence[str]
+    partitions: list[RangeRow]
+
+
+def rows_of(report: ExportReport) -> list[RangeRow]:
     """One row per partition of each committed batch."""
     return [
         _committed_row(batch, range_, parts, sizes)
@@ -29,37 +66,51 @@ def rows_of(report: ExportReport) -> list[dict[str, Any]]:
     ]
 
 
-def planned_rows(plan: Plan, *, is_pending: bool) -> list[dict[str, Any]]:
+def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
     """The same rows for a dry run."""
-    unknown = dict.fromkeys(("records", "bytes_in", "bytes_out"))
     status = "interrupted" if is_pending else "planned"
     return [
-        _range_columns(plan, range_) | unknown | {"files": len(range_.files), "lost": range_.lost, "status": status}
+        RangeRow(
+            batch=plan.batch,
+            topic=range_.tp.topic,
+            partition=range_.tp.partition,
+            start=range_.start,
+            end=range_.end,
+            records=None,
+            bytes_in=None,
+            bytes_out=None,
+            files=len(range_.files),
+            lost=range_.lost,
+            status=status,
+        )
         for range_ in plan.ranges
     ]
 
 
 def document(
-    request: ExportRequest, rows: list[dict[str, Any]], report: ExportReport | None, plan: Plan | None = None
-) -> dict[str, Any]:
-    """The summary of a run or a dry run as a document."""
-    totals = {name: sum(row[name] or 0 for row in rows) for name in ("records", "bytes_in", "bytes_out", "lost")}
+    request: ExportRequest, rows: list[RangeRow], report: ExportReport | None, plan: Plan | None = None
+) -> ExportSummary:
+    """The summary of a run, or of a dry run (`report` is None)."""
     seconds = report.seconds if report else {}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "folder": str(request.folder),
-        "dry_run": report is None,
-        "batches": sorted({row["batch"] for row in rows}),
-        **totals,
-        "files": file_count(report) if report else plan.file_count if plan else 0,
-        "records_per_second": round(totals["records"] / seconds["run"]) if seconds.get("run") else None,
-        "seconds": seconds,
-        "master": request.spark.master,
-        "app_id": (report.app_id if report else "") or None,
-        "warnings": report.warnings if report else [],
-        "partitions": rows,
-    }
+    records = sum(row.records or 0 for row in rows)
+    return ExportSummary(
+        apiVersion=API_VERSION,
+        kind=KIND,
+        folder=str(request.folder),
+        dry_run=report is None,
+        batches=sorted({row.batch for row in rows}),
+        records=records,
+        bytes_in=sum(row.bytes_in or 0 for row in rows),
+        bytes_out=sum(row.bytes_out or 0 for row in rows),
+        lost=sum(row.lost for row in rows),
+        files=file_count(report) if report else plan.file_count if plan else 0,
+        records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
+        seconds=seconds,
+        master=request.spark.master,
+        app_id=(report.app_id if report else "") or None,
+        warnings=report.warnings if report else [],
+        partitions=rows,
+    )
 
 
 def file_count(report: ExportReport) -> int:
@@ -69,26 +120,21 @@ def file_count(report: ExportReport) -> int:
 
 def _committed_row(
     batch: FinishedBatch, range_: PartitionRange, parts: Sequence[PartOutcome], sizes: Mapping[_Share, int]
-) -> dict[str, Any]:
+) -> RangeRow:
     written = [file for file in range_.files if batch.outcomes[file.path].path]
-    return _range_columns(batch.plan, range_) | {
-        "records": sum(part.records for part in parts),
-        "bytes_in": sum(part.bytes_in for part in parts),
-        "bytes_out": sum(sizes[file.path, range_.tp, file.start] for file in written),
-        "files": len(written),
-        "lost": range_.lost + sum(part.lost for part in parts),
-        "status": batch.origin.value,
-    }
-
-
-def _range_columns(plan: Plan, range_: PartitionRange) -> dict[str, Any]:
-    return {
-        "batch": plan.batch,
-        "topic": range_.tp.topic,
-        "partition": range_.tp.partition,
-        "start": range_.start,
-        "end": range_.end,
-    }
+    return RangeRow(
+        batch=batch.plan.batch,
+        topic=range_.tp.topic,
+        partition=range_.tp.partition,
+        start=range_.start,
+        end=range_.end,
+        records=sum(part.records for part in parts),
+        bytes_in=sum(part.bytes_in for part in parts),
+        bytes_out=sum(sizes[file.path, range_.tp, file.start] for file in written),
+        files=len(written),
+        lost=range_.lost + sum(part.lost for part in parts),
+        status=batch.origin.value,
+    )
 
 
 def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
@@ -105,12 +151,12 @@ def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
     return sizes
 
 
-def sentence(rows: list[dict[str, Any]], report: ExportReport) -> str:
+def sentence(rows: list[RangeRow], report: ExportReport) -> str:
     """One line for the user."""
     if not rows:
         return "nothing new"
-    records, bytes_out = (sum(row[name] for row in rows) for name in ("records", "bytes_out"))
+    records, bytes_out = sum(row.records or 0 for row in rows), sum(row.bytes_out or 0 for row in rows)
     files = file_count(report)
     seconds = sum(report.seconds.values())
-    numbers = ", ".join(str(batch) for batch in sorted({row["batch"] for row in rows}))
+    numbers = ", ".join(str(batch) for batch in sorted({row.batch for row in rows}))
     return f"{records:,} records in {files:,} files ({size_text(bytes_out)}), {seconds:.1f} s, batch {numbers}"

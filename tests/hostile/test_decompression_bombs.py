@@ -33,6 +33,7 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kctl.records.allowance import WALKED_RECORDS_PER_RECORD
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
@@ -53,7 +54,7 @@ from tests.unit.handlers.world import context, exchange
 
 TO_GZIP = {"compression.type": "gzip"}
 COMPACTED = {"log.cleanup.policy": "compact"}
-LONG = [Record(0, 5, b"k", b"v")] * (INLINE_RECORDS_MAX + 1)
+LONG = [Record(0, 5, b"k", b"v")] * ((INLINE_RECORDS_MAX + 1) * WALKED_RECORDS_PER_RECORD)
 BOMB = build_batch([Record(0, 5, b"k", bytes(17 << 20))], codec=Codec.ZSTD)
 LARGE = build_batch([Record(0, 5, b"k", bytes(1 << 20))], codec=Codec.ZSTD)
 LARGE_OF_LZ4 = build_batch([Record(0, 5, b"k", bytes(1 << 20))], codec=Codec.LZ4)
@@ -116,10 +117,11 @@ def stored(partition: Partition) -> list[Record]:
 # Produce
 
 
-def test_a_batch_without_conversion_is_appended_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_small_batch_is_checked_and_appended_at_once(tmp_path: Path, codec: Codec) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         disk.lead("a")
-        (answer,) = answers(producer(disk, work)(BOMB))
+        (answer,) = answers(producer(disk, work)(build_batch(LONG[:10], codec=codec)))
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
 
     play(tmp_path, scene)
@@ -160,7 +162,7 @@ def test_a_batch_that_takes_long_leaves_the_event_loop(
 def test_many_small_batches_of_one_request_share_the_allowance_of_the_event_loop(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         disk.lead("a")
-        batch = build_batch(LONG[: INLINE_RECORDS_MAX // 4])
+        batch = build_batch(LONG[: INLINE_RECORDS_MAX * WALKED_RECORDS_PER_RECORD // 4])
         assert len(answers(producer(disk, work)(*[batch] * 4))) == 4
         later = await answers_later(producer(disk, work)(*[batch] * 5))
         assert [answer.error_code for answer in later] == [ErrorCode.NONE] * 5

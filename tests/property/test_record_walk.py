@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import shutil
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kctl.records
+from kctl.records import record_walk
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import build_batch, encode_records
 from kctl.records.header import CorruptBatch, Record, parse_header, seal
+from kctl.records.record_walk import FIELDS, RECORD_SIZE_MIN, check_records, locate_records
 from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 SIZES = st.sampled_from((0, 1, 30, 62, 63, 64, 65, 8191, 8192, 8193))
@@ -79,3 +88,97 @@ def test_lengths_below_zero_are_refused() -> None:
     for length in (b"\x01", b"\x03", b"\x81\x01", b"\xff\x7f", b"\x81\x80\x01"):
         with pytest.raises((IndexError, ValueError)):
             walk_keys(length + sound[1:], 1, bytes)
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> ModuleType:
+    """The walk as CPython interprets its source, whether or not it was compiled."""
+    source = Path(kctl.records.__file__).with_name("record_walk.py")
+    spec = importlib.util.spec_from_loader("interpreted_walk", SourceFileLoader("interpreted_walk", str(source)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module.is_compiled()
+    return module
+
+
+def outcome(walk: Callable[..., object], region: bytes, count: int) -> object:
+    """What a walk returns, numbers as a list, or the type and text of its error."""
+    try:
+        result = walk(region, count)
+    except (IndexError, ValueError) as error:
+        return type(error), str(error)
+    return result if isinstance(result, tuple) else list(result)  # type: ignore[call-overload]
+
+
+@given(st.lists(records, min_size=1, max_size=50))
+@settings(max_examples=100)
+def test_the_walk_finds_what_the_reader_finds(given_records: list[Record]) -> None:
+    batch = build_batch(given_records)
+    header = parse_header(batch)
+    region = bytes(records_region(batch, header))
+    rows = list(locate_records(region, len(given_records)))
+    ends = []
+    for index, record in enumerate(iterate_records(batch)):
+        delta, offset, key, key_size, value, value_size, _, end = rows[index * FIELDS : (index + 1) * FIELDS]
+        assert (header.base_timestamp + delta, offset) == (record.timestamp, index)
+        assert (region[key : key + key_size] if key_size >= 0 else None) == record.key
+        assert (region[value : value + value_size] if value_size >= 0 else None) == record.value
+        ends.append(end)
+    assert ends == sorted(ends)
+    assert ends[-1] == len(region)
+    deltas = rows[::FIELDS]
+    keyless = sum(record.key is None for record in given_records)
+    assert check_records(region, len(given_records)) == (True, max(deltas), min(deltas), keyless)
+
+
+@given(st.lists(records, min_size=1, max_size=5), st.data())
+@settings(max_examples=400)
+def test_compiled_and_interpreted_walk_agree_on_damaged_records(
+    interpreted: ModuleType, given_records: list[Record], data: st.DataObject
+) -> None:
+    region = bytearray(encode_records(enumerate(given_records), 0))
+    for _ in range(data.draw(st.integers(0, 3))):
+        region[data.draw(st.integers(0, len(region) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(region[: data.draw(st.integers(0, len(region)))])
+    count = data.draw(st.sampled_from((len(given_records), len(given_records) + 1, 0, -1, 1 << 40)))
+    for name in ("check_records", "locate_records"):
+        compiled = outcome(getattr(record_walk, name), damaged, count)
+        assert compiled == outcome(getattr(interpreted, name), damaged, count)
+
+
+@given(st.binary(max_size=200), st.integers(0, 40))
+def test_compiled_and_interpreted_walk_agree_on_arbitrary_bytes(
+    interpreted: ModuleType, region: bytes, count: int
+) -> None:
+    for name in ("check_records", "locate_records"):
+        compiled = outcome(getattr(record_walk, name), region, count)
+        assert compiled == outcome(getattr(interpreted, name), region, count)
+
+
+@given(st.lists(records, min_size=1, max_size=5), st.data())
+@settings(max_examples=400)
+def test_what_the_walk_accepts_the_reader_accepts(given_records: list[Record], data: st.DataObject) -> None:
+    batch = bytearray(build_batch(given_records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        batch[data.draw(st.integers(61, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    seal(batch, parse_header(batch))
+    try:
+        check_records(bytes(batch[61:]), len(given_records))
+    except (IndexError, ValueError):
+        return
+    assert len(list(iterate_records(batch))) == len(given_records)
+
+
+def test_more_records_than_the_region_can_hold_are_refused_before_memory_is_allocated() -> None:
+    region = bytes(RECORD_SIZE_MIN * 10)
+    for walk in (check_records, locate_records):
+        with pytest.raises(ValueError, match="11 records do not fit 70 bytes"):
+            walk(region, 11)
+
+
+def test_continuous_integration_runs_the_compiled_walk() -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler: install gcc")
+    assert record_walk.is_compiled()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
@@ -13,6 +15,26 @@ from kctl.server.data_folder import DataFolder
 
 app = typer.Typer(add_completion=False)
 
+COLUMNS = (
+    Column("state"),
+    Column("address"),
+    Column("broker_id", numeric=True),
+    Column("pid", numeric=True),
+    Column("zookeeper"),
+    Column("data_dir"),
+)
+
+
+class BrokerRow(NamedTuple):
+    """The broker of a data folder; only the state and the folder where none runs."""
+
+    state: str
+    address: str | None
+    broker_id: int | None
+    pid: int | None
+    zookeeper: str | None
+    data_dir: str
+
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
@@ -23,13 +45,13 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
     running = folder.running()
-    row = {
-        "state": "serving" if running else "starting" if folder.is_locked() else "stopped",
-        "address": running.address if running else None,
-        "broker_id": running.broker_id if running else None,
-        "pid": running.pid if running else None,
-        "zookeeper": running.zookeeper if running else None,
-        "data_dir": str(folder.path),
-    }
-    run.console.show([Column(name, numeric=name in {"broker_id", "pid"}) for name in row], [row])
+    row = BrokerRow(
+        state="serving" if running else "starting" if folder.is_locked() else "stopped",
+        address=running.address if running else None,
+        broker_id=running.broker_id if running else None,
+        pid=running.pid if running else None,
+        zookeeper=running.zookeeper if running else None,
+        data_dir=str(folder.path),
+    )
+    run.console.show(COLUMNS, [row])
     return ExitStatus.DONE if running else ExitStatus.UNMET

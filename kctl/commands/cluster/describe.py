@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -28,6 +28,31 @@ BROKER_COLUMNS = (
 )
 
 
+class BrokerRow(NamedTuple):
+    """A live broker."""
+
+    broker: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+
+
+class ClusterOverview(NamedTuple):
+    """The cluster above the table of its brokers."""
+
+    cluster_id: str | None
+    controller: int | None
+
+
+class ClusterItem(NamedTuple):
+    """The cluster as a JSON object."""
+
+    cluster_id: str | None
+    controller: int | None
+    brokers: list[BrokerRow]
+
+
 @app.command(
     "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
 )
@@ -42,19 +67,13 @@ def describe(ctx: typer.Context) -> ExitStatus:
         return await client.metadata([])
 
     metadata = run.on_cluster(ask)
-    brokers: list[dict[str, Any]] = [
-        {
-            "broker": broker.node_id,
-            "host": broker.host,
-            "port": broker.port,
-            "rack": broker.rack,
-            "controller": broker.node_id == metadata.controller_id,
-        }
+    brokers = [
+        BrokerRow(broker.node_id, broker.host, broker.port, broker.rack, broker.node_id == metadata.controller_id)
         for broker in metadata.brokers.values()
     ]
-    overview = {"cluster_id": metadata.cluster_id, "controller": known(metadata.controller_id)}
+    overview = ClusterOverview(metadata.cluster_id, known(metadata.controller_id))
     if run.console.is_machine_readable:
-        run.console.show_one({**overview, "brokers": brokers})
+        run.console.show_one(ClusterItem(*overview, brokers))
         return ExitStatus.DONE
     if run.console.format is Format.TABLE:
         run.console.show_one(overview)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -24,6 +24,20 @@ MEMBER_COLUMNS = (
     Column("data_dir"),
     *ERROR_COLUMNS,
 )
+
+
+class MemberRow(NamedTuple):
+    """A process of the cluster: a broker or the coordination service."""
+
+    name: str
+    state: str
+    address: str | None
+    pid: int | None
+    data_dir: str | None
+    error: str | None
+    message: str | None
+
+
 DataDir = Annotated[
     str | None,
     typer.Option(
@@ -35,7 +49,7 @@ DataDir = Annotated[
 
 
 def dev_cluster_in(data_dir: str | None) -> DevCluster:
-
+    """The cluster in that folder, or in the default one, whether or not it has been started yet."""
     if data_dir:
         return DevCluster(Path(data_dir).expanduser().absolute())
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -43,23 +57,25 @@ def dev_cluster_in(data_dir: str | None) -> DevCluster:
 
 
 def started_layout(cluster: DevCluster) -> Layout:
+    """The processes of a cluster that has been started before.  Raises KctlError if it never was."""
     layout = cluster.layout()
     if layout is None:
         raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' creates one")
     return layout
 
 
-def show_members(run: Invocation, members: list[Member]) -> list[dict[str, Any]]:
+def show_members(run: Invocation, members: list[Member]) -> list[MemberRow]:
+    """Print a row for each process of the cluster, and return the rows."""
     rows = [
-        {
-            "name": member.name,
-            "state": member.state,
-            "address": member.address,
-            "pid": member.pid,
-            "data_dir": str(member.data_dir) if member.data_dir else None,
-            "error": ErrorCode.BROKER_NOT_AVAILABLE.name if member.problem else None,
-            "message": member.problem,
-        }
+        MemberRow(
+            name=member.name,
+            state=member.state,
+            address=member.address,
+            pid=member.pid,
+            data_dir=str(member.data_dir) if member.data_dir else None,
+            error=ErrorCode.BROKER_NOT_AVAILABLE.name if member.problem else None,
+            message=member.problem,
+        )
         for member in members
     ]
     run.console.show(MEMBER_COLUMNS, rows)

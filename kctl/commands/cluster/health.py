@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -30,6 +30,39 @@ REASON_COLUMNS = (
     Column("message"),
 )
 POLL_MS = 500
+
+
+class ReasonRow(NamedTuple):
+    """A reason why the cluster is not healthy."""
+
+    problem: str
+    broker: int | None
+    topic: str | None
+    partition: int | None
+    message: str
+
+
+class HealthOverview(NamedTuple):
+    """The verdict and the sizes of the cluster."""
+
+    healthy: bool
+    cluster_id: str | None
+    controller: int | None
+    brokers: int
+    topics: int
+    partitions: int
+
+
+class HealthItem(NamedTuple):
+    """The health of the cluster as a JSON object."""
+
+    healthy: bool
+    cluster_id: str | None
+    controller: int | None
+    brokers: int
+    topics: int
+    partitions: int
+    reasons: list[ReasonRow]
 
 
 @app.command(
@@ -61,16 +94,16 @@ def health(
     seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
     reasons = judge(seen)
     rows = [_reason_row(reason) for reason in reasons]
-    overview = {
-        "healthy": not reasons,
-        "cluster_id": seen.metadata.cluster_id,
-        "controller": known(seen.metadata.controller_id),
-        "brokers": len(seen.metadata.brokers),
-        "topics": len(seen.metadata.topics),
-        "partitions": sum(len(topic.partitions) for topic in seen.metadata.topics.values()),
-    }
+    overview = HealthOverview(
+        healthy=not reasons,
+        cluster_id=seen.metadata.cluster_id,
+        controller=known(seen.metadata.controller_id),
+        brokers=len(seen.metadata.brokers),
+        topics=len(seen.metadata.topics),
+        partitions=sum(len(topic.partitions) for topic in seen.metadata.topics.values()),
+    )
     if run.console.is_machine_readable:
-        run.console.show_one({**overview, "reasons": rows})
+        run.console.show_one(HealthItem(*overview, rows))
     else:
         if run.console.format is Format.TABLE:
             run.console.show_one(overview)
@@ -96,11 +129,11 @@ async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
         await client.transport.sleep(POLL_MS)
 
 
-def _reason_row(reason: Reason) -> dict[str, Any]:
-    return {
-        "problem": reason.problem.value,
-        "broker": reason.broker_id,
-        "topic": reason.tp.topic if reason.tp else None,
-        "partition": reason.tp.partition if reason.tp else None,
-        "message": reason.message,
-    }
+def _reason_row(reason: Reason) -> ReasonRow:
+    return ReasonRow(
+        problem=reason.problem.value,
+        broker=reason.broker_id,
+        topic=reason.tp.topic if reason.tp else None,
+        partition=reason.tp.partition if reason.tp else None,
+        message=reason.message,
+    )

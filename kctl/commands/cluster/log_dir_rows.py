@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.log_dirs import LogDir, describe_log_dirs
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.rows import NO_ERROR, code_error, outcome_error
+from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
@@ -37,6 +37,32 @@ REPLICA_COLUMNS = (
 )
 
 
+class DirectoryRow(NamedTuple):
+    """A log directory, or a broker that did not answer."""
+
+    broker: int
+    log_dir: str | None
+    replicas: int | None = None
+    bytes: int | None = None
+    moving_here: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+
+class ReplicaRow(NamedTuple):
+    """A replica in a log directory, or a directory or broker of which no replicas are known."""
+
+    broker: int
+    log_dir: str | None
+    topic: str | None = None
+    partition: int | None = None
+    bytes: int | None = None
+    lag: int | None = None
+    moving: bool | None = None
+    error: str | None = None
+    message: str | None = None
+
+
 def show_log_dirs(
     run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool
 ) -> ExitStatus:
@@ -63,10 +89,13 @@ def show_log_dirs(
     found, failed = run.on_brokers(ask)
     is_by_replica = every_replica or topics is not None
     columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
-    rows = [_empty_row(columns, int(each.name), None) | outcome_error(each) for each in failed]
+    failure_row = ReplicaRow if is_by_replica else DirectoryRow
+    rows: list[DirectoryRow | ReplicaRow] = [
+        failure_row(int(each.name), None, **outcome_error(each)) for each in failed
+    ]
     for log_dir in found:
         if log_dir.error:
-            rows.append(_empty_row(columns, log_dir.broker_id, log_dir.path or None) | code_error(log_dir.error))
+            rows.append(failure_row(log_dir.broker_id, log_dir.path or None, **code_error(log_dir.error)))
         elif is_by_replica:
             rows += _replica_rows(log_dir)
         else:
@@ -75,32 +104,26 @@ def show_log_dirs(
     return run.status_of(rows)
 
 
-def _empty_row(columns: tuple[Column, ...], broker_id: int, path: str | None) -> dict[str, Any]:
-    return {column.name: None for column in columns} | {"broker": broker_id, "log_dir": path}
+def _directory_row(log_dir: LogDir) -> DirectoryRow:
+    return DirectoryRow(
+        broker=log_dir.broker_id,
+        log_dir=log_dir.path,
+        replicas=sum(not one.is_future for one in log_dir.replicas),
+        bytes=sum(one.size_bytes for one in log_dir.replicas),
+        moving_here=sum(one.is_future for one in log_dir.replicas),
+    )
 
 
-def _directory_row(log_dir: LogDir) -> dict[str, Any]:
-    return {
-        "broker": log_dir.broker_id,
-        "log_dir": log_dir.path,
-        "replicas": sum(not one.is_future for one in log_dir.replicas),
-        "bytes": sum(one.size_bytes for one in log_dir.replicas),
-        "moving_here": sum(one.is_future for one in log_dir.replicas),
-        **NO_ERROR,
-    }
-
-
-def _replica_rows(log_dir: LogDir) -> list[dict[str, Any]]:
+def _replica_rows(log_dir: LogDir) -> list[ReplicaRow]:
     return [
-        {
-            "broker": log_dir.broker_id,
-            "log_dir": log_dir.path,
-            "topic": one.tp.topic,
-            "partition": one.tp.partition,
-            "bytes": one.size_bytes,
-            "lag": one.offset_lag,
-            "moving": one.is_future,
-            **NO_ERROR,
-        }
+        ReplicaRow(
+            broker=log_dir.broker_id,
+            log_dir=log_dir.path,
+            topic=one.tp.topic,
+            partition=one.tp.partition,
+            bytes=one.size_bytes,
+            lag=one.offset_lag,
+            moving=one.is_future,
+        )
         for one in sorted(log_dir.replicas, key=lambda one: one.tp)
     ]

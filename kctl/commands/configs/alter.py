@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.configs.resources import Type, identity_of, requested_resources
+from kctl.commands.configs.resources import Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -34,6 +34,20 @@ ALTER_COLUMNS = (
     Column("status"),
     *ERROR_COLUMNS,
 )
+
+
+class ConfigChangeRow(NamedTuple):
+    """A property of a topic or broker that is changed."""
+
+    type: str
+    name: str
+    property: str
+    operation: str
+    before: str | None
+    after: str | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
 
 
 @app.command(
@@ -76,7 +90,7 @@ def alter(
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
 
-    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+    async def ask(client: ClusterClient) -> list[ConfigChangeRow]:
         resources = await requested_resources(client, type_, names)
         before = await describe_configs(client, resources, names=[change.name for change in changes])
         outcomes = await alter_configs(client, dict.fromkeys(resources, changes), validate_only=dry_run)
@@ -119,16 +133,17 @@ def _change_row(
     outcome: Outcome,
     *,
     dry_run: bool,
-) -> dict[str, Any]:
-
+) -> ConfigChangeRow:
+    type_, name = type_and_name(resource)
     entry = entry_named(before, change.name) if isinstance(before, list) else None
     value = entry.value if entry else None
-    return {
-        **identity_of(resource),
-        "property": change.name,
-        "operation": change.operation.name.lower(),
-        "before": value,
-        "after": value_after(change, resource, entry) if outcome.is_done else value,
-        "status": ("would be altered" if dry_run else "altered") if outcome.is_done else None,
+    return ConfigChangeRow(
+        type=type_,
+        name=name,
+        property=change.name,
+        operation=change.operation.name.lower(),
+        before=value,
+        after=value_after(change, resource, entry) if outcome.is_done else value,
+        status=("would be altered" if dry_run else "altered") if outcome.is_done else None,
         **outcome_error(outcome),
-    }
+    )

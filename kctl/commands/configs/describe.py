@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.configs import describe_configs
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.configs.resources import Type, identity_of, requested_resources
+from kctl.commands.configs.resources import Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, outcome_error
+from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column, Format
+from kctl.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
@@ -33,6 +34,50 @@ DESCRIBE_COLUMNS = (
     Column("synonyms"),
     *ERROR_COLUMNS,
 )
+
+
+class SynonymItem(NamedTuple):
+    """Another source that has a value for a property."""
+
+    property: str
+    value: str | None
+    source: str
+
+
+class ConfigItem(NamedTuple):
+    """A property within the JSON object of a topic or broker."""
+
+    property: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+    synonyms: list[SynonymItem]
+
+
+class ResourceItem(NamedTuple):
+    """A topic or broker as a JSON object."""
+
+    type: str
+    name: str
+    configs: list[ConfigItem]
+    error: str | None = None
+    message: str | None = None
+
+
+class ConfigRow(NamedTuple):
+    """A property in the table, or a topic or broker that could not be described."""
+
+    type: str
+    name: str
+    property: str | None = None
+    value: str | None = None
+    source: str | None = None
+    read_only: bool | None = None
+    sensitive: bool | None = None
+    synonyms: list[str] | None = None
+    error: str | None = None
+    message: str | None = None
 
 
 @app.command(
@@ -70,7 +115,7 @@ def describe(
     """
     run: Invocation = ctx.obj
 
-    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+    async def ask(client: ClusterClient) -> list[ResourceItem]:
         resources = await requested_resources(client, type_, names)
         found = await describe_configs(client, resources, names=property_)
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
@@ -82,42 +127,36 @@ def describe(
     return run.status_of(items)
 
 
-def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome, *, everything: bool) -> dict[str, Any]:
-    """A topic or broker as JSON tells it."""
+def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome, *, everything: bool) -> ResourceItem:
+    type_, name = type_and_name(resource)
     entries = found if isinstance(found, list) else []
-    return {
-        **identity_of(resource),
-        "configs": [
-            {
-                "property": entry.name,
-                "value": entry.value,
-                "source": entry.source,
-                "read_only": entry.is_read_only,
-                "sensitive": entry.is_sensitive,
-                "synonyms": [
-                    {"property": synonym.name, "value": synonym.value, "source": synonym.source}
-                    for synonym in entry.synonyms
-                ],
-            }
+    return ResourceItem(
+        type=type_,
+        name=name,
+        configs=[
+            ConfigItem(
+                property=entry.name,
+                value=entry.value,
+                source=entry.source,
+                read_only=entry.is_read_only,
+                sensitive=entry.is_sensitive,
+                synonyms=[SynonymItem(one.name, one.value, one.source) for one in entry.synonyms],
+            )
             for entry in entries
             if everything or entry.source == resource.own_source
         ],
-        **(NO_ERROR if isinstance(found, list) else outcome_error(found)),
-    }
+        **(code_error(ErrorCode.NONE) if isinstance(found, list) else outcome_error(found)),
+    )
 
 
-def _property_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    identity = {"type": item["type"], "name": item["name"]}
-    if item["error"]:
-        return [{**identity, "error": item["error"], "message": item["message"]}]
+def _property_rows(item: ResourceItem) -> list[ConfigRow]:
+    if item.error:
+        return [ConfigRow(item.type, item.name, error=item.error, message=item.message)]
     return [
-        {
-            **identity,
-            **config,
-            "synonyms": [
-                f"{one['source']}:{one['property']}={'' if one['value'] is None else one['value']}"
-                for one in config["synonyms"]
-            ],
-        }
-        for config in item["configs"]
+        ConfigRow(item.type, item.name, **(config._asdict() | {"synonyms": _synonym_texts(config)}))
+        for config in item.configs
     ]
+
+
+def _synonym_texts(config: ConfigItem) -> list[str]:
+    return [f"{one.source}:{one.property}={'' if one.value is None else one.value}" for one in config.synonyms]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,5 +33,6 @@ async def requested_resources(client: ClusterClient, type_: str, names: list[str
     return defaults + [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in ids]
 
 
-def identity_of(resource: ConfigResource) -> dict[str, Any]:
-    return {"type": resource.type.name.lower(), "name": resource.name or DEFAULT_NAME}
+def type_and_name(resource: ConfigResource) -> tuple[str, str]:
+    """The first two columns of the rows about a topic or broker."""
+    return resource.type.name.lower(), resource.name or DEFAULT_NAME

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -41,6 +41,18 @@ app = typer.Typer(add_completion=False)
 Formatter = Literal["offsets", "group-metadata", "transactions"]
 CompatVersion = Literal["kafka-2.8", "kafka-4"]
 IsolationLevelName = Literal["read_committed", "read_uncommitted"]
+
+
+class DecodedRecordItem(NamedTuple):
+    """A record of an internal topic; key and value are JSON objects."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    value: object
 
 
 @app.command(
@@ -292,14 +304,8 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Writ
             return False
         if told is None:
             return False
-        row = {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": record.offset,
-            "timestamp_ms": known(record.timestamp),
-            "time": format_time(record.timestamp),
-        }
-        stream.write({**row, "key": told[0], "value": told[1]})
+        timestamp_ms, time_text = known(record.timestamp), format_time(record.timestamp)
+        stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *told))
         return True
 
     return write

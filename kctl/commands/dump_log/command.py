@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time as clock
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.compat import internal_records as internal
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
+from kctl.commands.dump_log.items import CORRUPT, UNREADABLE
 from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import Selection, classic_text
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR
 from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import KctlError, UsageError
@@ -41,6 +41,35 @@ app = typer.Typer(add_completion=False)
 Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
 _PROGRESS_SIZE_MIN = 16 << 20
 _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
+
+
+class SanityRow(NamedTuple):
+    """An index, and why a broker would rebuild it."""
+
+    file: str
+    is_sane: bool
+    error: str | None
+    message: str | None
+
+
+class RebuildRow(NamedTuple):
+    """An index with its number of entries before and after it is rebuilt."""
+
+    file: str
+    before: int | None
+    after: int
+    action: str
+    error: str | None = None
+    message: str | None = None
+
+
+class RebuildFailureRow(NamedTuple):
+    """A log in which an error was found while its indexes were rebuilt."""
+
+    file: str
+    action: str
+    error: str
+    message: str
 
 
 @app.command(
@@ -333,19 +362,18 @@ def _size(path: str) -> int:
 
 def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
 
-    items: list[dict[str, Any]] = []
+    items: list[SanityRow] = []
     for path in paths:
         kind = kind_of(path)
         if kind in {".index", ".timeindex"}:
-            code = "CORRUPT_MESSAGE"
+            code = CORRUPT
             try:
                 reason = insane(path, kind)
             except OSError as unreadable:
-                code, reason = "OS_ERROR", unreadable.strerror
-            error = NO_ERROR if reason is None else {"error": code, "message": reason}
-            items.append({"file": path, "is_sane": reason is None, **error})
+                code, reason = UNREADABLE, unreadable.strerror
+            items.append(SanityRow(path, reason is None, None if reason is None else code, reason))
     console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
-    return ExitStatus.DONE if all(item["is_sane"] for item in items) else ExitStatus.FAILED
+    return ExitStatus.DONE if all(item.is_sane for item in items) else ExitStatus.FAILED
 
 
 def _rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry_run: bool) -> ExitStatus:
@@ -370,18 +398,11 @@ def _rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dr
     return ExitStatus.FAILED if has_problem else ExitStatus.DONE
 
 
-def _rebuilt(log: str, line: IndexChange | Problem, *, dry_run: bool) -> dict[str, Any]:
-
+def _rebuilt(log: str, line: IndexChange | Problem, *, dry_run: bool) -> RebuildRow | RebuildFailureRow:
     if isinstance(line, Problem):
         at = "" if line.position is None else f" (position {line.position})"
-        return {"file": log, "action": "damaged", "error": "CORRUPT_MESSAGE", "message": line.reason + at}
-    return {
-        "file": line.path,
-        "before": line.before,
-        "after": line.after,
-        "action": _action(line.is_changed, dry_run=dry_run),
-        **NO_ERROR,
-    }
+        return RebuildFailureRow(log, "damaged", CORRUPT, line.reason + at)
+    return RebuildRow(line.path, line.before, line.after, _action(line.is_changed, dry_run=dry_run))
 
 
 def _action(is_changed: bool, *, dry_run: bool) -> str:

@@ -7,27 +7,28 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from kctl.commands.dump_log.items import (
+    Entry,
+    FileItem,
+    batch_item,
+    control_entry,
+    control_of,
+    decoded_entry,
+    line_item,
+    record_entry,
+    sequence_of,
+)
 from kctl.commands.dump_log.selection import Selection, decoded
-from kctl.commands.records import record_item, record_row
-from kctl.commands.rows import NO_ERROR, known
+from kctl.commands.records import header_cells, record_item, text_of
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
-from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
-from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch, Record
-from kctl.records.internal_items import record_type_name
-from kctl.records.quorum_control_records import decode_quorum_control
 from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
 from kctl.storage.dump_lines import (
     BatchLine,
-    CheckpointLine,
-    EpochLine,
     Line,
-    OffsetIndexLine,
     Problem,
-    PropertyLine,
-    TimeIndexLine,
 )
 from kctl.storage.names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -36,15 +37,8 @@ from kctl.storage.names import (
     QUORUM_STATE,
     parse_log_directory_name,
 )
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.transaction_index import AbortedTransaction
 
 Decode = Callable[[Record], tuple[object, object]]
-
-PROBLEM = "CORRUPT_MESSAGE"
-"""The error of bytes that are not what they should be: Kafka's one name for them."""
-UNREADABLE = "OS_ERROR"
-"""The error of files that cannot be read."""
 
 
 def _numbers(*names: str) -> tuple[Column, ...]:
@@ -87,6 +81,20 @@ COLUMNS: dict[str | None, tuple[Column, ...]] = {
     **dict.fromkeys({*PROPERTIES, QUORUM_STATE}, (FILE, Column("name"), Column("value", wraps=True), *ERROR_COLUMNS)),
     None: (FILE, *ERROR_COLUMNS),
 }
+
+
+class RecordRow(NamedTuple):
+    """A record as a line of text."""
+
+    file: str
+    offset: int
+    time: str | None
+    sequence: int | None
+    key: object
+    value: object
+    headers: list[dict[str, str | None]]
+    error: str | None = None
+    message: str | None = None
 
 
 class RecordLine(NamedTuple):
@@ -133,7 +141,7 @@ class LineRows:
         self._shown = shown
         self._selection = shown.selection
         self._decode = shown.decode
-        self._items: list[dict[str, Any]] = []
+        self._items: list[FileItem | Entry] = []
         self._is_first = True
 
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
@@ -211,163 +219,69 @@ class LineRows:
             self.has_problem = True
             yield Problem(error.reason, line.header.position, line.header.size)
 
-    def _item(self, file: _File, line: Told) -> dict[str, Any]:
-        """A line as JSON tells it."""
+    def _item(self, file: _File, line: Told) -> FileItem | Entry:
         match line:
             case BatchLine():
-                return {"type": "batch", "file": file.path, **_batch(line.header), **NO_ERROR}
+                return batch_item(file.path, line.header)
             case RecordLine(header, record):
-                return {"type": "record", "file": file.path, **self._record_item(file, header, record), **NO_ERROR}
-            case OffsetIndexLine():
-                told: dict[str, Any] = {"offset": line.offset, "position": line.position}
-                return {"type": "offset_index", "file": file.path, **told, **NO_ERROR}
-            case TimeIndexLine():
-                told = {"time": format_time(line.timestamp), "timestamp_ms": line.timestamp, "offset": line.offset}
-                return {"type": "time_index", "file": file.path, **told, **NO_ERROR}
-            case SnapshotEntry():
-                return {"type": "producer", "file": file.path, **_producer(line), **NO_ERROR}
-            case AbortedTransaction():
-                return {"type": "aborted_transaction", "file": file.path, **line._asdict(), **NO_ERROR}
-            case EpochLine():
-                told = {"epoch": line.epoch, "start_offset": line.start_offset}
-                return {"type": "leader_epoch", "file": file.path, **told, **NO_ERROR}
-            case CheckpointLine():
-                told = {"topic": line.topic, "partition": line.partition, "offset": line.offset}
-                return {"type": "checkpoint", "file": file.path, **told, **NO_ERROR}
-            case PropertyLine():
-                return {"type": "property", "file": file.path, "name": line.name, "value": line.value, **NO_ERROR}
-            case Problem():
-                told = {
-                    "position": line.position,
-                    "size": line.size,
-                    "error": UNREADABLE if line.is_unreadable else PROBLEM,
-                    "message": line.reason,
-                }
-                return {"type": "problem", "file": file.path, **told}
+                return self._record_entry(file, header, record)
+            case _:
+                return line_item(file.path, line)
 
-    def _row(self, file: _File, line: Told) -> dict[str, Any]:
+    def _row(self, file: _File, line: Told) -> FileItem | RecordRow:
         """The same for one line of text: the name of the file is short, and records are readable."""
         if isinstance(line, RecordLine):
-            row = record_row(file.tp, line.record)
-            row["sequence"] = _sequence(line.header, line.record)
-            if self._decode is not None and not line.header.is_control:
-                key, value = self._decode(line.record)
-                row |= {"key": _compact(key), "value": _compact(value)}
-            elif line.header.is_control:
-                row |= {"key": _control(line.record)["control"], "value": None}
-            else:
-                self._apply_decoders(row, line.record)
-        else:
-            row = self._item(file, line)
+            return self._record_row(file, line.header, line.record)
+        if isinstance(line, BatchLine):
+            return batch_item(file.short, line.header)
+        item = line_item(file.short, line)
         if isinstance(line, Problem) and line.position is not None:
-            row["message"] = f"{line.reason} (position {line.position})"
-        row["file"] = file.short
-        return row
-
-    def _record_item(self, file: _File, header: BatchHeader, record: Record) -> dict[str, Any]:
-        item = {**record_item(file.tp, record), "sequence": _sequence(header, record)}
-        if header.is_control:
-            item |= _control(record)
-        elif self._decode is not None:
-            item["key"], item["value"] = self._decode(record)
-            del item["key_encoding"], item["value_encoding"]
-        else:
-            self._apply_decoders(item, record)
+            return item._replace(message=f"{line.reason} (position {line.position})")
         return item
 
-    def _apply_decoders(self, told: dict[str, Any], record: Record) -> None:
-        """Show key and value as asked for; bytes of another kind stay as they are without a decoder."""
-        for name, decoder, data in (
-            ("key", self._shown.key_decoder, record.key),
-            ("value", self._shown.value_decoder, record.value),
-        ):
-            found = None if decoder is None or data is None else decoded(decoder, data)
-            if found is not None:
-                told[name] = found[0]
-                if f"{name}_encoding" in told:
-                    told[f"{name}_encoding"] = found[1]
-                elif found[1] == "json":
-                    told[name] = _compact(found[0])
+    def _record_entry(self, file: _File, header: BatchHeader, record: Record) -> Entry:
+        item = record_item(file.tp, record)
+        if header.is_control:
+            return control_entry(file.path, header, record, item)
+        if self._decode is not None:
+            key, value = self._decode(record)
+            return decoded_entry(file.path, header, record, item, key, value)
+        entry = record_entry(file.path, header, record, item)
+        decoded_key = self._decoded(self._shown.key_decoder, record.key)
+        if decoded_key is not None:
+            entry = entry._replace(key=decoded_key[0], key_encoding=decoded_key[1])
+        decoded_value = self._decoded(self._shown.value_decoder, record.value)
+        if decoded_value is not None:
+            entry = entry._replace(value=decoded_value[0], value_encoding=decoded_value[1])
+        return entry
+
+    def _record_row(self, file: _File, header: BatchHeader, record: Record) -> RecordRow:
+        key: object
+        value: object
+        if header.is_control:
+            key, value = control_of(record)[0], None
+        elif self._decode is not None:
+            key, value = map(_compact, self._decode(record))
+        else:
+            key = self._readable(self._shown.key_decoder, record.key)
+            value = self._readable(self._shown.value_decoder, record.value)
+        time = format_time(record.timestamp)
+        return RecordRow(file.short, record.offset, time, sequence_of(header, record), key, value, header_cells(record))
+
+    def _decoded(self, decoder: str | None, data: bytes | None) -> tuple[Any, str] | None:
+        """What the decoder that was asked for makes of a key or value; None where it cannot, or there is none."""
+        return None if decoder is None or data is None else decoded(decoder, data)
+
+    def _readable(self, decoder: str | None, data: bytes | None) -> object:
+        found = self._decoded(decoder, data)
+        if found is None:
+            return text_of(data)
+        return _compact(found[0]) if found[1] == "json" else found[0]
 
 
 def _with_first(first: Told, rest: Iterator[Told]) -> Iterator[Told]:
     yield first
     yield from rest
-
-
-def _batch(header: BatchHeader) -> dict[str, Any]:
-    flags = [
-        name
-        for name, is_set in (
-            ("transactional", header.is_transactional),
-            ("control", header.is_control),
-            ("log-append-time", bool(header.timestamp_type)),
-        )
-        if is_set
-    ]
-    return {
-        "position": header.position,
-        "size": header.size,
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "count": header.record_count,
-        "codec": _codec(header),
-        "max_timestamp_ms": known(header.max_timestamp),
-        "max_time": format_time(header.max_timestamp),
-        "leader_epoch": known(header.leader_epoch),
-        "producer_id": known(header.producer_id),
-        "producer_epoch": known(header.producer_epoch),
-        "base_sequence": known(header.base_sequence),
-        "last_sequence": known(header.last_sequence),
-        "flags": flags,
-        "delete_horizon_ms": header.delete_horizon_ms,
-        "magic": header.magic,
-        "crc": header.crc,
-    }
-
-
-def _codec(header: BatchHeader) -> str:
-    try:
-        return header.codec.name.lower()
-    except CorruptBatch as error:
-        return error.reason
-
-
-def _producer(entry: SnapshotEntry) -> dict[str, Any]:
-    return {
-        "producer_id": entry.producer_id,
-        "producer_epoch": entry.producer_epoch,
-        "last_sequence": known(entry.last_sequence),
-        "last_offset": known(entry.last_offset),
-        "offset_delta": entry.offset_delta,
-        "timestamp_ms": known(entry.timestamp),
-        "time": format_time(entry.timestamp),
-        "coordinator_epoch": known(entry.coordinator_epoch),
-        "current_txn_first_offset": known(entry.current_txn_first_offset),
-    }
-
-
-def _sequence(header: BatchHeader, record: Record) -> int | None:
-    """Sequence numbers wrap from 2**31-1 to 0."""
-    if header.base_sequence < 0:
-        return None
-    return (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
-
-
-def _control(record: Record) -> dict[str, Any]:
-    marker = parse_end_transaction_marker(record)
-    if marker is None:
-        return {"control": _quorum_control(record), "coordinator_epoch": None}
-    name = "commit" if marker.type is ControlType.COMMIT else "abort"
-    return {"control": name, "coordinator_epoch": marker.coordinator_epoch}
-
-
-def _quorum_control(record: Record) -> str:
-    try:
-        found = decode_quorum_control(record)
-    except MalformedRequest:
-        found = None
-    return "unknown" if found is None else record_type_name(type(found[1]))
 
 
 def _compact(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -11,9 +11,9 @@ from kctl.admin.reassignment_spec import parse_partitions
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ApiError, UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.input_files import read_input
 from kctl.integers import INT32_MAX
 from kctl.model import TopicPartition
@@ -34,6 +34,18 @@ COLUMNS = (
     Column("status"),
     *ERROR_COLUMNS,
 )
+
+
+class ElectionRow(NamedTuple):
+    """The election of a partition's leader."""
+
+    topic: str
+    partition: int
+    leader_before: int | None
+    leader: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
 
 
 @app.command(
@@ -129,17 +141,17 @@ def _partitions_of(metadata: ClusterMetadata, topic: str) -> list[TopicPartition
     return [TopicPartition(topic, one.partition) for one in found.partitions]
 
 
-def _row(election: Election, *, dry_run: bool) -> dict[str, Any]:
+def _row(election: Election, *, dry_run: bool) -> ElectionRow:
     status = None
     if not election.is_needed:
         status = "not needed"
     elif election.is_elected:
         status = "would be elected" if dry_run else "elected"
-    return {
-        "topic": election.tp.topic,
-        "partition": election.tp.partition,
-        "leader_before": known(election.leader_before),
-        "leader": known(election.leader),
-        "status": status,
-        **(outcome_error(election.outcome) if election.is_needed else NO_ERROR),
-    }
+    return ElectionRow(
+        topic=election.tp.topic,
+        partition=election.tp.partition,
+        leader_before=known(election.leader_before),
+        leader=known(election.leader),
+        status=status,
+        **(outcome_error(election.outcome) if election.is_needed else code_error(ErrorCode.NONE)),
+    )

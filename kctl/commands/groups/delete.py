@@ -11,7 +11,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.deletion import previewed_deletion
 from kctl.commands.groups.options import All, DryRun, Yes
-from kctl.commands.groups.rows import DELETE_COLUMNS
+from kctl.commands.groups.rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.selection import all_wanted_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -57,6 +57,6 @@ def delete(
         run.consent(f"Delete {', '.join(wanted)} with all committed offsets?", yes=yes)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
-    rows = [{"group": one.name, "status": status if one.is_done else None, **outcome_error(one)} for one in outcomes]
+    rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]
     run.console.show(DELETE_COLUMNS, rows)
     return run.status_of(rows)

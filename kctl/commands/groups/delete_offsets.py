@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,14 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
 from kctl.commands.groups.options import DryRun, Topics, Yes
 from kctl.commands.groups.reset import parse_scope
-from kctl.commands.groups.rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row
+from kctl.commands.groups.rows import (
+    DELETE_OFFSETS_COLUMNS,
+    GroupDeletionRow,
+    OffsetDeletionRow,
+    deleted_offset_row,
+)
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, outcome_error
+from kctl.commands.rows import outcome_error
 
 app = typer.Typer(add_completion=False)
 
@@ -48,8 +53,7 @@ def delete_offsets(
     scope = parse_scope(topic, all_topics=all_topics)
     group = run.on_brokers(lambda client: look_up_group(client, name))
     if not group.outcome.is_done:
-        rows: list[dict[str, Any]] = [{"group": name, "status": None, **outcome_error(group.outcome)}]
-        run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+        run.console.show(DELETE_OFFSETS_COLUMNS, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
     committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
     wanted = committed_in_scope(committed, scope)
@@ -60,9 +64,9 @@ def delete_offsets(
         outcomes = previewed_deletions(group, wanted)
     status = "would be deleted" if dry_run else "deleted"
     rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in wanted]
-    rows.extend(
-        {"group": name, "topic": one, "partition": None, "offset": None, "status": "nothing committed", **NO_ERROR}
-        for one in sorted(set(scope or ()) - {tp.topic for tp in wanted})
-    )
+    rows += [
+        OffsetDeletionRow(name, topic_name, partition=None, offset=None, status="nothing committed")
+        for topic_name in sorted(set(scope or ()) - {tp.topic for tp in wanted})
+    ]
     run.console.show(DELETE_OFFSETS_COLUMNS, rows)
     return run.status_of(rows)

@@ -67,4 +67,4 @@ def describe(
         "state": (group_rows.STATE_COLUMNS, group_rows.state_rows),
     }[show]
     run.console.show(columns, items, rows=[row for item in items for row in rows_of(item)])
-    return run.status_of(items + [offset for item in items for offset in item["offsets"]])
+    return run.status_of([*items, *(offset for item in items for offset in item.offsets)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kctl.admin.groups import look_up_groups
 from kctl.admin.offset_reset import Reset, Scenario, Target
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kctl.admin.group_description import GroupDescription
     from kctl.client.cluster import ClusterClient
+    from kctl.commands.groups.rows import ResetRow
     from kctl.commands.invocation import Invocation
 
 MEMBERS_NAMED_MAX = 10
@@ -151,7 +152,7 @@ def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
     return groups
 
 
-def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[dict[str, Any]], *, with_group: bool) -> None:
+def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:
     """Kafka's CSV; what failed is not in it, but on stderr."""
     _warn_of_failures(run, rows)
     offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
@@ -161,7 +162,7 @@ def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[dict[st
 def show_as_kafka(
     run: Invocation,
     resets: Sequence[Reset],
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[ResetRow],
     compat: str,
     scenario: Scenario,
     *,
@@ -171,7 +172,7 @@ def show_as_kafka(
 ) -> None:
     """The CSV or the table of Kafka's tool, in its order; what failed is not in it, but on stderr."""
     _warn_of_failures(run, rows)
-    done = [one for one, row in zip(resets, rows, strict=True) if not row["error"]]
+    done = [one for one, row in zip(resets, rows, strict=True) if not row.error]
     done = reset_compat.in_order(compat, scenario, done, topics)
     run.console.verbatim(reset_compat.warnings(compat, scenario, done))
     if export:
@@ -180,8 +181,8 @@ def show_as_kafka(
         run.console.verbatim(reset_compat.table(compat, done))
 
 
-def _warn_of_failures(run: Invocation, rows: Iterable[dict[str, Any]]) -> None:
+def _warn_of_failures(run: Invocation, rows: Iterable[ResetRow]) -> None:
     for row in rows:
-        if row["error"]:
-            where = row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
-            run.console.warn(f"{row['group']}: {where}: {row['error']}: {row['message']}")
+        if row.error:
+            where = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
+            run.console.warn(f"{row.group}: {where}: {row.error}: {row.message}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.group_description import GroupDescription
-from kctl.commands.rows import NO_ERROR, code_error, known, outcome_error
+from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
     from kctl.admin.groups import ListedGroup
@@ -83,156 +83,378 @@ RESET_COLUMNS = (
 )
 
 
-def list_rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """A row for each group, and one for each broker that could not tell its groups."""
-    rows: list[dict[str, Any]] = [
-        {
-            "group": group.group_id,
-            "state": group.state or None,
-            "protocol_type": group.protocol_type or None,
-            "coordinator": group.coordinator_id,
-            "type": group.type or None,
-            **NO_ERROR,
-        }
+class ListedGroupRow(NamedTuple):
+    """A group in the list of all groups."""
+
+    group: str
+    state: str | None
+    protocol_type: str | None
+    coordinator: int
+    type: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class CoordinatorFailureRow(NamedTuple):
+    """A broker that could not list its groups."""
+
+    group: None
+    coordinator: int
+    error: str | None
+    message: str | None
+
+
+class AssignedTopicItem(NamedTuple):
+    """The partitions of one topic that a member is assigned."""
+
+    topic: str
+    partitions: list[int]
+
+
+class MemberItem(NamedTuple):
+    """A member within the JSON object of its group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: list[AssignedTopicItem]
+    member_type: str | None
+    member_epoch: int | None
+    target_assignment: list[AssignedTopicItem] | None
+    subscribed_topics: list[str] | None
+    subscribed_regex: str | None
+
+
+class OffsetItem(NamedTuple):
+    """A committed offset within the JSON object of its group."""
+
+    topic: str
+    partition: int
+    current_offset: int | None
+    leader_epoch: int | None
+    log_end_offset: int | None
+    lag: int | None
+    metadata: str | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class GroupItem(NamedTuple):
+    """A group as a JSON object; without a name for a broker that could not list its groups."""
+
+    group: str | None
+    type: str | None
+    state: str | None
+    protocol_type: str | None
+    protocol: str | None
+    coordinator: str | None
+    group_epoch: int | None
+    target_assignment_epoch: int | None
+    total_lag: int | None
+    members: list[MemberItem]
+    offsets: list[OffsetItem]
+    error: str | None = None
+    message: str | None = None
+
+
+class GroupFailureRow(NamedTuple):
+    """A group that could not be described."""
+
+    group: str | None
+    error: str | None
+    message: str | None
+
+
+class OffsetRow(NamedTuple):
+    """A partition of a group."""
+
+    group: str | None
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    error: str | None
+    message: str | None
+
+
+class MemberRow(NamedTuple):
+    """A member of a group in the table."""
+
+    group: str | None
+    member_id: str
+    group_instance_id: str | None
+    host: str
+    client_id: str
+    partition_count: int
+    assignment: str | None
+    """For example `orders(0,1) payments(3)`."""
+    member_epoch: int | None
+    target_assignment: str | None
+
+
+class GroupMemberItem(NamedTuple):
+    """A member as a JSON object of its own."""
+
+    group: str | None
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: list[AssignedTopicItem]
+    member_type: str | None
+    member_epoch: int | None
+    target_assignment: list[AssignedTopicItem] | None
+    subscribed_topics: list[str] | None
+    subscribed_regex: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class StateRow(NamedTuple):
+    """The state of a group in the table."""
+
+    group: str | None
+    state: str | None
+    protocol_type: str | None
+    protocol: str | None
+    coordinator: str | None
+    member_count: int | None
+    total_lag: int | None
+    type: str | None
+    group_epoch: int | None
+    target_assignment_epoch: int | None
+    error: str | None
+    message: str | None
+
+
+class GroupDeletionRow(NamedTuple):
+    """A group that is deleted, or whose offsets could not be looked up."""
+
+    group: str
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class OffsetDeletionRow(NamedTuple):
+    """A committed offset that is deleted, or a topic without any."""
+
+    group: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class ResetRow(NamedTuple):
+    """A partition whose committed offset is reset."""
+
+    group: str
+    topic: str
+    partition: int | None
+    old_offset: int | None
+    new_offset: int | None
+    delta: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+def list_rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
+    """A row for each group, and one for each broker that could not list its groups."""
+    rows: list[ListedGroupRow | CoordinatorFailureRow] = [
+        ListedGroupRow(
+            group=group.group_id,
+            state=group.state or None,
+            protocol_type=group.protocol_type or None,
+            coordinator=group.coordinator_id,
+            type=group.type or None,
+        )
         for group in sorted(groups, key=lambda group: group.group_id)
     ]
-    rows.extend({"group": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
+    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
     return rows
 
 
-def group_item(group: GroupDescription) -> dict[str, Any]:
-    """A group as JSON tells it."""
+def group_item(group: GroupDescription) -> GroupItem:
+    """A group with its members and offsets."""
     owners = {tp: member for member in group.members for tp in member.assignment}
     lags = [offset.lag for offset in group.offsets if offset.lag is not None]
-    return {
-        "group": group.outcome.name,
-        "type": group.type or None,
-        "state": group.state or None,
-        "protocol_type": group.protocol_type or None,
-        "protocol": group.protocol or None,
-        "coordinator": group.coordinator or None,
-        "group_epoch": group.group_epoch,
-        "target_assignment_epoch": group.target_assignment_epoch,
-        "total_lag": sum(lags) if lags else None,
-        "members": [_member(member) for member in sorted(group.members, key=lambda member: member.member_id)],
-        "offsets": [_offset(offset, owners.get(offset.tp)) for offset in group.offsets],
+    return GroupItem(
+        group=group.outcome.name,
+        type=group.type or None,
+        state=group.state or None,
+        protocol_type=group.protocol_type or None,
+        protocol=group.protocol or None,
+        coordinator=group.coordinator or None,
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.target_assignment_epoch,
+        total_lag=sum(lags) if lags else None,
+        members=[_member(member) for member in sorted(group.members, key=lambda member: member.member_id)],
+        offsets=[_offset(offset, owners.get(offset.tp)) for offset in group.offsets],
         **outcome_error(group.outcome),
-    }
+    )
 
 
-def broker_item(failed: Outcome) -> dict[str, Any]:
-    """A broker that could not tell its groups, among groups as JSON tells them."""
+def broker_item(failed: Outcome) -> GroupItem:
+    """A broker that could not list its groups, as an object among those of the groups."""
     message = f"broker {failed.name} cannot list its groups: {failed.message}"
-    return group_item(GroupDescription(failed)) | {"group": None, "message": message}
+    return group_item(GroupDescription(failed))._replace(group=None, message=message)
 
 
-def _member(member: GroupMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
-        "assignment": _by_topic(member.assignment),
-        "member_type": member.member_type,
-        "member_epoch": member.member_epoch,
-        "target_assignment": None if member.target_assignment is None else _by_topic(member.target_assignment),
-        "subscribed_topics": None if member.subscribed_topics is None else list(member.subscribed_topics),
-        "subscribed_regex": member.subscribed_regex,
-    }
+def _member(member: GroupMember) -> MemberItem:
+    return MemberItem(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.host,
+        assignment=_by_topic(member.assignment),
+        member_type=member.member_type,
+        member_epoch=member.member_epoch,
+        target_assignment=None if member.target_assignment is None else _by_topic(member.target_assignment),
+        subscribed_topics=None if member.subscribed_topics is None else list(member.subscribed_topics),
+        subscribed_regex=member.subscribed_regex,
+    )
 
 
-def _by_topic(partitions: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
+def _by_topic(partitions: tuple[TopicPartition, ...]) -> list[AssignedTopicItem]:
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
+    return [AssignedTopicItem(topic, numbers) for topic, numbers in topics.items()]
 
 
-def _offset(offset: GroupOffset, owner: GroupMember | None) -> dict[str, Any]:
-    return {
-        "topic": offset.tp.topic,
-        "partition": offset.tp.partition,
-        "current_offset": known(offset.committed_offset),
-        "leader_epoch": known(offset.leader_epoch),
-        "log_end_offset": known(offset.log_end_offset),
-        "lag": offset.lag,
-        "metadata": offset.metadata,
-        "member_id": owner.member_id if owner else None,
-        "host": owner.host if owner else None,
-        "client_id": owner.client_id if owner else None,
+def _offset(offset: GroupOffset, owner: GroupMember | None) -> OffsetItem:
+    return OffsetItem(
+        topic=offset.tp.topic,
+        partition=offset.tp.partition,
+        current_offset=known(offset.committed_offset),
+        leader_epoch=known(offset.leader_epoch),
+        log_end_offset=known(offset.log_end_offset),
+        lag=offset.lag,
+        metadata=offset.metadata,
+        member_id=owner.member_id if owner else None,
+        host=owner.host if owner else None,
+        client_id=owner.client_id if owner else None,
         **code_error(offset.error),
-    }
+    )
 
 
-def _failed_row(item: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"group": item["group"], "error": item["error"], "message": item["message"]}]
+def _failure_row(item: GroupItem) -> GroupFailureRow:
+    return GroupFailureRow(item.group, item.error, item.message)
 
 
-def offset_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each partition."""
-    if item["error"]:
-        return _failed_row(item)
-    return [{"group": item["group"], **offset} for offset in item["offsets"]]
-
-
-def member_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each member."""
-    if item["error"]:
-        return _failed_row(item)
+def offset_rows(item: GroupItem) -> Sequence[OffsetRow | GroupFailureRow]:
+    """A row for each partition, or one for a group that could not be described."""
+    if item.error:
+        return [_failure_row(item)]
     return [
-        {
-            "group": item["group"],
-            **member,
-            "partition_count": sum(len(one["partitions"]) for one in member["assignment"]),
-            "assignment": _assignment_cell(member["assignment"]),
-            "target_assignment": _assignment_cell(member["target_assignment"] or ()),
-        }
-        for member in item["members"]
+        OffsetRow(
+            group=item.group,
+            topic=offset.topic,
+            partition=offset.partition,
+            current_offset=offset.current_offset,
+            log_end_offset=offset.log_end_offset,
+            lag=offset.lag,
+            member_id=offset.member_id,
+            host=offset.host,
+            client_id=offset.client_id,
+            error=offset.error,
+            message=offset.message,
+        )
+        for offset in item.offsets
     ]
 
 
-def _assignment_cell(topics: Iterable[dict[str, Any]]) -> str | None:
-    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in topics) or None
+def member_rows(item: GroupItem) -> Sequence[MemberRow | GroupFailureRow]:
+    """A row for each member, or one for a group that could not be described."""
+    if item.error:
+        return [_failure_row(item)]
+    return [
+        MemberRow(
+            group=item.group,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            host=member.host,
+            client_id=member.client_id,
+            partition_count=sum(len(one.partitions) for one in member.assignment),
+            assignment=_assignment_cell(member.assignment),
+            member_epoch=member.member_epoch,
+            target_assignment=_assignment_cell(member.target_assignment or ()),
+        )
+        for member in item.members
+    ]
 
 
-def member_items(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """The members of a group as JSON tells them one by one; one without a member for a group that failed."""
-    if item["error"]:
-        return _failed_row(item)
-    return [{"group": item["group"], **member, "error": None, "message": None} for member in item["members"]]
+def _assignment_cell(topics: Iterable[AssignedTopicItem]) -> str | None:
+    return " ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in topics) or None
+
+
+def member_items(item: GroupItem) -> Sequence[GroupMemberItem | GroupFailureRow]:
+    """The members of a group as JSON objects, or one object for a group that could not be described."""
+    if item.error:
+        return [_failure_row(item)]
+    return [GroupMemberItem(item.group, *member) for member in item.members]
 
 
 def deleted_offset_row(
     group: str, tp: TopicPartition, offset: int | None, status: str, outcome: Outcome
-) -> dict[str, Any]:
+) -> OffsetDeletionRow:
     """One committed offset that is deleted."""
-    return {
-        "group": group,
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "offset": offset,
-        "status": status if outcome.is_done else None,
+    return OffsetDeletionRow(
+        group=group,
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        status=status if outcome.is_done else None,
         **outcome_error(outcome),
-    }
+    )
 
 
-def state_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row."""
-    return [{**item, "member_count": None if item["error"] else len(item["members"])}]
+def state_rows(item: GroupItem) -> Sequence[StateRow]:
+    """One row for the group."""
+    return [
+        StateRow(
+            group=item.group,
+            state=item.state,
+            protocol_type=item.protocol_type,
+            protocol=item.protocol,
+            coordinator=item.coordinator,
+            member_count=None if item.error else len(item.members),
+            total_lag=item.total_lag,
+            type=item.type,
+            group_epoch=item.group_epoch,
+            target_assignment_epoch=item.target_assignment_epoch,
+            error=item.error,
+            message=item.message,
+        )
+    ]
 
 
-def reset_row(reset: Reset, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
+def reset_row(reset: Reset, status: str, outcome: Outcome | None = None) -> ResetRow:
     """One partition of a group whose offset is reset; `outcome` is that of the commit, if there was one."""
     told = outcome or reset.outcome
-    return {
-        "group": reset.group,
-        "topic": reset.topic,
-        "partition": reset.partition,
-        "old_offset": reset.old,
-        "new_offset": reset.new,
-        "delta": reset.delta,
-        "log_start_offset": reset.held.start if reset.held else None,
-        "log_end_offset": reset.held.end if reset.held else None,
-        "status": status if told.is_done else None,
+    return ResetRow(
+        group=reset.group,
+        topic=reset.topic,
+        partition=reset.partition,
+        old_offset=reset.old,
+        new_offset=reset.new,
+        delta=reset.delta,
+        log_start_offset=reset.held.start if reset.held else None,
+        log_end_offset=reset.held.end if reset.held else None,
+        status=status if told.is_done else None,
         **outcome_error(told),
-    }
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,7 +12,7 @@ from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offs
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, exception_error, known
+from kctl.commands.rows import exception_error, known
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
@@ -34,6 +34,27 @@ COLUMNS = (
     Column("leader_epoch", numeric=True),
     *ERROR_COLUMNS,
 )
+
+
+class OffsetRow(NamedTuple):
+    """An offset of a partition, or why there is none."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    time: str | None = None
+    leader_epoch: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+
+class TopicFailureRow(NamedTuple):
+    """A topic whose partitions are not known."""
+
+    topic: str
+    error: str | None
+    message: str | None
 
 
 @app.command(
@@ -77,7 +98,7 @@ def get(
     wanted = parse_partitions(partition)
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
-    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+    async def ask(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
         async def partitions(topic: str) -> list[TopicPartition] | ApiError:
             try:
                 tps = await partitions_of(client, [topic])
@@ -89,10 +110,10 @@ def get(
         found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
         tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
         offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
-        rows: list[dict[str, Any]] = []
+        rows: list[OffsetRow | TopicFailureRow] = []
         for name, one in found.items():
             if isinstance(one, ApiError):
-                rows.append({"topic": name, **exception_error(one)})
+                rows.append(TopicFailureRow(name, **exception_error(one)))
             else:
                 rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
         return rows
@@ -114,22 +135,16 @@ def _timestamp(text: str) -> int:
     return parse_time_ms(text, now_ms=round(time.time() * 1000))
 
 
-def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> dict[str, Any]:
-    row: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition}
+def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> OffsetRow:
     if isinstance(outcome, ApiError):
         if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             outcome = ApiError(outcome.code, f"{tp.topic} has no partition {tp.partition}")
-        return row | {
-            "offset": None,
-            "timestamp_ms": None,
-            "time": None,
-            "leader_epoch": None,
-            **exception_error(outcome),
-        }
-    return row | {
-        "offset": known(outcome.offset),
-        "timestamp_ms": known(outcome.timestamp_ms),
-        "time": format_time(outcome.timestamp_ms),
-        "leader_epoch": known(outcome.leader_epoch),
-        **NO_ERROR,
-    }
+        return OffsetRow(tp.topic, tp.partition, **exception_error(outcome))
+    return OffsetRow(
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=known(outcome.offset),
+        timestamp_ms=known(outcome.timestamp_ms),
+        time=format_time(outcome.timestamp_ms),
+        leader_epoch=known(outcome.leader_epoch),
+    )

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -19,7 +19,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
-from kctl.commands.rows import NO_ERROR, known
+from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column, Console
@@ -44,6 +44,20 @@ ACK_COLUMNS = (
     Column("time"),
     *ERROR_COLUMNS,
 )
+
+
+class DeliveryRow(NamedTuple):
+    """What became of one record."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_ms: int | None
+    time: str | None
+    error: str | None
+    message: str | None
+
+
 Acks = Literal["all", "-1", "1", "0"]
 ACKS: dict[Acks, int] = {"all": -1, "-1": -1, "1": 1, "0": 0}
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -231,18 +245,18 @@ class DeliveryLog:
         if self.failed:
             console.note(f"{self.failed:,} not written")
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> Iterator[DeliveryRow]:
         for delivery in self._deliveries:
             for index, record in enumerate(delivery.records):
                 written_ms = record.timestamp if delivery.timestamp_ms < 0 else delivery.timestamp_ms
-                yield {
-                    "topic": delivery.tp.topic,
-                    "partition": delivery.tp.partition,
-                    "offset": None if delivery.base_offset < 0 else delivery.base_offset + index,
-                    "timestamp_ms": known(written_ms),
-                    "time": format_time(written_ms),
+                yield DeliveryRow(
+                    topic=delivery.tp.topic,
+                    partition=delivery.tp.partition,
+                    offset=None if delivery.base_offset < 0 else delivery.base_offset + index,
+                    timestamp_ms=known(written_ms),
+                    time=format_time(written_ms),
                     **_failure(delivery.error),
-                }
+                )
 
     def _spans(self) -> list[tuple[int, int, int]]:
         spans: dict[int, tuple[int, int]] = {}
@@ -365,8 +379,8 @@ def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def _failure(error: Exception | None) -> dict[str, str | None]:
+def _failure(error: Exception | None) -> ErrorFields:
     if error is None:
-        return NO_ERROR
+        return code_error(ErrorCode.NONE)
     code = error.code.name if isinstance(error, ApiError) else "CLUSTER_UNREACHABLE"
     return {"error": code, "message": str(error)}

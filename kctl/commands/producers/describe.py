@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -12,7 +12,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, exception_error, known
+from kctl.commands.rows import exception_error, known
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError
@@ -42,6 +42,31 @@ COLUMNS = (
     Column("txn_start_offset", numeric=True),
     *ERROR_COLUMNS,
 )
+
+
+class ProducerRow(NamedTuple):
+    """A producer of a partition."""
+
+    topic: str
+    partition: int | None
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    last_time: str | None
+    txn_start_offset: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class PartitionFailureRow(NamedTuple):
+    """A partition, or a topic, whose producers are not known."""
+
+    topic: str
+    partition: int | None
+    error: str | None
+    message: str | None
 
 
 @app.command(
@@ -89,10 +114,10 @@ def describe(
         ]
     if compat:
         return _describe_as_kafka(run, found)
-    rows: list[dict[str, Any]] = []
+    rows: list[ProducerRow | PartitionFailureRow] = []
     for topic, number, told in found:
         if isinstance(told, ApiError):
-            rows.append({"topic": topic, "partition": number, **exception_error(told)})
+            rows.append(PartitionFailureRow(topic, number, **exception_error(told)))
         else:
             by_id = sorted(told, key=lambda one: one.producer_id)
             rows.extend(producer_row(topic, number, one) for one in by_id)
@@ -130,17 +155,16 @@ def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
     return status
 
 
-def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> dict[str, Any]:
+def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> ProducerRow:
     """One producer of one partition."""
-    return {
-        "topic": topic,
-        "partition": partition,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "coordinator_epoch": known(producer.coordinator_epoch),
-        "last_sequence": known(producer.last_sequence),
-        "last_timestamp_ms": known(producer.last_timestamp_ms),
-        "last_time": format_time(producer.last_timestamp_ms),
-        "txn_start_offset": known(producer.txn_start_offset),
-        **NO_ERROR,
-    }
+    return ProducerRow(
+        topic=topic,
+        partition=partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=known(producer.coordinator_epoch),
+        last_sequence=known(producer.last_sequence),
+        last_timestamp_ms=known(producer.last_timestamp_ms),
+        last_time=format_time(producer.last_timestamp_ms),
+        txn_start_offset=known(producer.txn_start_offset),
+    )

@@ -135,9 +135,12 @@ def execute(
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
     rows = [plan_row(move, STARTED, outcomes[move.tp]) for move in plan]
     if wait:
-        for row, move in zip(rows, plan, strict=True):
-            if move in started:
-                row |= {"status": situation.state_of(move).value, **end_error(move, situation)}
+        rows = [
+            row._replace(status=situation.state_of(move).value, **end_error(move, situation))
+            if move in started
+            else row
+            for row, move in zip(rows, plan, strict=True)
+        ]
     if not compat:
         run.console.show(PLAN_COLUMNS, rows)
     return run.status_of(rows) if all_restored else ExitStatus.FAILED

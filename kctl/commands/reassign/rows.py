@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.reassignment_plan import MoveState, bytes_moved, replica_state
 from kctl.admin.reassignment_spec import ANY_LOG_DIR
-from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.commands.rows import ErrorFields, code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
 
@@ -56,43 +56,96 @@ STARTED = "started"
 NOTHING_TO_DO = "nothing to do"
 
 
-def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
+class PlanRow(NamedTuple):
+    """A partition that `execute` moves."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    target: list[int]
+    log_dirs: list[str]
+    adding: list[int]
+    removing: list[int]
+    leader: int | None
+    leader_after: int | None
+    bytes_to_move: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class StateRow(NamedTuple):
+    """A partition that is moving or has moved."""
+
+    topic: str
+    partition: int
+    status: str
+    replicas: list[int]
+    target: list[int]
+    log_dirs: list[str]
+    bytes_moved: int | None
+    bytes_to_move: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class OngoingRow(NamedTuple):
+    """A partition that the controller is moving."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class CancelRow(NamedTuple):
+    """A partition whose move is cancelled."""
+
+    topic: str
+    partition: int
+    status: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> PlanRow:
     """One move of `execute`, before, while and after it happens; `outcome` is what became of it otherwise."""
     failure = move.problem or (outcome if outcome is not None and not outcome.is_done else None)
-    return {
-        "topic": move.tp.topic,
-        "partition": move.tp.partition,
-        "replicas": list(move.current),
-        "target": list(move.target),
-        "log_dirs": _log_dirs(move),
-        "adding": [] if move.problem else list(move.adding),
-        "removing": [] if move.problem else list(move.removing),
-        "leader": known(move.leader),
-        "leader_after": None if move.problem else move.leader_after,
-        "bytes_to_move": None if move.problem else move.bytes_to_move,
-        "status": None if failure else status if move.is_change else NOTHING_TO_DO,
-        **(outcome_error(failure) if failure else NO_ERROR),
-    }
+    return PlanRow(
+        topic=move.tp.topic,
+        partition=move.tp.partition,
+        replicas=list(move.current),
+        target=list(move.target),
+        log_dirs=_log_dirs(move),
+        adding=[] if move.problem else list(move.adding),
+        removing=[] if move.problem else list(move.removing),
+        leader=known(move.leader),
+        leader_after=None if move.problem else move.leader_after,
+        bytes_to_move=None if move.problem else move.bytes_to_move,
+        status=None if failure else status if move.is_change else NOTHING_TO_DO,
+        **(outcome_error(failure) if failure else code_error(ErrorCode.NONE)),
+    )
 
 
-def state_row(move: Move, situation: Situation) -> dict[str, Any]:
+def state_row(move: Move, situation: Situation) -> StateRow:
     """One move of `status` and `verify`."""
     state = situation.state_of(move)
     in_progress = state is MoveState.IN_PROGRESS
-    return {
-        "topic": move.tp.topic,
-        "partition": move.tp.partition,
-        "status": state.value,
-        "replicas": list(situation.replicas_of(move)),
-        "target": list(move.target),
-        "log_dirs": _log_dirs(move),
-        "bytes_moved": bytes_moved(move, situation.sizes) if in_progress else None,
-        "bytes_to_move": move.bytes_to_move if in_progress else None,
+    return StateRow(
+        topic=move.tp.topic,
+        partition=move.tp.partition,
+        status=state.value,
+        replicas=list(situation.replicas_of(move)),
+        target=list(move.target),
+        log_dirs=_log_dirs(move),
+        bytes_moved=bytes_moved(move, situation.sizes) if in_progress else None,
+        bytes_to_move=move.bytes_to_move if in_progress else None,
         **end_error(move, situation),
-    }
+    )
 
 
-def end_error(move: Move, situation: Situation) -> dict[str, str | None]:
+def end_error(move: Move, situation: Situation) -> ErrorFields:
     """Why the partition neither is where it should be nor on its way there."""
     match situation.state_of(move):
         case MoveState.DIFFERENT:
@@ -106,7 +159,7 @@ def end_error(move: Move, situation: Situation) -> dict[str, str | None]:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return {"error": code.name, "message": f"there is no partition {move.tp}"}
         case MoveState.IN_PROGRESS | MoveState.COMPLETE:
-            return dict(NO_ERROR)
+            return code_error(ErrorCode.NONE)
 
 
 def _log_dirs(move: Move) -> list[str]:
@@ -115,7 +168,7 @@ def _log_dirs(move: Move) -> list[str]:
     return [asked.get(broker, ANY_LOG_DIR) for broker in move.target]
 
 
-def _misplaced(move: Move, situation: Situation) -> dict[str, str | None] | None:
+def _misplaced(move: Move, situation: Situation) -> ErrorFields | None:
     """The replicas are there, but one of them in another log directory, and not on its way."""
     if situation.replicas_of(move) != move.target:
         return None
@@ -127,23 +180,17 @@ def _misplaced(move: Move, situation: Situation) -> dict[str, str | None] | None
     return None
 
 
-def list_row(tp: TopicPartition, ongoing: Ongoing) -> dict[str, Any]:
+def list_row(tp: TopicPartition, ongoing: Ongoing) -> OngoingRow:
     """One partition of `list`."""
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "replicas": list(ongoing.replicas),
-        "adding": list(ongoing.adding),
-        "removing": list(ongoing.removing),
-    }
+    return OngoingRow(tp.topic, tp.partition, list(ongoing.replicas), list(ongoing.adding), list(ongoing.removing))
 
 
-def cancel_row(tp: TopicPartition, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
+def cancel_row(tp: TopicPartition, status: str, outcome: Outcome | None = None) -> CancelRow:
     """One partition of `cancel`."""
     failed = outcome is not None and not outcome.is_done
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "status": None if failed else status,
-        **(outcome_error(outcome) if outcome else NO_ERROR),
-    }
+    return CancelRow(
+        topic=tp.topic,
+        partition=tp.partition,
+        status=None if failed else status,
+        **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
+    )

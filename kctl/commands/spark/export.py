@@ -25,7 +25,7 @@ from kctl.spark.inventory import UnknownFiles
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
 from kctl.spark.session import SparkMissing, SparkSettings
-from kctl.spark.summary import document, planned_rows, rows_of, sentence
+from kctl.spark.summary import ExportSummary, RangeRow, document, planned_rows, rows_of, sentence
 
 if TYPE_CHECKING:
     from kctl.spark.export import Origin
@@ -214,7 +214,7 @@ class _Talk:
             self._progress.update(offsets, note=note)
 
 
-def _show(run: Invocation, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None:
     if run.console.format is Format.JSON:
         run.console.show_one(summary)
     else:

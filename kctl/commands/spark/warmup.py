@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import typer
 
 from kctl.commands.command import LocalCommand, examples
@@ -11,6 +13,13 @@ from kctl.spark.class_archive import make_archive
 from kctl.spark.session import SparkMissing
 
 app = typer.Typer(add_completion=False)
+
+
+class ArchiveRow(NamedTuple):
+    """The archive of Java classes and its size."""
+
+    archive: str
+    bytes: int
 
 
 @app.command("warmup", cls=LocalCommand, epilog=examples("kctl spark warmup"))
@@ -27,5 +36,5 @@ def warmup(ctx: typer.Context) -> ExitStatus:
     except SparkMissing as error:
         run.console.fail("SPARK_MISSING", str(error))
         return ExitStatus.FAILED
-    run.console.show_one({"archive": str(path), "bytes": path.stat().st_size})
+    run.console.show_one(ArchiveRow(str(path), path.stat().st_size))
     return ExitStatus.DONE

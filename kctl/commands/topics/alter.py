@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.commands.topics.options import DRY_RUN
-from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row
 from kctl.commands.values import parse_pairs
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
@@ -64,7 +64,7 @@ def alter(
     if replica_assignment and partitions is None:
         raise UsageError("--replica-assignment requires --partitions")
 
-    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+    async def ask(client: ClusterClient) -> list[TopicChangeRow]:
         rows = []
         if set_ or delete_config:
             outcome = await alter_topic_configs(
@@ -74,8 +74,8 @@ def alter(
         if partitions is not None:
             assignment = parse_assignment(replica_assignment) if replica_assignment else ()
             outcome = await create_partitions(client, name, partitions, assignment=assignment, validate_only=dry_run)
-            row = change_row(outcome, "partitions would be added" if dry_run else "partitions added")
-            rows.append(row | {"partitions": partitions if outcome.is_done else None})
+            status = "partitions would be added" if dry_run else "partitions added"
+            rows.append(change_row(outcome, status, partitions=partitions if outcome.is_done else None))
         return rows
 
     rows = run.on_cluster(ask)

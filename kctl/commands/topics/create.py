@@ -85,11 +85,14 @@ def create(
     created = run.on_cluster(lambda client: create_topics(client, [topic], validate_only=dry_run))
     rows = []
     for one in created:
-        row = change_row(one.outcome, "would be created" if dry_run else "created")
-        row["partitions"] = known(one.partitions)
-        row["replication_factor"] = known(one.replication_factor)
+        row = change_row(
+            one.outcome,
+            "would be created" if dry_run else "created",
+            partitions=known(one.partitions),
+            replication_factor=known(one.replication_factor),
+        )
         if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
-            row |= {"status": "exists", "error": None, "message": None}
+            row = row._replace(status="exists", error=None, message=None)
         rows.append(row)
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)

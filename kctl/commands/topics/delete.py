@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -12,10 +12,30 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.options import DRY_RUN, YES
-from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row, topic_row
+from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row, topic_row
 from kctl.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.client.metadata import Topic
+
 app = typer.Typer(add_completion=False)
+
+
+class DeletionPreviewRow(NamedTuple):
+    """A topic that would be deleted."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: int | None
+    internal: bool
+    error: str | None
+    message: str | None
+    status: str | None
+
+
+DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
 
 
 @app.command(
@@ -37,18 +57,23 @@ def delete(
     """
     run: Invocation = ctx.obj
 
-    def forgive(row: dict[str, Any]) -> dict[str, Any]:
-        if if_exists and row["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
-            return row | {"status": "does not exist", "error": None, "message": None}
+    def forgive(row: DeletionRow) -> DeletionRow:
+        if if_exists and row.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+            return row._replace(status="does not exist", error=None, message=None)
         return row
 
+    rows: Sequence[TopicChangeRow | DeletionPreviewRow]
     if dry_run:
         topics = run.on_cluster(lambda client: describe_topics(client, names))
-        rows = [topic_row(topic) for topic in topics]
-        rows = [forgive({**row, "status": None if row["error"] else "would be deleted"}) for row in rows]
+        rows = [forgive(_preview(topic)) for topic in topics]
     else:
         run.consent(f"Delete {', '.join(sorted(set(names)))} with all records?", yes=yes)
         outcomes = run.on_cluster(lambda client: delete_topics(client, set(names)))
         rows = [forgive(change_row(outcome, "deleted")) for outcome in outcomes]
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)
+
+
+def _preview(topic: Topic) -> DeletionPreviewRow:
+    row = topic_row(topic)
+    return DeletionPreviewRow(**row._asdict(), status=None if row.error else "would be deleted")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.health import partitions_with_problems
+from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import PartitionProblem
 from kctl.admin.topic_configs import topic_overrides
 from kctl.admin.topics import describe_topics, list_topics
@@ -20,7 +21,8 @@ from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kctl.admin.outcome import Outcome
+    from collections.abc import Sequence
+
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import Topic
 
@@ -38,6 +40,59 @@ PARTITION_COLUMNS = (
     Column("offline", wraps=True),
     *ERROR_COLUMNS,
 )
+
+
+class PartitionItem(NamedTuple):
+    """A partition within the JSON object of its topic."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+    error: str | None = None
+    message: str | None = None
+
+
+class TopicItem(NamedTuple):
+    """A topic as a JSON object."""
+
+    topic: str
+    topic_id: str | None
+    internal: bool
+    partition_count: int | None
+    replication_factor: int | None
+    configs: dict[str, str | None] | None
+    partitions: list[PartitionItem]
+    error: str | None = None
+    message: str | None = None
+
+
+class OverviewRow(NamedTuple):
+    """A topic in the table above that of the partitions."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: int | None
+    topic_id: str | None
+    configs: dict[str, str | None] | None
+    error: str | None
+    message: str | None
+
+
+class PartitionRow(NamedTuple):
+    """A partition in the table, or a topic that could not be described."""
+
+    topic: str
+    partition: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    replicas: Sequence[int] = ()
+    isr: Sequence[int] = ()
+    offline: Sequence[int] = ()
+    error: str | None = None
+    message: str | None = None
 
 
 @app.command(
@@ -78,7 +133,9 @@ def describe(
     }
     problems = {problem for problem, wanted in flags.items() if wanted}
 
-    async def ask(client: ClusterClient) -> tuple[list[Topic], dict[str, Any], dict[str, list[int]]]:
+    async def ask(
+        client: ClusterClient,
+    ) -> tuple[list[Topic], dict[str, dict[str, str | None] | Outcome], dict[str, list[int]]]:
         if names:
             topics = await describe_topics(client, names)
         else:
@@ -92,51 +149,61 @@ def describe(
 
     topics, overrides, filtered = run.on_cluster(ask)
     items = [_topic_item(topic, overrides.get(topic.name)) for topic in topics]
-    for item in items if problems else []:
-        shown = filtered.get(item["topic"], [])
-        item["partitions"] = [partition for partition in item["partitions"] if partition["partition"] in shown]
+    if problems:
+        items = [_only(item, filtered.get(item.topic, [])) for item in items]
     if run.console.format is Format.TABLE and items and not problems:
-        run.console.show(OVERVIEW_COLUMNS, [{**item, "partitions": item["partition_count"]} for item in items])
+        run.console.show(OVERVIEW_COLUMNS, [_overview_row(item) for item in items])
         run.console.text("")
     run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
 
 
-def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> dict[str, Any]:
-    """A topic as JSON tells it."""
+def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> TopicItem:
     row = topic_row(topic)
-    configs = overrides if isinstance(overrides, dict) else None
-    if overrides is not None and configs is None:
-        row |= outcome_error(overrides)  # type: ignore[arg-type]  # what is not a dict is an outcome
-    return {
-        "topic": topic.name,
-        "topic_id": _topic_id(topic),
-        "internal": topic.is_internal,
-        "partition_count": row["partitions"],
-        "replication_factor": row["replication_factor"],
-        "configs": configs,
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": known(partition.leader),
-                "leader_epoch": known(partition.leader_epoch),
-                "replicas": list(partition.replicas),
-                "isr": list(partition.isr),
-                "offline": list(partition.offline_replicas),
+    return TopicItem(
+        topic=topic.name,
+        topic_id=_topic_id(topic),
+        internal=topic.is_internal,
+        partition_count=row.partitions,
+        replication_factor=row.replication_factor,
+        configs=overrides if isinstance(overrides, dict) else None,
+        partitions=[
+            PartitionItem(
+                partition=partition.partition,
+                leader=known(partition.leader),
+                leader_epoch=known(partition.leader_epoch),
+                replicas=list(partition.replicas),
+                isr=list(partition.isr),
+                offline=list(partition.offline_replicas),
                 **code_error(partition.error),
-            }
+            )
             for partition in topic.partitions
         ],
-        "error": row["error"],
-        "message": row["message"],
-    }
+        **(outcome_error(overrides) if isinstance(overrides, Outcome) else code_error(topic.error)),
+    )
 
 
-def _partition_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    if not item["partitions"]:
-        return [{"topic": item["topic"], "error": item["error"], "message": item["message"]}]
-    return [{"topic": item["topic"], **partition} for partition in item["partitions"]]
+def _only(item: TopicItem, partitions: list[int]) -> TopicItem:
+    return item._replace(partitions=[one for one in item.partitions if one.partition in partitions])
+
+
+def _overview_row(item: TopicItem) -> OverviewRow:
+    return OverviewRow(
+        topic=item.topic,
+        partitions=item.partition_count,
+        replication_factor=item.replication_factor,
+        topic_id=item.topic_id,
+        configs=item.configs,
+        error=item.error,
+        message=item.message,
+    )
+
+
+def _partition_rows(item: TopicItem) -> list[PartitionRow]:
+    if not item.partitions:
+        return [PartitionRow(item.topic, error=item.error, message=item.message)]
+    return [PartitionRow(item.topic, *partition) for partition in item.partitions]
 
 
 def _topic_id(topic: Topic) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
@@ -20,21 +20,48 @@ TOPIC_COLUMNS = (
 CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)
 
 
-def topic_row(topic: Topic) -> dict[str, Any]:
-    return {
-        "topic": topic.name,
-        "partitions": len(topic.partitions) if topic.partitions else None,
-        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else None,
-        "internal": topic.is_internal,
+class TopicRow(NamedTuple):
+    """A topic in a list; without counts where it could not be described."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: int | None
+    internal: bool
+    error: str | None = None
+    message: str | None = None
+
+
+class TopicChangeRow(NamedTuple):
+    """A topic that is created, altered or deleted."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: int | None
+    status: str | None
+    """What was or would be done; None where it failed."""
+    error: str | None = None
+    message: str | None = None
+
+
+def topic_row(topic: Topic) -> TopicRow:
+    """A topic as the metadata describes it."""
+    return TopicRow(
+        topic=topic.name,
+        partitions=len(topic.partitions) if topic.partitions else None,
+        replication_factor=len(topic.partitions[0].replicas) if topic.partitions else None,
+        internal=topic.is_internal,
         **code_error(topic.error),
-    }
+    )
 
 
-def change_row(outcome: Outcome, status: str) -> dict[str, Any]:
-    return {
-        "topic": outcome.name,
-        "partitions": None,
-        "replication_factor": None,
-        "status": status if outcome.is_done else None,
+def change_row(
+    outcome: Outcome, status: str, *, partitions: int | None = None, replication_factor: int | None = None
+) -> TopicChangeRow:
+    """The outcome of a change; `status` says what it did if it succeeded."""
+    return TopicChangeRow(
+        topic=outcome.name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        status=status if outcome.is_done else None,
         **outcome_error(outcome),
-    }
+    )

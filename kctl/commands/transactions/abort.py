@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,7 +12,7 @@ from kctl.admin.transactions import owner_of
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.integers import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
@@ -34,6 +34,20 @@ ABORT_COLUMNS = (
     Column("status"),
     *ERROR_COLUMNS,
 )
+
+
+class AbortRow(NamedTuple):
+    """A transaction that is aborted in one partition."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    start_offset: int | None
+    status: str | None
+    error: str | None = None
+    message: str | None = None
 
 
 @app.command(
@@ -107,16 +121,16 @@ def abort(
         run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?", yes=yes)
         outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
     is_done = outcome is None or outcome.is_done
-    row = {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "producer_id": marker.producer_id,
-        "producer_epoch": marker.producer_epoch,
-        "coordinator_epoch": known(marker.coordinator_epoch),
-        "start_offset": start_offset,
-        "status": ("would be aborted" if dry_run else "aborted") if is_done else None,
-        **(NO_ERROR if outcome is None else outcome_error(outcome)),
-    }
+    row = AbortRow(
+        topic=tp.topic,
+        partition=tp.partition,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=known(marker.coordinator_epoch),
+        start_offset=start_offset,
+        status=("would be aborted" if dry_run else "aborted") if is_done else None,
+        **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
+    )
     run.console.show(ABORT_COLUMNS, [row])
     return run.status_of([row])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -42,6 +42,47 @@ DESCRIBE_COLUMNS = (
 )
 
 
+class TopicPartitionsItem(NamedTuple):
+    """The partitions of one topic that a transaction has written to."""
+
+    topic: str
+    partitions: list[int]
+
+
+class TransactionItem(NamedTuple):
+    """A transaction as a JSON object."""
+
+    transactional_id: str
+    coordinator: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str | None
+    timeout_ms: int | None
+    start_timestamp_ms: int | None
+    start_time: str | None
+    duration_ms: int | None
+    partitions: list[TopicPartitionsItem]
+    error: str | None = None
+    message: str | None = None
+
+
+class TransactionRow(NamedTuple):
+    """A transaction in the table."""
+
+    transactional_id: str
+    coordinator: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str | None
+    timeout_ms: int | None
+    start_time: str | None
+    duration_ms: int | None
+    partitions: str | None
+    """For example `orders(0,1) payments(3)`."""
+    error: str | None
+    message: str | None
+
+
 @app.command("describe", cls=ClusterCommand, epilog=examples("kctl transactions describe billing-1"))
 def describe(
     ctx: typer.Context,
@@ -63,8 +104,7 @@ def describe(
     if compat:
         return _describe_as_kafka(run, found, now_ms)
     items = [_item(one, now_ms) for one in found]
-    rows = [{**item, "partitions": _text(item["partitions"])} for item in items]
-    run.console.show(DESCRIBE_COLUMNS, items, rows=rows)
+    run.console.show(DESCRIBE_COLUMNS, items, rows=[_row(item) for item in items])
     return run.status_of(items)
 
 
@@ -78,25 +118,30 @@ def _describe_as_kafka(run: Invocation, found: Sequence[Transaction], now_ms: in
     return warn_of_failures(run, [one.outcome for one in found if not one.outcome.is_done])
 
 
-def _item(one: Transaction, now_ms: int) -> dict[str, Any]:
-    """A transaction as JSON tells it."""
+def _item(one: Transaction, now_ms: int) -> TransactionItem:
     topics: dict[str, list[int]] = {}
     for tp in one.partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
-    return {
-        "transactional_id": one.outcome.name,
-        "coordinator": one.coordinator or None,
-        "producer_id": known(one.producer_id),
-        "producer_epoch": known(one.producer_epoch),
-        "state": one.state or None,
-        "timeout_ms": known(one.timeout_ms),
-        "start_timestamp_ms": known(one.start_ms),
-        "start_time": format_time(one.start_ms),
-        "duration_ms": max(0, now_ms - one.start_ms) if one.state in OPEN_STATES and one.start_ms >= 0 else None,
-        "partitions": [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()],
+    return TransactionItem(
+        transactional_id=one.outcome.name,
+        coordinator=one.coordinator or None,
+        producer_id=known(one.producer_id),
+        producer_epoch=known(one.producer_epoch),
+        state=one.state or None,
+        timeout_ms=known(one.timeout_ms),
+        start_timestamp_ms=known(one.start_ms),
+        start_time=format_time(one.start_ms),
+        duration_ms=max(0, now_ms - one.start_ms) if one.state in OPEN_STATES and one.start_ms >= 0 else None,
+        partitions=[TopicPartitionsItem(topic, numbers) for topic, numbers in topics.items()],
         **outcome_error(one.outcome),
-    }
+    )
 
 
-def _text(partitions: list[dict[str, Any]]) -> str | None:
-    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in partitions) or None
+def _row(item: TransactionItem) -> TransactionRow:
+    fields = item._asdict()
+    del fields["start_timestamp_ms"]
+    return TransactionRow(**(fields | {"partitions": _text(item.partitions)}))
+
+
+def _text(topics: Sequence[TopicPartitionsItem]) -> str | None:
+    return " ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in topics) or None

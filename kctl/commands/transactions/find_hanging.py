@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -14,7 +14,7 @@ from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.commands.rows import known
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
@@ -41,6 +41,32 @@ HANGING_COLUMNS = (
     Column("transactional_id"),
     *ERROR_COLUMNS,
 )
+
+
+class HangingRow(NamedTuple):
+    """A transaction that no coordinator will end."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    start_offset: int
+    last_timestamp_ms: int | None
+    last_time: str | None
+    idle_ms: int
+    transactional_id: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class SearchFailureRow(NamedTuple):
+    """Partitions that could not be searched."""
+
+    topic: None
+    partition: None
+    error: str
+    message: str
 
 
 @app.command(
@@ -82,11 +108,8 @@ def find_hanging(
         run.console.verbatim(transaction_compat.hanging(found, tps, now_ms))
         return warn_of_failures(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
     rows = [_hanging_row(one, now_ms) for one in found]
-    errors: list[dict[str, Any]] = [
-        {"topic": None, "partition": None, **outcome_error(one), "message": f"{one.name}: {one.message}"}
-        for one in failed
-    ]
-    run.console.show(HANGING_COLUMNS, rows + errors)
+    errors = [SearchFailureRow(None, None, one.error.name, f"{one.name}: {one.message}") for one in failed]
+    run.console.show(HANGING_COLUMNS, [*rows, *errors])
     for one in found:
         start = one.producer.txn_start_offset
         run.console.note(f"to end it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}")
@@ -105,18 +128,17 @@ async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None] 
     return chosen + [TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()]
 
 
-def _hanging_row(one: OpenTransaction, now_ms: int) -> dict[str, Any]:
+def _hanging_row(one: OpenTransaction, now_ms: int) -> HangingRow:
     producer = one.producer
-    return {
-        "topic": one.tp.topic,
-        "partition": one.tp.partition,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "coordinator_epoch": known(producer.coordinator_epoch),
-        "start_offset": producer.txn_start_offset,
-        "last_timestamp_ms": known(producer.last_timestamp_ms),
-        "last_time": format_time(producer.last_timestamp_ms),
-        "idle_ms": max(0, now_ms - producer.last_timestamp_ms),
-        "transactional_id": one.transactional_id,
-        **NO_ERROR,
-    }
+    return HangingRow(
+        topic=one.tp.topic,
+        partition=one.tp.partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=known(producer.coordinator_epoch),
+        start_offset=producer.txn_start_offset,
+        last_timestamp_ms=known(producer.last_timestamp_ms),
+        last_time=format_time(producer.last_timestamp_ms),
+        idle_ms=max(0, now_ms - producer.last_timestamp_ms),
+        transactional_id=one.transactional_id,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -12,7 +12,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, outcome_error
+from kctl.commands.rows import outcome_error
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.console import ERROR_COLUMNS, Column
@@ -43,6 +43,26 @@ LIST_COLUMNS = (
 )
 
 
+class ListedTransactionRow(NamedTuple):
+    """A transactional id with the state of its last transaction."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+    error: str | None = None
+    message: str | None = None
+
+
+class CoordinatorFailureRow(NamedTuple):
+    """A broker that could not list its transactions."""
+
+    transactional_id: None
+    coordinator: int
+    error: str | None
+    message: str | None
+
+
 @app.command(
     "list",
     cls=ClusterCommand,
@@ -67,16 +87,10 @@ def list_transactions(
     if compat:
         run.console.verbatim(transaction_compat.listed(listed))
         return warn_of_failures(run, failed)
-    rows: list[dict[str, Any]] = [
-        {
-            "transactional_id": one.transactional_id,
-            "coordinator": one.coordinator_id,
-            "producer_id": one.producer_id,
-            "state": one.state,
-            **NO_ERROR,
-        }
+    rows: list[ListedTransactionRow | CoordinatorFailureRow] = [
+        ListedTransactionRow(one.transactional_id, one.coordinator_id, one.producer_id, one.state)
         for one in sorted(listed, key=lambda one: one.transactional_id)
     ]
-    rows.extend({"transactional_id": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
+    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
     run.console.show(LIST_COLUMNS, rows)
     return run.status_of(rows)

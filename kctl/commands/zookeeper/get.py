@@ -11,7 +11,7 @@ from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
-from kctl.commands.zookeeper.rows import stat_row
+from kctl.commands.zookeeper.rows import znode_row
 
 app = typer.Typer(add_completion=False)
 
@@ -35,7 +35,7 @@ def get(
     data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path))
     text, encoding = _as_text(data)
     if run.console.is_machine_readable:
-        run.console.show_one({"path": path, "data": text, "encoding": encoding, **stat_row(stat)})
+        run.console.show_one(znode_row(path, text, encoding, stat))
     else:
         run.console.text(text)
     return ExitStatus.DONE

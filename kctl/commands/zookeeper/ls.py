@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -16,6 +16,13 @@ app = typer.Typer(add_completion=False)
 
 
 CHILD_COLUMNS = (Column("name"), Column("path"))
+
+
+class ChildRow(NamedTuple):
+    """A child of a znode."""
+
+    name: str
+    path: str
 
 
 @app.command(
@@ -33,5 +40,5 @@ def list_children(
     run: Invocation = ctx.obj
     names = ask_zookeeper(zookeeper, path, lambda session, path: session.children(path))
     parent = path.rstrip("/")
-    run.console.show(CHILD_COLUMNS, [{"name": name, "path": f"{parent}/{name}"} for name in names])
+    run.console.show(CHILD_COLUMNS, [ChildRow(name, f"{parent}/{name}") for name in names])
     return ExitStatus.DONE

@@ -1,13 +1,55 @@
-"""Rows that several verbs of `kctl zookeeper` show."""
+"""Rows of `kctl zookeeper`.  The fields of a stat have ZooKeeper's names and order."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kctl.zookeeper.operations import ZnodeStat
 
 
-def stat_row(stat: ZnodeStat) -> dict[str, Any]:
-    owner = stat.ephemeral_owner
-    return {**stat._asdict(), "ephemeral_owner": f"0x{owner & (1 << 64) - 1:x}" if owner else None}
+class StatRow(NamedTuple):
+    """The stat of a znode."""
+
+    path: str
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: str | None
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class ZnodeRow(NamedTuple):
+    """A znode with its data and its stat."""
+
+    path: str
+    data: str
+    encoding: str
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: str | None
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+def stat_row(path: str, stat: ZnodeStat) -> StatRow:
+    """The stat with the owner in hexadecimal, as ZooKeeper's own tools print it; None for a persistent znode."""
+    owner = f"0x{stat.ephemeral_owner & (1 << 64) - 1:x}" if stat.ephemeral_owner else None
+    return StatRow(path, **(stat._asdict() | {"ephemeral_owner": owner}))
+
+
+def znode_row(path: str, data: str, encoding: str, stat: ZnodeStat) -> ZnodeRow:
+    """`encoding` is utf-8 or base64 and says how `data` is written."""
+    return ZnodeRow(data=data, encoding=encoding, **stat_row(path, stat)._asdict())

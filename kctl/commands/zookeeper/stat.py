@@ -28,5 +28,5 @@ def stat(
     found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path))
     if found is None:
         raise NoNodeError(f"znode {path} does not exist", path)
-    run.console.show_one({"path": path, **stat_row(found)})
+    run.console.show_one(stat_row(path, found))
     return ExitStatus.DONE

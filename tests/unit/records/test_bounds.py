@@ -13,7 +13,7 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, GZIP_MEMBERS_MAX, RECORDS_PER_BATCH_MAX
-from kctl.records.allowance import Allowance, AllowanceExceeded, decompressed_size_max
+from kctl.records.allowance import WALKED_RECORDS_PER_RECORD, Allowance, AllowanceExceeded, decompressed_size_max
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import assemble_batch, build_batch, encode_records
 from kctl.records.compression import (
@@ -102,13 +102,12 @@ def test_an_uncompressed_batch_uses_the_allowance_too() -> None:
     batch = build_batch([Record(0, 5, b"k", bytes(1000))])
     assert isinstance(refusal(lambda: produce(batch, TO_GZIP, Allowance(900, 10))), AllowanceExceeded)
     allowance = Allowance(10_000, 10)
-    produce(batch, COMPACTED, allowance)
+    produce(batch, TO_GZIP, allowance)
     assert 8900 < allowance.plain_bytes < 9000
-    assert allowance.records == 9
 
 
 def test_more_records_than_allowed_are_not_read() -> None:
-    batch = build_batch([Record(0, 5, b"k", b"v")] * 11)
+    batch = build_batch([Record(0, 5, b"k", b"v")] * 11 * WALKED_RECORDS_PER_RECORD)
     error = refusal(lambda: produce(batch, COMPACTED, Allowance(10_000, 10)))
     assert isinstance(error, AllowanceExceeded)
     assert error.message == "11 records exceed the limit of 10"
@@ -253,7 +252,7 @@ def test_timestamps_more_than_63_bits_apart_are_written_and_read() -> None:
 def test_a_produced_timestamp_beyond_64_bits_is_refused() -> None:
     error = refusal(lambda: produce(overflowing(), COMPACTED))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
-    assert error.message == "the timestamp of record 1 exceeds 64 bits"
+    assert error.message == "the timestamp of a record exceeds 64 bits"
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -9,8 +9,8 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.records.batch import crc_ok, iterate_records
-from kctl.records.build import build_batch
-from kctl.records.compression import Codec
+from kctl.records.build import build_batch, encode_records, recompress
+from kctl.records.compression import Codec, compress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, TimestampType, parse_header, seal
 from kctl.records.legacy import build_messages
@@ -176,11 +176,68 @@ def test_malformed_records_are_invalid_records() -> None:
     assert code_of(changed(21, Codec.GZIP, 2), rules) is ErrorCode.INVALID_RECORD
 
 
-def test_record_offsets_have_to_count_up() -> None:
+def with_offset_delta_two_in_the_first_record() -> bytes:
     batch = bytearray(build_batch(RECORDS))
-    batch[61 + 3] = 4  # The first record's offset delta becomes 2.
+    batch[61 + 3] = 4
     seal(batch, parse_header(batch))
-    assert code_of(bytes(batch), replace(RULES, is_compacted=True)) is ErrorCode.INVALID_RECORD
+    return bytes(batch)
+
+
+def test_offset_deltas_of_an_uncompressed_batch_are_kept_as_in_kafka() -> None:
+    batch = with_offset_delta_two_in_the_first_record()
+    assert produced(batch, RULES) == batch
+
+
+def test_offset_deltas_of_a_compressed_batch_are_assigned_again_as_in_kafka() -> None:
+    plain = with_offset_delta_two_in_the_first_record()
+    batch = recompress(memoryview(plain), parse_header(plain), plain[61:], Codec.LZ4)
+    taken = produced(bytes(batch), RULES)
+    assert crc_ok(taken)
+    assert parse_header(taken).codec is Codec.LZ4
+    assert list(iterate_records(taken)) == RECORDS
+
+
+def batch_of_bytes(records: bytes, *, count: int, codec: Codec = Codec.NONE) -> bytes:
+    """A batch with a correct header and checksum around the given bytes."""
+    batch = bytearray(build_batch([Record(0, NOW_MS, b"key", b"value")] * count, codec=codec)[:61] + records)
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    seal(batch, parse_header(batch))
+    return bytes(batch)
+
+
+ONE = bytes(encode_records([(0, Record(0, NOW_MS, b"key", b"value"))], NOW_MS))
+
+
+@pytest.mark.parametrize(
+    ("records", "count", "codec"),
+    [
+        (b"\xff" * 40, 1, Codec.NONE),
+        (b"", 1, Codec.NONE),
+        (ONE, 2, Codec.NONE),
+        (ONE + b"\x00", 1, Codec.NONE),
+        (ONE + ONE, 1, Codec.NONE),
+        (b"no gzip", 1, Codec.GZIP),
+        (compress(Codec.GZIP, ONE), 2, Codec.GZIP),
+        (compress(Codec.GZIP, ONE + b"\x00"), 1, Codec.GZIP),
+        (compress(Codec.LZ4, b"\xff" * 40), 1, Codec.LZ4),
+    ],
+)
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_records_that_do_not_match_their_header_are_refused(
+    records: bytes, count: int, codec: Codec, is_compacted: bool
+) -> None:
+    batch = batch_of_bytes(records, count=count, codec=codec)
+    assert code_of(batch, replace(RULES, is_compacted=is_compacted)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("claimed_ms", [-1, NOW_MS - 1, NOW_MS + 5, 1 << 62])
+def test_the_max_timestamp_is_that_of_the_records_whatever_the_producer_claims(claimed_ms: int) -> None:
+    batch = bytearray(build_batch([Record(0, NOW_MS, None, b"v"), Record(1, NOW_MS + 2, None, b"v")]))
+    batch[35:43] = claimed_ms.to_bytes(8, "big", signed=True)
+    seal(batch, parse_header(batch))
+    taken = produced(bytes(batch), RULES)
+    assert parse_header(taken).max_timestamp == NOW_MS + 2
+    assert crc_ok(taken)
 
 
 @pytest.mark.parametrize("given", list(Codec))

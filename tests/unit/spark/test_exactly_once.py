@@ -260,7 +260,7 @@ def test_lost_offsets_in_a_shared_file_lose_no_other_records(tmp_path: Path) -> 
     (batch,) = report.batches
     assert batch.lost == 4
     assert report.warnings == ["orders-1 does not exist any more"]
-    assert [row["records"] for row in rows_of(report)] == [3, 0]
+    assert [row.records for row in rows_of(report)] == [3, 0]
     assert len(exported_values(tmp_path)) == 3
 
 

@@ -16,14 +16,14 @@ def test_rows_and_document_agree(tmp_path: Path) -> None:
     report = run(cluster, tmp_path)
     rows = rows_of(report)
     told = document(request, rows, report)
-    assert [(row["topic"], row["partition"], row["start"], row["end"], row["records"]) for row in rows] == [
+    assert [(row.topic, row.partition, row.start, row.end, row.records) for row in rows] == [
         ("orders", 0, 0, 12, 12),
         ("orders", 1, 0, 7, 7),
     ]
-    assert (told["records"], told["files"], told["batches"], told["lost"]) == (19, 2, [0], 0)
-    assert told["bytes_out"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
-    assert not told["dry_run"]
-    assert told["partitions"] == rows
+    assert (told.records, told.files, told.batches, told.lost) == (19, 2, [0], 0)
+    assert told.bytes_out == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert not told.dry_run
+    assert told.partitions == rows
     assert sentence(rows, report).startswith("19 records in 2 files (")
 
 
@@ -33,7 +33,7 @@ def test_a_plan_has_no_records_yet(tmp_path: Path) -> None:
     plan, _, _ = exporter(cluster, tmp_path).plan()
     assert plan is not None
     (row, *_) = planned_rows(plan, is_pending=False)
-    assert (row["records"], row["bytes_out"], row["files"], row["status"]) == (None, None, 1, "planned")
+    assert (row.records, row.bytes_out, row.files, row.status) == (None, None, 1, "planned")
 
 
 def test_a_run_without_new_records_is_reported(tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_a_run_without_new_records_is_reported(tmp_path: Path) -> None:
     assert sentence(rows_of(report), report).startswith("0 records")
     again = run(cluster, tmp_path)
     assert sentence(rows_of(again), again) == "nothing new"
-    assert document(exporter(cluster, tmp_path)._request, [], again)["batches"] == []
+    assert document(exporter(cluster, tmp_path)._request, [], again).batches == []

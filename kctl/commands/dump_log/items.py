@@ -1,0 +1,359 @@
+"""Lines of dumped files as JSON objects; `type` says what an object is about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kctl.commands.records import HeaderItem, RecordItem
+from kctl.commands.rows import known
+from kctl.commands.values import format_time
+from kctl.errors import MalformedRequest
+from kctl.records.control import ControlType, parse_end_transaction_marker
+from kctl.records.header import BatchHeader, CorruptBatch, Record
+from kctl.records.internal_items import record_type_name
+from kctl.records.quorum_control_records import decode_quorum_control
+from kctl.storage.dump_lines import CheckpointLine, EpochLine, OffsetIndexLine, Problem, PropertyLine, TimeIndexLine
+from kctl.storage.producer_state import SnapshotEntry
+from kctl.storage.transaction_index import AbortedTransaction
+
+CORRUPT = "CORRUPT_MESSAGE"
+"""Kafka's name of the error of bytes that are not what they should be."""
+UNREADABLE = "OS_ERROR"
+"""The error of files that cannot be read."""
+
+
+class BatchItem(NamedTuple):
+    """A record batch.  Timestamps are in ms since the epoch."""
+
+    type: str
+    file: str
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    count: int  # type: ignore[assignment]  # the name of the field in JSON; tuple.count is not used
+    codec: str
+    max_timestamp_ms: int | None
+    max_time: str | None
+    leader_epoch: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    base_sequence: int | None
+    last_sequence: int | None
+    flags: list[str]
+    delete_horizon_ms: int | None
+    magic: int
+    crc: int
+    error: str | None = None
+    message: str | None = None
+
+
+class RecordEntry(NamedTuple):
+    """A record whose key and value are shown as text, base64, or what a decoder made of them."""
+
+    type: str
+    file: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    key_encoding: str | None
+    value: object
+    value_encoding: str | None
+    headers: list[HeaderItem]
+    sequence: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class ControlRecordEntry(NamedTuple):
+    """A control record: the marker of a transaction, or a control record of KRaft."""
+
+    type: str
+    file: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: str | None
+    key_encoding: str | None
+    value: str | None
+    value_encoding: str | None
+    headers: list[HeaderItem]
+    sequence: int | None
+    control: str
+    coordinator_epoch: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class DecodedRecordEntry(NamedTuple):
+    """A record of an internal topic; key and value are objects."""
+
+    type: str
+    file: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    value: object
+    headers: list[HeaderItem]
+    sequence: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class OffsetIndexItem(NamedTuple):
+    """An entry of an offset index."""
+
+    type: str
+    file: str
+    offset: int
+    position: int
+    error: str | None = None
+    message: str | None = None
+
+
+class TimeIndexItem(NamedTuple):
+    """An entry of a time index."""
+
+    type: str
+    file: str
+    time: str | None
+    timestamp_ms: int
+    offset: int
+    error: str | None = None
+    message: str | None = None
+
+
+class ProducerItem(NamedTuple):
+    """A producer in a snapshot of the producer state."""
+
+    type: str
+    file: str
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_offset: int | None
+    offset_delta: int
+    timestamp_ms: int | None
+    time: str | None
+    coordinator_epoch: int | None
+    current_txn_first_offset: int | None
+    error: str | None = None
+    message: str | None = None
+
+
+class AbortedTransactionItem(NamedTuple):
+    """An entry of a transaction index."""
+
+    type: str
+    file: str
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    error: str | None = None
+    message: str | None = None
+
+
+class LeaderEpochItem(NamedTuple):
+    """An entry of a leader epoch checkpoint."""
+
+    type: str
+    file: str
+    epoch: int
+    start_offset: int
+    error: str | None = None
+    message: str | None = None
+
+
+class CheckpointItem(NamedTuple):
+    """An entry of an offset checkpoint."""
+
+    type: str
+    file: str
+    topic: str
+    partition: int
+    offset: int
+    error: str | None = None
+    message: str | None = None
+
+
+class PropertyItem(NamedTuple):
+    """A property in meta.properties or partition.metadata, or a field of quorum-state."""
+
+    type: str
+    file: str
+    name: str
+    value: str
+    error: str | None = None
+    message: str | None = None
+
+
+class ProblemItem(NamedTuple):
+    """An error in a file: `size` bytes at `position`, where these are known."""
+
+    type: str
+    file: str
+    position: int | None
+    size: int | None
+    error: str
+    message: str
+
+
+Entry = RecordEntry | ControlRecordEntry | DecodedRecordEntry
+FileItem = (
+    BatchItem
+    | OffsetIndexItem
+    | TimeIndexItem
+    | ProducerItem
+    | AbortedTransactionItem
+    | LeaderEpochItem
+    | CheckpointItem
+    | PropertyItem
+    | ProblemItem
+)
+FileLine = (
+    OffsetIndexLine
+    | TimeIndexLine
+    | SnapshotEntry
+    | AbortedTransaction
+    | EpochLine
+    | CheckpointLine
+    | PropertyLine
+    | Problem
+)
+
+
+def line_item(path: str, line: FileLine) -> FileItem:
+    """A line that is no batch."""
+    match line:
+        case OffsetIndexLine():
+            return OffsetIndexItem("offset_index", path, line.offset, line.position)
+        case TimeIndexLine():
+            return TimeIndexItem("time_index", path, format_time(line.timestamp), line.timestamp, line.offset)
+        case SnapshotEntry():
+            return _producer_item(path, line)
+        case AbortedTransaction():
+            return AbortedTransactionItem("aborted_transaction", path, *line)
+        case EpochLine():
+            return LeaderEpochItem("leader_epoch", path, line.epoch, line.start_offset)
+        case CheckpointLine():
+            return CheckpointItem("checkpoint", path, line.topic, line.partition, line.offset)
+        case PropertyLine():
+            return PropertyItem("property", path, line.name, line.value)
+        case Problem():
+            error = UNREADABLE if line.is_unreadable else CORRUPT
+            return ProblemItem("problem", path, line.position, line.size, error, line.reason)
+
+
+def batch_item(path: str, header: BatchHeader) -> BatchItem:
+    """A batch as its header describes it."""
+    flags = {
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "log-append-time": bool(header.timestamp_type),
+    }
+    return BatchItem(
+        type="batch",
+        file=path,
+        position=header.position,
+        size=header.size,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        count=header.record_count,
+        codec=_codec(header),
+        max_timestamp_ms=known(header.max_timestamp),
+        max_time=format_time(header.max_timestamp),
+        leader_epoch=known(header.leader_epoch),
+        producer_id=known(header.producer_id),
+        producer_epoch=known(header.producer_epoch),
+        base_sequence=known(header.base_sequence),
+        last_sequence=known(header.last_sequence),
+        flags=[name for name, is_set in flags.items() if is_set],
+        delete_horizon_ms=header.delete_horizon_ms,
+        magic=header.magic,
+        crc=header.crc,
+    )
+
+
+def record_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> RecordEntry:
+    """A record as `item` shows it, with its sequence number."""
+    return RecordEntry("record", path, *item, sequence=sequence_of(header, record))
+
+
+def control_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> ControlRecordEntry:
+    """A record of a control batch."""
+    control, coordinator_epoch = control_of(record)
+    return ControlRecordEntry("record", path, *item, sequence_of(header, record), control, coordinator_epoch)
+
+
+def decoded_entry(
+    path: str, header: BatchHeader, record: Record, item: RecordItem, key: object, value: object
+) -> DecodedRecordEntry:
+    """A record of an internal topic, whose key and value have been decoded."""
+    return DecodedRecordEntry(
+        type="record",
+        file=path,
+        topic=item.topic,
+        partition=item.partition,
+        offset=item.offset,
+        timestamp_ms=item.timestamp_ms,
+        time=item.time,
+        key=key,
+        value=value,
+        headers=item.headers,
+        sequence=sequence_of(header, record),
+    )
+
+
+def sequence_of(header: BatchHeader, record: Record) -> int | None:
+    """The sequence number of a record, None without an idempotent producer.  They wrap from 2**31-1 to 0 (KIP-98)."""
+    if header.base_sequence < 0:
+        return None
+    return (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
+
+
+def control_of(record: Record) -> tuple[str, int | None]:
+    """The type of a control record, and the epoch of the transaction coordinator that wrote a marker."""
+    marker = parse_end_transaction_marker(record)
+    if marker is None:
+        return _quorum_control(record), None
+    return "commit" if marker.type is ControlType.COMMIT else "abort", marker.coordinator_epoch
+
+
+def _quorum_control(record: Record) -> str:
+    try:
+        found = decode_quorum_control(record)
+    except MalformedRequest:
+        found = None
+    return "unknown" if found is None else record_type_name(type(found[1]))
+
+
+def _codec(header: BatchHeader) -> str:
+    try:
+        return header.codec.name.lower()
+    except CorruptBatch as error:
+        return error.reason
+
+
+def _producer_item(path: str, entry: SnapshotEntry) -> ProducerItem:
+    return ProducerItem(
+        type="producer",
+        file=path,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=known(entry.last_sequence),
+        last_offset=known(entry.last_offset),
+        offset_delta=entry.offset_delta,
+        timestamp_ms=known(entry.timestamp),
+        time=format_time(entry.timestamp),
+        coordinator_epoch=known(entry.coordinator_epoch),
+        current_txn_first_offset=known(entry.current_txn_first_offset),
+    )

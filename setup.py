@@ -1,0 +1,19 @@
+"""Compiles the record walk with mypyc where a C compiler is at hand; without one kctl interprets the same source."""
+
+from __future__ import annotations
+
+from mypyc.build import mypycify
+from setuptools import Extension, setup
+
+COMPILED = ["kctl/records/record_walk.py"]
+
+
+def extensions() -> list[Extension]:
+    """The compiled modules; `optional` lets the installation go on when the compiler fails or is missing."""
+    modules = mypycify(COMPILED, opt_level="3")
+    for module in modules:
+        module.optional = True
+    return modules
+
+
+setup(ext_modules=extensions())
