@@ -25,6 +25,7 @@ NOUNS: dict[str, Member] = {
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
+    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, tell which one applies."),
     "dump-log": Member(
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),

@@ -93,10 +93,15 @@ class RequestAccount:
         self._precise_s = precise_s
         self._request_bytes = request_bytes
         self._busy_s = 0.0
-        self._running_since_s: float | None = precise_s()
+        self._running_since_s: float | None = None if client.request is None else precise_s()
         self._is_exempt = False
         self._mutations: MutationAllowance | None = None
         self._throttle_ms = 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the client has a quota of request time."""
+        return self._client.request is not None
 
     @property
     def fetch_bytes_max(self) -> float | None:
@@ -170,14 +175,16 @@ class RequestAccount:
         self._running_since_s = self._precise_s()
 
     def _record_time(self, now_ms: int) -> int:
-        self.paused()
         meter = self._client.request
-        return 0 if meter is None else meter.record(self._busy_s * _PERCENT, now_ms)
+        if meter is None:
+            return 0
+        self.paused()
+        return meter.record(self._busy_s * _PERCENT, now_ms)
 
     def _throttle(self, throttle_ms: int, meter: Meter | None, request_ms: int) -> int:
         """The longer of the two throttle times, counted by the meter that it comes from."""
-        self._throttle_ms = max(throttle_ms, request_ms)
-        if self._throttle_ms:
+        if throttle_ms or request_ms:
+            self._throttle_ms = max(throttle_ms, request_ms)
             source = meter if throttle_ms > request_ms else self._client.request
             assert source is not None
             source.note_throttled(self._throttle_ms)

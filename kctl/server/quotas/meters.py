@@ -83,7 +83,10 @@ class RateMeter(Meter):
 
     def record(self, value: float, now_ms: int) -> int:
         """Adds a value and returns the throttle time in ms, 0 within the limit."""
-        self.add(value, now_ms)
+        self.last_used_ms = now_ms
+        self._rate.record(value, now_ms)
+        if self._rate.is_surely_within(self.limit):
+            return 0
         rate = self._rate.per_second(now_ms)
         if rate <= self.limit:
             return 0

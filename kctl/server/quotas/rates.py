@@ -20,11 +20,12 @@ class SampledRate:
     never taken over less than `samples` - 1 whole samples, so that the first values do not appear as a high rate.
     """
 
-    __slots__ = ("_current", "_sample_ms", "_samples", "_starts_ms", "_sums")
+    __slots__ = ("_current", "_sample_ms", "_samples", "_shortest_ms", "_starts_ms", "_sums")
 
     def __init__(self, samples: int, sample_ms: int) -> None:
         self._samples = samples
         self._sample_ms = sample_ms
+        self._shortest_ms = (samples - 1) * sample_ms
         self._starts_ms: list[int] = []
         self._sums: list[float] = []
         self._current = 0
@@ -45,6 +46,13 @@ class SampledRate:
             else:
                 starts[self._current] = now_ms
                 self._sums[self._current] = value
+
+    def is_surely_within(self, limit: float) -> bool:
+        """True if the rate cannot be above the limit: a quick check of most values, which needs no time.
+
+        The sums may include old samples, and the window is never shorter than `samples` - 1 of them.
+        """
+        return sum(self._sums) * 1000 <= limit * self._shortest_ms
 
     def per_second(self, now_ms: int) -> float:
         """The current rate."""

@@ -90,7 +90,7 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         if context.account is not None:
             context.account.paused()
-            if not isinstance(result, asyncio.Future):
+            if context.account.is_timed and not isinstance(result, asyncio.Future):
                 result = context.account.measured(result)
         reply: asyncio.Future[Reply] = loop.create_future()
         if isinstance(result, asyncio.Future):
@@ -138,9 +138,12 @@ class Dispatcher:
             return ThrottledReply(None, mute_ms) if mute_ms else None
         if mute_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = mute_ms
-        started_s = asyncio.get_running_loop().time()
-        chunks = self._encoded(api, context, response)
-        account.note_encoding(started_s)
+        if account.is_timed:
+            started_s = asyncio.get_running_loop().time()
+            chunks = self._encoded(api, context, response)
+            account.note_encoding(started_s)
+        else:
+            chunks = self._encoded(api, context, response)
         return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _encoded(self, api: registry.Api, context: RequestContext, response: Response) -> list[Chunk]:
