@@ -149,14 +149,16 @@ def alter(
     if not dry_run:
         run.consent(f"Change the quotas of {entity_text(entity)}?", yes=yes)
     outcome: Outcome = run.on_cluster(lambda client: alter_quotas(client, entity, changes, validate_only=dry_run))
-    shown = [shown_name(dict(entity), kind) for kind in EntityType]
+    user_name, client_name, ip_name = (shown_name(dict(entity), kind) for kind in EntityType)
     rows = [
         AlterRow(
-            *shown,
-            change.key,
-            number_text(before[change.key]) if change.key in before else None,
-            None if change.value is None else number_text(float(change.value)),
-            ("would be altered" if dry_run else "altered") if outcome.is_done else None,
+            user=user_name,
+            client_id=client_name,
+            ip=ip_name,
+            quota=change.key,
+            before=number_text(before[change.key]) if change.key in before else None,
+            after=None if change.value is None else number_text(float(change.value)),
+            status=("would be altered" if dry_run else "altered") if outcome.is_done else None,
             **outcome_error(outcome),
         )
         for change in changes

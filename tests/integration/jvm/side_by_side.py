@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,16 @@ class SideBySide:
 
 
 @contextlib.contextmanager
-def side_by_side(folder: Path) -> Iterator[SideBySide]:
-    """One broker of each."""
+def side_by_side(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[SideBySide]:
+    """One broker of each, both with these properties."""
+    more = dict(properties or {})
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper")).connect
-        apache = stack.enter_context(apache_kafka(OLDEST_JUDGE, folder / APACHE, zookeeper=f"{zookeeper}/{APACHE}"))
+        apache = stack.enter_context(
+            apache_kafka(OLDEST_JUDGE, folder / APACHE, zookeeper=f"{zookeeper}/{APACHE}", properties=more)
+        )
         ours = stack.enter_context(
-            kctl_broker(folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0"})
+            kctl_broker(folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0"} | more)
         )
         yield SideBySide({APACHE: apache, OURS: ours.bootstrap}, zookeeper)
 
