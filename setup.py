@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-COMPILED = ["kctl/records/record_walk.py"]
+COMPILED = ["kctl/records/walk.py"]
 
 
 def extensions() -> list[Extension]:

@@ -25,13 +25,13 @@ from typing import Any, cast
 from benchmarks.harness.report import Figure, report
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.records.build import build_batch
+from kctl.server import garbage_collection
 from kctl.server.clock import SystemClock
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.internal_topics import InternalLog
-from kctl.server.process import GC_THRESHOLDS
 from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
@@ -143,9 +143,7 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
         random=random.Random(1),
     )
     coordinator.start()
-    gc.collect()
-    gc.freeze()  # As the broker does when it has started.
-    gc.set_threshold(*GC_THRESHOLDS)
+    garbage_collection.freeze()  # As the broker does when it has started.
     before = resident_bytes()
     pauses: list[float] = []
     watcher = loop.create_task(watch(pauses))

@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs quotas dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,8 +26,10 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
-    quotas) [[ -n $verb ]] || words='describe alter check' flags=--help ;;
+    users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
+    tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
+    tls) [[ -n $verb ]] || words='check' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
@@ -321,48 +323,87 @@ _kctl() {
         esac
         ;;
     'configs describe')
-        flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        flags='--all --property --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --property | --client | --bootstrap-server | --timeout) kind='none' ;;
+        --property | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        flags='--set --delete --append --subtract --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
+        --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'quotas describe')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'users list')
+        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'users create')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
-        --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
+        --password-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'quotas check')
-        flags='--user --client-id --ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'users alter')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --password-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users delete')
+        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens create')
+        flags='--renewer --max-lifetime --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens describe')
+        flags='--owner --show-hmac --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --owner | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens renew')
+        flags='--period --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --period | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens expire')
+        flags='--after -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')
@@ -375,6 +416,14 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'tls check')
+        flags='--server-name --expires-after --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')

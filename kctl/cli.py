@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.terminal_text import escape_lines
@@ -65,6 +66,10 @@ def _run(words: list[str]) -> int:
     if words == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
+    page = None if sys.stdout.isatty() else page_for(words)
+    if page is not None:
+        sys.stdout.write(page)
+        return ExitStatus.DONE
     from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
 
     return run(words)
@@ -72,7 +77,7 @@ def _run(words: list[str]) -> int:
 
 def _build() -> str:
     """What differs from a full build; found without an import of the module."""
-    found = find_spec("kctl.records.record_walk")
+    found = find_spec("kctl.records.walk")
     is_compiled = found is not None and not str(found.origin).endswith(".py")
     return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
 

@@ -321,6 +321,13 @@ class UsageError(KctlError):
     """Invalid usage of the command line; exit status 2."""
 
 
+class AuthenticationFailed(KctlError):
+    """A broker refused this client, or this client refused the broker's certificate or proof.
+
+    Trying again does not help before somebody has changed a property, a credential or a certificate.
+    """
+
+
 class ClusterUnreachable(KctlError):
     """No broker answered within the timeout; exit status 4."""
 

@@ -116,6 +116,72 @@ LISTEN_BACKLOG = _limit(
     "connections",
     on_excess="the system delays further connections",
 )
+_configured(
+    "queued.max.request.bytes",
+    "requests that are received or handled, in memory, over all connections",
+    "no limit",
+    on_excess="the broker stops reading from connections that begin a request; the last one admitted may exceed it",
+)
+_configured(
+    "max.connections",
+    "connections of the broker; listener.name.NAME.max.connections: of one listener",
+    "no limit",
+    on_excess="nothing more is accepted; the inter-broker listener closes an idle connection of another listener",
+)
+_configured(
+    "max.connections.per.ip",
+    "connections from one address",
+    "no limit",
+    on_excess="the connection is closed",
+)
+_configured(
+    "max.connection.creation.rate",
+    "new connections per second of the broker; listener.name.NAME.max.connection.creation.rate: of one listener",
+    "no limit",
+    on_excess="nothing is accepted for a time",
+)
+CONNECTION_RATES_MAX = _limit(
+    "addresses whose connection rate is counted",
+    10_000,
+    "addresses",
+    on_excess="the address that has not connected for the longest time starts from zero",
+)
+REFUSED_SOCKETS_MAX = _limit(
+    "refused connections that stay open for a time, so that their clients do not return at once",
+    1_000,
+    "connections",
+    on_excess="further ones are closed at once",
+)
+TLS_HANDSHAKE_TIMEOUT_MS = _limit(
+    "time for a TLS handshake",
+    10_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+TLS_HANDSHAKES_MAX = _limit(
+    "unfinished TLS handshakes",
+    1_024,
+    "connections",
+    on_excess="the oldest one is closed",
+)
+TLS_HANDSHAKE_STEPS_MAX = _limit(
+    "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
+    4,
+    "steps",
+    on_excess="other connections are served first",
+)
+TLS_RECEIVE_BYTES_MAX = _limit(
+    "bytes of one TLS connection that are decrypted in a row",
+    1 << 20,
+    "bytes",
+    on_excess="other connections are served first",
+)
+KEY_STORE_FILE_BYTES_MAX = _limit(
+    "size of a key store or trust store",
+    4 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
 RESERVED_DESCRIPTORS = _limit(
     "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
     2_048,
@@ -146,6 +212,131 @@ MEMBER_ID_PREFIX_BYTES_MAX = _limit(
     32_767 - 37,
     "bytes",
     on_excess="truncated, so that the member id fits into a string of the protocol",
+)
+
+GROUPS_MAX = _limit(
+    "groups of one coordinator; those without members and offsets are removed",
+    200_000,
+    "groups",
+    on_excess="COORDINATOR_NOT_AVAILABLE for calls that would create a group",
+)
+_configured(
+    "group.max.size",
+    "members of one group",
+    "2,147,483,647, that is, the bound below",
+    on_excess="GROUP_MAX_SIZE_REACHED",
+)
+GROUP_MEMBERS_MAX = _limit(
+    "members of one group, static members and members that have only received their id included",
+    10_000,
+    "members",
+    on_excess="GROUP_MAX_SIZE_REACHED",
+)
+MEMBER_METADATA_BYTES_MAX = _limit(
+    "protocols of one member with their metadata",
+    1 << 20,
+    "bytes",
+    on_excess="INVALID_REQUEST",
+)
+"""A group is stored in one record, which has to fit into a batch of 1 MB by default."""
+
+GROUP_OFFSETS_MAX = _limit(
+    "partitions with a committed offset in one group",
+    200_000,
+    "partitions",
+    on_excess="OFFSET_METADATA_TOO_LARGE for all partitions of the request",
+)
+_configured(
+    "offset.metadata.max.bytes",
+    "metadata of one committed offset",
+    "4,096 bytes",
+    on_excess="OFFSET_METADATA_TOO_LARGE for the partition",
+)
+_configured(
+    "offsets.retention.minutes",
+    "time for which the offsets of a group without members are kept",
+    "7 days",
+    on_excess="the offsets expire, and the group with them",
+)
+TRANSACTIONAL_IDS_MAX = _limit(
+    "transactional ids of one coordinator",
+    500_000,
+    "ids",
+    on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
+)
+_configured(
+    "transactional.id.expiration.ms",
+    "time for which an unused transactional id and the state of an idle producer are kept",
+    "7 days",
+    on_excess="the state is removed",
+)
+PRODUCERS_PER_PARTITION_MAX = _limit(
+    "producer ids whose sequence numbers one partition remembers",
+    100_000,
+    "producers",
+    on_excess="the producer without an open transaction that wrote least recently is forgotten, as if it had expired",
+)
+
+# Fetch sessions.
+
+_configured(
+    "max.incremental.fetch.session.cache.slots",
+    "fetch sessions",
+    "1,000",
+    on_excess="unused sessions are evicted; else the client is answered without a session",
+)
+FETCH_SESSION_PARTITIONS_MAX = _limit(
+    "partitions in all fetch sessions together",
+    2_000_000,
+    "partitions",
+    on_excess="no new session; a session that grows beyond it is closed with FETCH_SESSION_ID_NOT_FOUND",
+)
+
+# The embedded ZooKeeper server.
+
+ZOOKEEPER_CONNECTIONS_MAX = _limit(
+    "connections to the embedded ZooKeeper server",
+    1_000,
+    "connections",
+    on_excess="the connection is closed",
+)
+ZOOKEEPER_FRAME_BYTES_MAX = _limit(
+    "size of one request to the embedded ZooKeeper server (jute.maxbuffer)",
+    0xFFFFF,
+    "bytes",
+    on_excess="the connection is closed before the frame is read",
+)
+ZOOKEEPER_SESSIONS_MAX = _limit(
+    "sessions of the embedded ZooKeeper server; one without a connection expires after its timeout, at most 40 s",
+    20_000,
+    "sessions",
+    on_excess="the connection is closed",
+)
+ZOOKEEPER_WATCHES_MAX = _limit(
+    "paths on which one connection to the embedded ZooKeeper server has data or child watches",
+    500_000,
+    "paths of each kind",
+    on_excess="the connection is closed",
+)
+"""A controller watches the state of each partition that is reassigned, and each topic."""
+
+ZOOKEEPER_IDENTITIES_MAX = _limit(
+    "digest identities of one connection to the embedded ZooKeeper server",
+    100,
+    "identities",
+    on_excess="AUTH_FAILED, and the connection is closed",
+)
+ZOOKEEPER_MULTI_READ_BYTES_MAX = _limit(
+    "data and names in the response to one multiRead of the embedded ZooKeeper server",
+    16 << 20,
+    "bytes",
+    on_excess="RUNTIME_INCONSISTENCY for the remaining operations",
+)
+ZOOKEEPER_UNREAD_BYTES_MAX = _limit(
+    "responses and events that a client of the embedded ZooKeeper server has not read",
+    64 << 20,
+    "bytes",
+    on_excess="the connection is closed",
 )
 
 # Records.
@@ -258,8 +449,8 @@ TAGGED_FIELDS_MAX = _limit(
     on_excess="the connection is closed before they are read",
 )
 
-# Partitions.  Each is a directory with four files and three descriptors on each of its brokers, and is created on the
-# event loop, about 1 ms each; the znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.
+# Partitions.  Each is a directory with four files and three descriptors on each of its brokers, and is created in about
+# 1 ms; the znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.
 # 200,000 partitions are what Apache Kafka supports in a cluster with ZooKeeper.
 
 PARTITIONS_PER_TOPIC_MAX = _limit(
@@ -285,6 +476,24 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     100_000,
     "replicas",
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
+)
+LOGS_CREATED_PER_SLICE_MAX = _limit(
+    "logs that a LeaderAndIsr request creates without a pause",
+    5,
+    "logs",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+ROLES_PER_SLICE_MAX = _limit(
+    "roles of existing replicas that a LeaderAndIsr request changes without a pause",
+    100,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+LOGS_STOPPED_PER_SLICE_MAX = _limit(
+    "replicas that a StopReplica request stops or deletes without a pause",
+    50,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
 )
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",
@@ -330,6 +539,83 @@ QUOTA_NAME_CHARACTERS_MAX = _limit(
     on_excess="a digest takes the place of the rest",
 )
 
+# Authentication.
+
+_configured(
+    "sasl.server.max.receive.size",
+    "size of one request frame or token before and during authentication on a SASL listener",
+    "512 KiB",
+    on_excess="the connection is closed before the frame is read",
+)
+SCRAM_MESSAGE_BYTES_MAX = _limit(
+    "one SCRAM message",
+    16_384,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+SCRAM_ITERATIONS_MAX = _limit(
+    "iterations of a SCRAM credential that clients and the broker accept",
+    1_000_000,
+    "iterations",
+    on_excess="the authentication fails before the password is hashed",
+)
+"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+
+SCRAM_SALT_BYTES_MAX = _limit(
+    "salt of a SCRAM credential",
+    1_024,
+    "bytes",
+    on_excess="the credential is refused",
+)
+FAILED_AUTHENTICATION_LINES_MAX = _limit(
+    "log lines about failed authentications of a listener in 10 s",
+    20,
+    "lines",
+    on_excess="further failures are counted, and the next line says how many",
+)
+OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
+    "one OAUTHBEARER message with its token",
+    65_536,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+JWKS_BYTES_MAX = _limit(
+    "key set that verifies tokens",
+    1 << 20,
+    "bytes",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_KEYS_MAX = _limit(
+    "keys in a key set that verifies tokens",
+    1_000,
+    "keys",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_FETCH_MS_MAX = _limit(
+    "time to fetch a key set that verifies tokens",
+    10_000,
+    "ms",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+DELEGATION_TOKENS_MAX = _limit(
+    "delegation tokens of a cluster",
+    100_000,
+    "tokens",
+    on_excess="no further tokens are created, with POLICY_VIOLATION",
+)
+TOKEN_RENEWERS_MAX = _limit(
+    "renewers of one delegation token",
+    100,
+    "principals",
+    on_excess="INVALID_REQUEST",
+)
+JAAS_CHARACTERS_MAX = _limit(
+    "value of sasl.jaas.config",
+    1 << 20,
+    "characters",
+    on_excess="the configuration is refused",
+)
+
 # Responses.
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(
@@ -345,10 +631,17 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     on_excess="the message is cut",
 )
 SLICE_OBJECTS = _limit(
-    "topics and partitions that Metadata describes without a pause",
+    "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
+    "without a pause (topics are not divided)",
     2_000,
     "objects",
-    on_excess="other connections are served in between",
+    on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
+)
+DESCRIBED_BYTES_MAX = _limit(
+    "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
+    64 << 20,
+    "bytes",
+    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are asked for",
 )
 
 # Commands and clients.
@@ -360,6 +653,27 @@ RESPONSE_BYTES_MAX = _limit(
     on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
 )
 """Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
+
+OPENING_RESPONSE_BYTES_MAX = _limit(
+    "size of one response that a client accepts before the connection is open and authenticated",
+    1 << 20,
+    "bytes",
+    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+)
+
+SASL_ROUNDS_MAX = _limit(
+    "messages of a client in one SASL authentication",
+    16,
+    "messages",
+    on_excess="the client closes the connection and reports that the authentication failed",
+)
+
+TOKEN_BYTES_MAX = _limit(
+    "OAuth token that a client sends, and response of the token endpoint that it reads",
+    1 << 18,
+    "bytes",
+    on_excess="the authentication fails before the rest is read",
+)
 
 RESPONSE_READ_BYTES_MAX = _limit(
     "memory that a client reserves for a response before its bytes have arrived",

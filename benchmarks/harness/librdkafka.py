@@ -1,6 +1,6 @@
 """librdkafka as the load: its own rdkafka_performance where there is one, else confluent-kafka from Python.
 
-The program is the better judge, because Python costs more per message than the broker does: name it by the environment
+The program measures better, because Python costs more per message than the broker does: name it by the environment
 variable RDKAFKA_PERFORMANCE, or have it on the PATH.  Both report the time from the first to the last message.
 """
 
@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,6 +20,8 @@ TIMEOUT_S = 300
 PRODUCED = re.compile(r"(\d+) delivered \(offset -?\d+, 0 failed\) in (\d+)ms")
 CONSUMED = re.compile(r"% (\d+) messages \((\d+) bytes\) consumed in (\d+)ms")
 BATCH = 1000
+NO_SETTINGS: Mapping[str, str] = {}
+"""`settings` are more properties of the client, for TLS for example."""
 
 
 def performance_program() -> str | None:
@@ -42,7 +45,14 @@ def delete_topic(bootstrap: str, topic: str) -> None:
 
 
 def produce(
-    bootstrap: str, topic: str, *, count: int, size: int, acks: int = 1, per_second: int | None = None
+    bootstrap: str,
+    topic: str,
+    *,
+    count: int,
+    size: int,
+    acks: int = 1,
+    per_second: int | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> float:
     """Sends `count` messages of `size` bytes to partition 0; returns the seconds until all were acknowledged.
 
@@ -55,29 +65,37 @@ def produce(
             [
                 *(program, "-P", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
                 *("-s", str(size), "-c", str(count), "-a", str(acks), "-X", "linger.ms=5"),
+                *_options(settings),
             ]
         )
         match = PRODUCED.search(said)
         if match is None or int(match[1]) != count:
             raise SystemExit(f"not all of {count} messages were delivered:\n{said[-1000:]}")
         return int(match[2]) / 1000
-    return _produce_from_python(bootstrap, topic, count=count, size=size, acks=acks, per_second=per_second)
+    return _produce_from_python(
+        {"bootstrap.servers": bootstrap, **settings}, topic, count=count, size=size, acks=acks, per_second=per_second
+    )
 
 
-def consume(bootstrap: str, topic: str, *, count: int) -> float:
+def consume(bootstrap: str, topic: str, *, count: int, settings: Mapping[str, str] = NO_SETTINGS) -> float:
     """Reads partition 0 from its beginning to its end, `count` messages; returns the seconds it took."""
     if program := performance_program():
         said = _run(
             [
                 *(program, "-C", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
                 *("-o", "beginning", "-e"),
+                *_options(settings),
             ]
         )
         match = CONSUMED.search(said)
         if match is None or int(match[1]) < count:
             raise SystemExit(f"not all of {count} messages were read:\n{said[-1000:]}")
         return int(match[3]) / 1000
-    return _consume_from_python(bootstrap, topic, count=count)
+    return _consume_from_python({"bootstrap.servers": bootstrap, **settings}, topic, count=count)
+
+
+def _options(settings: Mapping[str, str]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
 
 
 def _run(command: list[str]) -> str:
@@ -90,9 +108,9 @@ def _run(command: list[str]) -> str:
 
 
 def _produce_from_python(
-    bootstrap: str, topic: str, *, count: int, size: int, acks: int, per_second: int | None
+    common: Mapping[str, str], topic: str, *, count: int, size: int, acks: int, per_second: int | None
 ) -> float:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "queue.buffering.max.messages": 500_000})
+    producer = Producer({**common, "acks": acks, "queue.buffering.max.messages": 500_000})
     producer.list_topics(topic, timeout=30)
     messages = [{"value": bytes(size)}] * BATCH
     started = time.perf_counter()
@@ -107,8 +125,8 @@ def _produce_from_python(
     return time.perf_counter() - started
 
 
-def _consume_from_python(bootstrap: str, topic: str, *, count: int) -> float:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
+def _consume_from_python(common: Mapping[str, str], topic: str, *, count: int) -> float:
+    consumer = Consumer({**common, "group.id": "benchmark", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     read = len(consumer.consume(1, TIMEOUT_S))
     started = time.perf_counter()

@@ -63,11 +63,12 @@ def subject(options: argparse.Namespace) -> Iterator[Subject]:
         yield broker
 
 
-def pin(broker_pid: int) -> None:
-    """The first processor for the broker, the others for this process and its children; as it is where there is one."""
+def pin(*broker_pids: int) -> None:
+    """The first processor for the brokers, the others for this process and its children; nothing if there is one."""
     processors = sorted(os.sched_getaffinity(0))
     if len(processors) < 2:
         return
-    for thread in Path(f"/proc/{broker_pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), processors[:1])
+    for broker_pid in broker_pids:
+        for thread in Path(f"/proc/{broker_pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), processors[:1])
     os.sched_setaffinity(0, processors[1:])  # and with it the client, which this process starts

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kctl.commands.reference import cli_reference
-from kctl.commands.root import all_commands
+from kctl.commands.root import all_commands, help_pages
 from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
 
-DOCS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
@@ -31,9 +31,10 @@ def _bound(limit: Limit) -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "reference/cli.md": lambda _: cli_reference(all_commands()),
-    "reference/config.md": lambda _: config_reference(),
-    "security.md": limits_table,
+    "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
+    "kctl/commands/help_pages.txt": lambda _: help_pages(),
+    "docs/reference/config.md": lambda _: config_reference(),
+    "docs/security.md": limits_table,
 }
 """Each page and the function from its present text to the text that the code asks for."""
 
@@ -42,7 +43,7 @@ def main(*, check: bool) -> int:
     """Returns the exit status: 1 if `check` found a page out of date."""
     outdated = []
     for name, text_of in PAGES.items():
-        page = DOCS / name
+        page = ROOT / name
         present = page.read_text(encoding="utf-8") if page.exists() else ""
         text = text_of(present)
         if present == text:
@@ -51,7 +52,7 @@ def main(*, check: bool) -> int:
         if not check:
             page.write_text(text, encoding="utf-8")
     for name in outdated:
-        sys.stdout.write(f"docs/{name} {'is out of date; run ./dev docs' if check else 'written'}\n")
+        sys.stdout.write(f"{name} {'is out of date; run ./dev docs' if check else 'written'}\n")
     return 1 if check and outdated else 0
 
 

@@ -39,10 +39,12 @@ class Election:
 
     @property
     def is_needed(self) -> bool:
+        """False if the partition already had the leader that the election would select (ELECTION_NOT_NEEDED)."""
         return self.outcome.error is not ErrorCode.ELECTION_NOT_NEEDED
 
     @property
     def is_elected(self) -> bool:
+        """True if the election succeeded, or would succeed."""
         return self.outcome.is_done
 
 

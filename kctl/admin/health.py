@@ -13,7 +13,7 @@ from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.client.cluster import ClusterClient
 from kctl.client.metadata import ClusterMetadata, Topic
 from kctl.client.transport import ConnectionLost
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.model import TopicPartition
 
 
@@ -56,7 +56,7 @@ async def observe(client: ClusterClient) -> Observation:
     async def problem_of(broker_id: int) -> str | None:
         try:
             await client.broker(broker_id)
-        except (ConnectionLost, ApiError) as error:
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             return str(error)
         return None
 
@@ -69,7 +69,7 @@ async def observe(client: ClusterClient) -> Observation:
     return Observation(metadata, unreachable, await min_insync_replicas(client, metadata.topics), ongoing)
 
 
-def judge(seen: Observation) -> list[Reason]:
+def health_reasons(seen: Observation) -> list[Reason]:
     """All problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
     reasons = []

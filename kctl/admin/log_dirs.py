@@ -9,7 +9,7 @@ from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.admin.reassignment import by_topic
 from kctl.client.cluster import ClusterClient
 from kctl.client.transport import ConnectionLost
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -80,7 +80,7 @@ async def describe_log_dirs(
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
-        except (ConnectionLost, ApiError) as error:
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             return failure_of(str(broker_id), error)
         return [
             LogDir(
@@ -139,7 +139,7 @@ async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(_request(here), AlterReplicaLogDirsResponse)
-        except (ConnectionLost, ApiError) as error:
+        except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             return {replica: failure_of(_name(replica), error) for replica in here}
         outcomes: dict[Replica, Outcome] = {}
         for topic in response.results:

@@ -62,6 +62,7 @@ class Reset:
 
     @property
     def tp(self) -> TopicPartition:
+        """The partition; only for resets of a single partition, not of a topic that could not be described."""
         assert self.partition is not None
         return TopicPartition(self.topic, self.partition)
 
@@ -72,6 +73,7 @@ class Reset:
 
     @property
     def is_clamped(self) -> bool:
+        """True if the requested offset was outside the partition's range and was moved into it."""
         return self.asked != self.new
 
 

@@ -17,6 +17,7 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
+        """True if the operation succeeded (NONE)."""
         return self.error is ErrorCode.NONE
 
 

@@ -33,6 +33,7 @@ class Ongoing:
 
     @property
     def target(self) -> tuple[int, ...]:
+        """The replicas after the reassignment, the preferred leader first."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property

@@ -37,10 +37,12 @@ class Move:
 
     @property
     def adding(self) -> tuple[int, ...]:
+        """Brokers that get a replica."""
         return tuple(replica for replica in self.target if replica not in self.current)
 
     @property
     def removing(self) -> tuple[int, ...]:
+        """Brokers that lose their replica."""
         return tuple(replica for replica in self.current if replica not in self.target)
 
     @property

@@ -66,6 +66,7 @@ class ThrottleRecords:
         temporary.replace(path)
 
     def path_of(self, key: str) -> Path:
+        """The file of the record with this key."""
         return self.folder / f"{_PREFIX}{key}.json"
 
 

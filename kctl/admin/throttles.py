@@ -43,6 +43,7 @@ class RateHold:
 
     @property
     def setting(self) -> tuple[ConfigResource, str]:
+        """The broker and the name of its property."""
         return ConfigResource(ResourceType.BROKER, str(self.broker_id)), self.name
 
 
@@ -58,6 +59,7 @@ class ListHold:
 
     @property
     def setting(self) -> tuple[ConfigResource, str]:
+        """The topic and the name of its property."""
         return ConfigResource(ResourceType.TOPIC, self.topic), self.name
 
 
@@ -72,6 +74,7 @@ class ThrottleRecord:
 
     @property
     def settings(self) -> list[tuple[ConfigResource, str]]:
+        """All properties of brokers and topics that the reassignment has set."""
         return [rate.setting for rate in self.rates] + [one.setting for one in self.lists]
 
 

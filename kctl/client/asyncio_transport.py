@@ -9,19 +9,21 @@ from typing import Generic, NamedTuple, TypeVar, cast
 from kctl.client.budget import Budget
 from kctl.client.frame_receiver import FrameReceiver
 from kctl.client.framing import (
-    API_VERSIONS_MAX,
+    SIZE,
     api_versions_request,
-    broker_versions_of,
     correlation_id_of,
     no_answer,
+    not_kafka,
+    refused_first_request,
     refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionClosed, ConnectionLost
+from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
+from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
-from kctl.errors import KctlError, MalformedRequest
-from kctl.limits import CONCURRENT_REQUESTS_MAX
+from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
+from kctl.limits import CONCURRENT_REQUESTS_MAX, OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
 
 CLOSE_TIMEOUT_MS = 1_000
 """How long closing waits for written bytes to be sent."""
@@ -48,31 +50,21 @@ class AsyncioTransport:
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
+        security: Security | None = None,
     ) -> AsyncioConnection:
-        """Connects and fetches the broker's API versions; see Transport.connect."""
-        address = f"{host}:{port}"
-        connection = AsyncioConnection(address, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + connect_timeout_ms / 1000
-        try:
-            async with asyncio.timeout(connect_timeout_ms / 1000):
-                await connection.open(host, port)
-        except TimeoutError:
-            raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
-        except OSError as error:
-            raise ConnectionLost(f"{address}: {reason_of(error)}") from None
-        except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
-            raise ConnectionLost(f"{address}: not an address: {error}") from None
+        """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
+        connection = AsyncioConnection(
+            host, port, client_id=client_id, timeout_ms=timeout_ms, budget=budget, security=security
+        )
+        end_s = asyncio.get_running_loop().time() + connect_timeout_ms / 1000
         try:
             async with asyncio.timeout_at(end_s):
-                await connection.negotiate(connect_timeout_ms)
+                await connection.connect(connect_timeout_ms)
+            async with asyncio.timeout_at(end_s):
+                await connection.open(connect_timeout_ms)
         except TimeoutError:
             await connection.close()
-            problem = no_answer(api_versions_request(), connect_timeout_ms)
-            raise ConnectionLost(f"{address}: {problem}") from None
-        except ConnectionClosed:
-            await connection.close()
-            raise ConnectionLost(refused_handshake(address)) from None
+            raise ConnectionLost(f"{connection.address}: {connection.unfinished(connect_timeout_ms)}") from None
         except BaseException:
             await connection.close()
             raise
@@ -107,33 +99,77 @@ class AsyncioTransport:
 class AsyncioConnection:
     """One connection.  Owner: event loop."""
 
-    def __init__(self, address: str, *, client_id: str, timeout_ms: int, budget: Budget | None = None) -> None:
-        self.address = address
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        budget: Budget | None = None,
+        security: Security | None = None,
+    ) -> None:
+        """Not connected yet; see `connect` and `open`."""
+        self.address = f"{host}:{port}"
         self.versions = BrokerVersions({})
-        self._receiver = FrameReceiver(self._take, self._end)
+        self._host = host
+        self._port = port
+        self._receiver = FrameReceiver(self._take, self._end, frame_bytes_max=OPENING_RESPONSE_BYTES_MAX)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._budget = budget
+        self._security = security
         self._next_correlation_id = 0
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._raw: asyncio.Future[memoryview] | None = None
+        """Receives the next frame, which has no header (SaslHandshake 0)."""
         self._lost: KctlError | None = None
+        self._is_connected = False
+        self._has_answered = False
+        """Whether a request was answered since the connection was opened."""
+        self._renewal = asyncio.Lock()
+        self._renew_at_s: float | None = None
+        """When to authenticate again, on the loop's clock; None for never."""
 
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._lost is None
 
-    async def open(self, host: str, port: int) -> None:
-        """Connects the socket.  Raises OSError."""
-        await asyncio.get_running_loop().create_connection(lambda: self._receiver, host, port)
+    async def connect(self, timeout_ms: int) -> None:
+        """Connects the socket, with TLS if so set.  Raises TimeoutError, ConnectionLost and AuthenticationFailed."""
+        loop = asyncio.get_running_loop()
+        tls = self._security.tls_context() if self._security is not None else None
+        try:
+            if tls is None:
+                await loop.create_connection(lambda: self._receiver, self._host, self._port)
+            else:
+                await loop.create_connection(
+                    lambda: self._receiver, self._host, self._port, ssl=tls, server_hostname=self._host
+                )
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise self._error_of(error, "TLS handshake") from None
+        except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
+            raise ConnectionLost(f"{self.address}: not an address: {error}") from None
+        self._is_connected = True
 
-    async def negotiate(self, timeout_ms: int) -> None:
-        """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
-        outcome: BrokerVersions | int = API_VERSIONS_MAX
-        while isinstance(outcome, int):
-            frame = await self._exchange(api_versions_request(), outcome, timeout_ms)
-            outcome = broker_versions_of(frame, outcome)
-        self.versions = outcome
+    async def open(self, timeout_ms: int) -> None:
+        """Fetches the API versions and authenticates.  Raises ConnectionLost and AuthenticationFailed."""
+        try:
+            self.versions = await self._hold(negotiate(), timeout_ms)
+        except ConnectionClosed:
+            raise ConnectionLost(refused_handshake(self.address, self._protocol)) from None
+        if self._security is not None and self._security.uses_sasl:
+            await self._authenticate(timeout_ms)
+        self._receiver.frame_bytes_max = RESPONSE_BYTES_MAX
+
+    def unfinished(self, timeout_ms: int) -> str:
+        """Error text for a connection that was not open in time."""
+        if not self._is_connected:
+            return f"no connection within {timeout_ms} ms"
+        return no_answer(api_versions_request(), timeout_ms)
 
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
@@ -141,7 +177,15 @@ class AsyncioConnection:
         """Sends a request and waits for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
-        frame = await self._exchange(request, version, timeout_ms or self._timeout_ms)
+        if self._renew_at_s is not None:
+            await self._renew_if_due()
+        try:
+            frame = await self._exchange(request, version, timeout_ms or self._timeout_ms)
+        except ConnectionClosed:
+            if self._has_answered or self._uses_sasl:
+                raise
+            raise ClosedAtFirstRequest(refused_first_request(self.address, self._protocol)) from None
+        self._has_answered = True
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
@@ -150,6 +194,8 @@ class AsyncioConnection:
             raise self._lost
         if version is None:
             version = self.versions.highest(type(request))
+        if self._renew_at_s is not None:
+            await self._renew_if_due()
         self._write(request, version)
         try:
             async with asyncio.timeout(self._limited(self._timeout_ms) / 1000):
@@ -168,6 +214,71 @@ class AsyncioConnection:
                 await self._receiver.wait_closed()
         except TimeoutError:
             self._receiver.abort()
+
+    @property
+    def _protocol(self) -> str:
+        return "PLAINTEXT" if self._security is None else self._security.protocol
+
+    @property
+    def _uses_sasl(self) -> bool:
+        return self._security is not None and self._security.uses_sasl
+
+    async def _renew_if_due(self) -> None:
+        """Authenticates again before the session ends (KIP-368); other requests wait for it."""
+        async with self._renewal:
+            if self._renew_at_s is None or asyncio.get_running_loop().time() < self._renew_at_s:
+                return
+            if self._lost is not None:
+                raise self._lost
+            timeout_ms = self._limited(self._timeout_ms)
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._authenticate(timeout_ms)
+            except (KctlError, TimeoutError) as error:
+                known = error if isinstance(error, KctlError) else None
+                lost = self._lose(known or ConnectionLost(f"{self.address}: no authentication within {timeout_ms} ms"))
+                self._receiver.close()
+                raise lost from None
+
+    async def _authenticate(self, timeout_ms: int) -> None:
+        """Authenticates with SASL.  Raises AuthenticationFailed and ConnectionLost."""
+        security = self._security
+        assert security is not None
+        from kctl.client.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
+
+        # In threads: tokens come from files and servers, and hashing a password takes long.
+        client = await asyncio.to_thread(security.sasl_client, self._host, timeout_ms)
+        dialogue = authenticate(security.mechanism, client, self.versions)
+        lifetime_ms = await self._hold(dialogue, timeout_ms, in_thread=True)
+        self._renew_at_s = None
+        if lifetime_ms:
+            self._renew_at_s = asyncio.get_running_loop().time() + security.renew_after_ms(lifetime_ms) / 1000
+
+    async def _hold(self, dialogue: Dialogue[T], timeout_ms: int, *, in_thread: bool = False) -> T:
+        """Sends what the dialogue asks for until it has finished."""
+        event: memoryview | KctlError | None = None
+        while True:
+            try:
+                step = await asyncio.to_thread(advance, dialogue, event) if in_thread else advance(dialogue, event)
+            except AuthenticationFailed as error:
+                if error is event:
+                    raise
+                raise AuthenticationFailed(f"{self.address}: {error}") from None
+            if isinstance(step, Finished):
+                return cast("T", step.result)
+            try:
+                event = await self._step(step, timeout_ms)
+            except KctlError as error:
+                event = error
+
+    async def _step(self, step: Ask | RawToken, timeout_ms: int) -> memoryview:
+        if isinstance(step, Ask):
+            return await self._exchange(step.request, step.version, timeout_ms)
+        if self._lost is not None:
+            raise self._lost
+        self._raw = asyncio.get_running_loop().create_future()
+        self._receiver.write([SIZE.pack(len(step.message)), step.message])
+        return await self._raw
 
     async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
         if self._lost is not None:
@@ -196,32 +307,43 @@ class AsyncioConnection:
 
     def _take(self, frame: memoryview) -> None:
         """Passes a frame to the request with its correlation id."""
+        if self._raw is not None:
+            arrival, self._raw = self._raw, None
+            if not arrival.done():
+                arrival.set_result(frame)
+            return
         try:
-            arrival = self._waiting.get(correlation_id_of(frame))
+            waiting = self._waiting.get(correlation_id_of(frame))
         except MalformedRequest as error:
             self._lose(ConnectionLost(str(error)))
             self._receiver.close()
             return
-        if arrival is not None and not arrival.done():
-            arrival.set_result(frame)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(frame)
 
     def _end(self, reason: OSError | int | None) -> None:
         if isinstance(reason, int):
-            problem = f"{self.address}: does not speak Kafka's protocol (frame of {reason} bytes)"
+            self._lose(not_kafka(self.address, reason))
         elif reason is None:
             self._lose(ConnectionClosed(f"{self.address}: the broker closed the connection"))
-            self._receiver.close()
-            return
         else:
-            problem = f"{self.address}: {reason_of(reason)}"
-        self._lose(ConnectionLost(problem))
+            self._lose(self._error_of(reason, "TLS connection"))
         self._receiver.close()
+
+    def _error_of(self, error: OSError, action: str) -> KctlError:
+        """The error for a failed connection; those of TLS name the property to change."""
+        if self._security is not None and self._security.uses_tls:
+            from kctl.client.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
+
+            return error_of_tls(error, self.address, action)
+        kind = ConnectionClosed if is_closed(error) else ConnectionLost
+        return kind(f"{self.address}: {reason_of(error)}")
 
     def _lose(self, error: KctlError) -> KctlError:
         """Records the first reason of a lost connection and fails all pending requests with it."""
         if self._lost is None:
             self._lost = error
-        for arrival in self._waiting.values():
+        for arrival in (*self._waiting.values(), *([] if self._raw is None else [self._raw])):
             if not arrival.done():
                 arrival.set_exception(self._lost)
         return self._lost

@@ -250,6 +250,7 @@ class ClusterClient:
                 connect_timeout_ms=connect_timeout_ms,
                 timeout_ms=self.settings.timeout_ms,
                 budget=budget,
+                security=self.settings.security,
             )
         except ConnectionLost as lost:
             if budget.is_active and not budget.follows_elections:

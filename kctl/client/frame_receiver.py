@@ -59,10 +59,18 @@ class FrameReceiver(asyncio.BufferedProtocol):
     """`on_frame` is called with each frame without its size field, as a view that the callee may keep.
 
     `on_lost` is called with the reason when the connection ends: an OSError, None if the peer closed it, or an invalid
-    frame size (int).  It may be called again; the first reason counts.
+    frame size (int).  It may be called again; the first reason counts.  `frame_bytes_max` can be changed between
+    frames.
     """
 
-    def __init__(self, on_frame: Callable[[memoryview], None], on_lost: Callable[[OSError | int | None], None]) -> None:
+    def __init__(
+        self,
+        on_frame: Callable[[memoryview], None],
+        on_lost: Callable[[OSError | int | None], None],
+        *,
+        frame_bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> None:
+        self.frame_bytes_max = frame_bytes_max
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -139,7 +147,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         position = 0
         while self._filled - position >= SIZE.size:
             (size,) = SIZE.unpack_from(self._buffer, position)
-            if not 0 <= size <= RESPONSE_BYTES_MAX:
+            if not 0 <= size <= self.frame_bytes_max:
                 self._on_lost(size)
                 self._filled = 0
                 return

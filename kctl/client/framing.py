@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from kctl import __version__
+from kctl.client.transport import ConnectionLost
 from kctl.client.versions import OLDEST_KAFKA, BrokerVersions
-from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.errors import ApiError, AuthenticationFailed, ErrorCode, KctlError, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.codec import Chunk, decode, encode
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
@@ -25,6 +26,8 @@ SIZE = struct.Struct(">i")
 API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3
 
+_TLS_RECORDS = {0x1503, 0x1603}
+"""Alert and handshake, each followed by the major version 3."""
 _ERROR_CODE = struct.Struct(">h")
 _ERROR_CODE_POSITION = 4
 
@@ -65,12 +68,33 @@ def api_versions_request() -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
 
 
-def refused_handshake(address: str) -> str:
+def refused_handshake(address: str, protocol: str) -> str:
     """Error text for a peer that closes the connection on ApiVersions, an API of Kafka 0.10."""
+    if protocol.endswith("SSL"):
+        return (
+            f"{address}: the broker closed the connection after the TLS handshake; if it requires a certificate, "
+            "set ssl.keystore.location to one that it trusts"
+        )
     return (
         f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
-        "which is the minimum, or not a PLAINTEXT listener of a broker"
+        f"which is the minimum, or not a {protocol} listener of a broker; check security.protocol"
     )
+
+
+def refused_first_request(address: str, protocol: str) -> str:
+    """Error text for a broker that answers ApiVersions and closes the connection on the next request."""
+    return (
+        f"{address}: the broker closed the connection at the first request; if this listener needs authentication, set "
+        f"security.protocol to SASL_{protocol}"
+    )
+
+
+def not_kafka(address: str, size: int) -> KctlError:
+    """The error for a frame whose size is invalid.  TLS in answer to plain text is a matter of the properties."""
+    if size >> 16 in _TLS_RECORDS:
+        text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
+        return AuthenticationFailed(f"{address}: {text}")
+    return ConnectionLost(f"{address}: does not speak Kafka's protocol (frame of {size} bytes)")
 
 
 def no_answer(request: object, timeout_ms: int) -> str:

@@ -35,6 +35,7 @@ class GroupProgress:
                 del offsets[tp]
 
     def keep_only(self, owned: Collection[TopicPartition]) -> None:
+        """Forgets all partitions but these."""
         self.forget(self._known.difference(owned))
 
     def confirm(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -46,4 +47,5 @@ class GroupProgress:
         return {tp: self.done[tp] for tp in owned if tp in self.done and self._committed.get(tp) != self.done[tp]}
 
     def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Marks these offsets as committed; partitions lost in the meantime are ignored."""
         self._committed.update((tp, offset) for tp, offset in offsets.items() if tp in self._known)

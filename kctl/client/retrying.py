@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from kctl.client.budget import Budget
-from kctl.client.transport import ConnectionLost, Transport
+from kctl.client.transport import ClosedAtFirstRequest, ConnectionLost, Transport
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ async def retry(
     Raises the last error.  A lost connection is retried only if repeating the request is safe (`is_repeatable`).
     `forget` is called before each further attempt, to drop cached leaders or coordinators.
     """
+    is_refused = False
     while True:
         try:
             return await attempt()
@@ -102,6 +103,9 @@ async def retry(
             if error.code not in codes or not await deadline.pause():
                 raise
         except ConnectionLost as error:
-            if not is_repeatable or not await deadline.pause():
+            # A broker that is stopping may close a connection at its first request, but hardly two in a row.
+            is_refused_again = is_refused and isinstance(error, ClosedAtFirstRequest)
+            if not is_repeatable or is_refused_again or not await deadline.pause():
                 raise ClusterUnreachable(f"cannot reach {error}") from None
+            is_refused = isinstance(error, ClosedAtFirstRequest)
         forget()

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kctl.addresses import parse_addresses
+from kctl.client.transport import Security
 from kctl.errors import ConfigError, UsageError
 from kctl.integers import parse_integer
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
+PLAINTEXT = "PLAINTEXT"
 
 
 class ClientSettings(NamedTuple):
-    """Bootstrap servers, timeouts, client id and rack."""
+    """Bootstrap servers, timeouts, client id, rack and security."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "kctl"
@@ -23,6 +25,8 @@ class ClientSettings(NamedTuple):
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     rack: str = ""
     """client.rack, for fetching from the nearest replica (KIP-392)."""
+    security: Security | None = None
+    """None for PLAINTEXT."""
 
 
 def client_settings(
@@ -32,15 +36,17 @@ def client_settings(
     timeout_ms: int | None,
     default_servers: str,
     default_timeout_ms: int,
+    security: Security | None = None,
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
-    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.  A security protocol
-    that is not supported is refused, because continuing in plain text would be insecure.
+    `security` is made of the same properties; see kctl.client.security.
+
+    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.
     """
-    protocol = properties.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported")
+    protocol = properties.get("security.protocol", PLAINTEXT)
+    if security is None and protocol.strip().upper() != PLAINTEXT:
+        raise ConfigError("security.protocol", protocol, "must not be ignored")
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
     timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
     return ClientSettings(
@@ -49,6 +55,7 @@ def client_settings(
         timeout_ms=timeout,
         connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
         rack=properties.get("client.rack", ""),
+        security=security,
     )
 
 

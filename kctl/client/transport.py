@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kctl.client.budget import Budget
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kctl.security.sasl_client import SaslClient
 
 T = TypeVar("T")
 
@@ -18,6 +23,47 @@ class ConnectionLost(KctlError):
 
 class ConnectionClosed(ConnectionLost):
     """The peer closed the connection."""
+
+
+class ClosedAtFirstRequest(ConnectionClosed):
+    """The peer closed the connection at the first request after it was opened, as listeners do that want SASL."""
+
+
+def is_closed(error: OSError) -> bool:
+    """Whether the peer closed the connection; with unread data on its side that is a reset."""
+    return isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
+
+
+class Security(Protocol):
+    """How the connections of a client are secured, if not PLAINTEXT; see kctl.client.security."""
+
+    @property
+    def protocol(self) -> str:
+        """SSL, SASL_PLAINTEXT or SASL_SSL."""
+        ...
+
+    @property
+    def uses_tls(self) -> bool: ...
+
+    @property
+    def uses_sasl(self) -> bool: ...
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism; "" without SASL."""
+        ...
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context for TLS; None without TLS.  Raises ConfigError."""
+        ...
+
+    def sasl_client(self, host: str, timeout_ms: int) -> SaslClient:
+        """The client's side of one authentication with the broker at `host`; may block.  Raises KctlError."""
+        ...
+
+    def renew_after_ms(self, lifetime_ms: int) -> int:
+        """When to authenticate again in a session of this lifetime."""
+        ...
 
 
 class Connection(Protocol):
@@ -63,8 +109,12 @@ class Transport(Protocol):
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
+        security: Security | None = None,
     ) -> Connection:
-        """Connects and fetches the API versions, both within `connect_timeout_ms`.  Raises ConnectionLost.
+        """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
+
+        `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for what another attempt
+        cannot cure: a certificate that is not trusted, refused credentials, the wrong security protocol.
 
         Each response must arrive within `timeout_ms`, and before the deadline of `budget` if it has one.
         """

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kctl.client.budget import Budget
     from kctl.client.cluster import ClusterClient
     from kctl.client.settings import ClientSettings
+    from kctl.client.transport import Security
     from kctl.console import Console, TypedRow
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Invocation:
         self.console = console
         self._given = given or {}
         self._budget: Budget | None = None
+        self._properties: dict[str, str] | None = None
+        self._security: Security | None = None
 
     @property
     def debug(self) -> bool:
@@ -38,13 +41,29 @@ class Invocation:
 
         servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
         timeout = self._given.get("timeout")
+        properties = self.client_properties()
         return client_settings(
             bootstrap_servers=servers,
-            properties=self.client_properties(),
+            properties=properties,
+            security=self._security_of(properties),
             timeout_ms=_duration_ms(timeout) if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
+
+    def _security_of(self, properties: dict[str, str]) -> Security | None:
+        """TLS and SASL of --command-config; warns about files with secrets that all users can read."""
+        if "security.protocol" not in properties:
+            return None
+        from kctl.client.security import client_security, has_secret  # noqa: PLC0415 - most commands do without
+
+        if self._security is None and (security := client_security(properties)) is not None:
+            self._security = security
+            config_file = [self._config_file] if self._config_file and has_secret(properties) else []
+            for path in (*config_file, *security.secret_files):
+                if _is_readable_by_all(path):
+                    self.console.warn(f"{path} contains secrets, and every user can read it; run: chmod 600 {path}")
+        return self._security
 
     def cluster_options(self) -> str:
         """The options that were given for finding the cluster, as another command line takes them."""
@@ -56,8 +75,14 @@ class Invocation:
 
     def client_properties(self) -> dict[str, str]:
         """What stands in --command-config, nothing without it.  Raises UsageError."""
-        config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
-        return _read_properties(config_file) if config_file else {}
+        if self._properties is None:
+            # Once: the file may be a pipe.
+            self._properties = _read_properties(self._config_file) if self._config_file else {}
+        return self._properties
+
+    @property
+    def _config_file(self) -> str | None:
+        return self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         """Run a few questions and answers, without an event loop; the client is closed afterwards.
@@ -117,11 +142,15 @@ class Invocation:
         if yes:
             return
         answer = self.console.confirm(question)
-        self._budget = None  # What the user takes to answer does not count.
+        self.restart_timeout()
         if answer is None:
             raise Refused("confirmation required: there is no terminal to ask on; repeat with --yes")
         if not answer:
             raise Refused("cancelled: not confirmed")
+
+    def restart_timeout(self) -> None:
+        """Lets --timeout count from the next call on: what the user takes to answer does not count."""
+        self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
         """FAILED when the field `error` of any row is set."""
@@ -135,6 +164,16 @@ def _duration_ms(text: str) -> int:
     if not 0 < duration_ms <= INT32_MAX:
         raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
     return duration_ms
+
+
+def _is_readable_by_all(path: str) -> bool:
+    import stat  # noqa: PLC0415 - only with TLS or SASL
+
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
 
 
 def _read_properties(path: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 import typer.main
 
 from kctl.commands.help import WIDTH, examples
+from kctl.commands.help_pages import format_pages
 from kctl.commands.lazy_group import LazyGroup, Member, lazy_group, load
 from kctl.errors import UsageError
 
@@ -26,9 +27,12 @@ NOUNS: dict[str, Member] = {
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
     "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, tell which one applies."),
+    "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
+    "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
     "dump-log": Member(
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
+    "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
     "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
@@ -101,6 +105,17 @@ def all_commands() -> dict[str, dict[str, Any]]:
         members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
         found[noun] = {verb: load(one) for verb, one in members.items()}
     return found
+
+
+def help_pages() -> str:
+    """The text of help_pages.txt for all commands.  Imports every module."""
+    return format_pages(
+        {
+            noun if noun == verb else f"{noun} {verb}": help_text(noun, verb, command)
+            for noun, verbs in all_commands().items()
+            for verb, command in verbs.items()
+        }
+    )
 
 
 def help_text(noun: str, verb: str, command: Any) -> str:

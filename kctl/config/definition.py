@@ -57,6 +57,7 @@ class Property:
 
     @property
     def attribute(self) -> str:
+        """The name of the dataclass field: the property's name with underscores for dots."""
         return self.name.replace(".", "_")
 
     @property

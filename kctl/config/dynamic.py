@@ -56,6 +56,12 @@ class ConfigView:
         self._topics: dict[str, TopicConfig] = {}
         self._subscribers: list[Callable[[], None]] = []
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """The texts of all properties in force, also of names that BrokerConfig does not have, such as
+        `listener.name.internal.ssl.keystore.location`."""
+        return {**self.static, **self.dynamic_default, **self.dynamic_broker}
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Calls `changed` after each change of the broker's or a topic's configuration."""
         self._subscribers.append(changed)

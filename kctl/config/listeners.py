@@ -41,6 +41,22 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return (config.inter_broker_listener_name or config.security_inter_broker_protocol).upper()
 
 
+def control_plane_listener(config: BrokerConfig) -> str | None:
+    """Name of the listener for the controller's requests; None if they use the inter-broker listener."""
+    name = config.control_plane_listener_name
+    return None if name is None else name.upper()
+
+
+def listener_properties(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+    """The properties of a listener: those that begin with `listener.name.<listener in lower case>.` override others.
+
+    Kafka: AbstractConfig.valuesWithPrefixOverride.
+    """
+    prefix = f"listener.name.{listener.lower()}."
+    own = {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+    return {**properties, **own}
+
+
 def listener_problems(config: BrokerConfig) -> Iterator[Problem]:
     """All problems of the listener properties, in the order in which to fix them."""
     mapped = list(_map_problems(config.listener_security_protocol_map))
@@ -57,7 +73,6 @@ def listener_problems(config: BrokerConfig) -> Iterator[Problem]:
         yield from malformed
         return
     listeners, advertised = listener_endpoints(config), advertised_endpoints(config)
-    yield from _security_problems(listeners, _listeners_text(config))
     yield from _uniqueness_problems(config, listeners, advertised)
     yield from _advertised_problems(config, listeners, advertised)
     yield from _role_problems(config, protocols, listeners, advertised)
@@ -141,17 +156,6 @@ def _syntax_problems(name: str, text: str, protocols: Mapping[str, str]) -> Iter
                 text,
                 f"listener {parts['name'].upper()} has no security protocol",
                 f"add {parts['name'].upper()}:PLAINTEXT to listener.security.protocol.map",
-            )
-
-
-def _security_problems(listeners: Sequence[Endpoint], text: str) -> Iterator[Problem]:
-    for endpoint in listeners:
-        if endpoint.security_protocol != "PLAINTEXT":
-            yield Problem(
-                "listeners",
-                text,
-                f"{endpoint.listener} uses {endpoint.security_protocol}, which kctl does not support yet",
-                "use a PLAINTEXT listener on an address that only trusted clients can reach",
             )
 
 

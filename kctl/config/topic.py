@@ -228,10 +228,12 @@ class TopicConfig:
 
     @property
     def compacts(self) -> bool:
+        """True if cleanup.policy contains compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
+        """True if cleanup.policy contains delete; it may contain both."""
         return "delete" in self.cleanup_policy
 
 

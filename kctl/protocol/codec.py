@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from kctl.errors import MalformedRequest
-from kctl.limits import REQUEST_COST_MAX
+from kctl.limits import REQUEST_COST_MAX, SLICE_OBJECTS
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.encoding import compile_encoder
 from kctl.protocol.message import COST_PER_BYTE_MAX, definition_of
@@ -43,6 +43,30 @@ def is_long_to_decode(cls: type, size: int) -> bool:
     """Whether decoding a request of `size` bytes may cost more than one of a client may, and hold a loop too long."""
     cost_max = definition_of(cls).cost_max
     return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
+
+
+def is_long_to_encode(message: object) -> bool:
+    """Whether a message has more than SLICE_OBJECTS array elements, whose encoding would hold the event loop."""
+    left = SLICE_OBJECTS
+    waiting = [message]
+    while waiting:
+        each = waiting.pop()
+        for name, has_structs in _arrays(type(each)):
+            elements = getattr(each, name)
+            if elements:
+                left -= len(elements)
+                if left < 0:
+                    return True
+                if has_structs:
+                    waiting += elements
+    return False
+
+
+@cache
+def _arrays(cls: type) -> tuple[tuple[str, bool], ...]:
+    """The arrays of a message, and whether their elements are messages."""
+    fields = (field for field in definition_of(cls).fields if field.element is not None)
+    return tuple((field.name, field.element is not None and field.element.struct is not None) for field in fields)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

@@ -17,7 +17,7 @@ from kctl.limits import (
 )
 from kctl.records.compression import Buffer
 from kctl.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC_POSITION
-from kctl.records.record_walk import is_compiled
+from kctl.records.walk import is_compiled
 
 COPIED_BYTES_PER_BYTE = 64
 """Bytes that are copied in the time in which one byte is decompressed."""

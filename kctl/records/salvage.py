@@ -287,8 +287,7 @@ def _readable_keys(chunk: Buffer, position: int) -> Iterator[bytes | None]:
         region = bytes(records_region(data, header, _KEYS_REGION_MAX))
         for _ in range(min(header.record_count, KEYS_MAX)):
             (key,), (end,) = walk_keys(region, 1, bytes, end)
-            if end > len(region):
-                return
+            assert not isinstance(key, int)
             yield key
     except (CorruptBatch, IndexError, ValueError):
         return

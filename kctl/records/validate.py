@@ -1,6 +1,6 @@
 """Validates produced batches before a leader appends them.  Kafka's ProduceRequest.validateRecords and LogValidator.
 
-Every record is walked (kctl.records.record_walk): its sizes, the number of records and their end are checked, and the
+Every record is walked (kctl.records.walk): its sizes, the number of records and their end are checked, and the
 max timestamp is recomputed.  The batch is appended unchanged if nothing else is required.  These rules need more:
 
     a compacted topic                        every record needs a key
@@ -44,7 +44,7 @@ from kctl.records.header import (
     seal,
 )
 from kctl.records.legacy import look_inside
-from kctl.records.record_walk import RECORD_SIZE_MIN, check_records
+from kctl.records.walk import RECORD_SIZE_MIN, check_records
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
 _FIRST_VERSION_OF_ONE_BATCH = 3

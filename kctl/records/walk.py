@@ -1,129 +1,321 @@
-"""Reads the keys of a batch's records, faster than kctl.records.batch reads records.
+"""Walks over the records of a batch without an object per record: checks them, and finds where their fields are.
 
-For the cleaner, which needs the last record of each key in a large log.  Varints of one or two bytes are decoded
-inline; timestamps, offset deltas, values and headers are skipped.
+This module is compiled by mypyc where a C compiler is at hand when kctl is built; wheels contain the compiled form.
+Elsewhere the same source is interpreted, about a hundred times slower: docs/decisions/record-walk.md.  Compiled code
+checks each index of `bytes` as Python does, so that no input can make it read outside of its buffer.
 
-A region is what kctl.records.batch.records_region returns, as bytes: the uncompressed records of a batch of magic 2.
+`region` is always what kctl.records.batch.records_region returns, as bytes: the uncompressed records of a batch of
+magic 2.  A number of one byte is decoded where it stands, because a call costs more than the rest of the loop.
+
+Malformed records raise ValueError or IndexError.  What is malformed is what Kafka's DefaultRecord.readFrom refuses:
+
+    a record, key, value or header that ends behind the record, or a record that ends behind the region
+    a size below -1, a header without a key, a negative number of headers
+    a number with more bytes than its type has (5 for 32 bits, 10 for 64 bits)
+    bytes between the last field of a record and its end, or after the last record; fewer records than the header counts
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final
 
-K = TypeVar("K")
+from librt.vecs import append, vec
+from mypy_extensions import i32, i64
 
-LONG_KEY_SIZE = 64
-"""The size field of a key of at least this size has two bytes or more."""
+RECORD_SIZE_MIN: Final = 7
+"""Size of a record without key, value and headers."""
 
-_NEGATIVE = -(1 << 62)
-_LOW = tuple(_NEGATIVE if byte & 1 else (byte & 0x7F) >> 1 for byte in range(0x100))
-"""What the first byte of a varint adds to a length; negative lengths give a position outside of every region."""
-_SMALL = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+LONG_KEY_SIZE: Final = 64
+"""Keys of at least this size are replaced by `walk_keys`, so that each costs a bounded amount of memory."""
+
+FIELDS: Final = 8
+"""Numbers per record in the result of `locate_records`."""
+
+_SHIFT_32: Final = 28
+_SHIFT_64: Final = 63
+
+
+def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
+    """Checks `count` records and summarizes them.
+
+    Returns: whether the offset deltas are 0, 1, 2 and so on; the largest and the smallest timestamp delta (0 if there
+    are no records); the number of records without a key.  Raises ValueError and IndexError for malformed records.
+    """
+    total: i64 = len(region)
+    _check_count(count, total)
+    position: i64 = 0
+    largest: i64 = 0
+    smallest: i64 = 0
+    keyless: i64 = 0
+    is_ordered = True
+    index: i64
+    for index in range(count):
+        byte: i64 = region[position]
+        position += 1
+        if byte < 0x80:
+            size: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        if size < 0 or size > total - position:
+            raise ValueError(f"record {index} of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        byte = region[position + 1]
+        position += 2
+        if byte < 0x80:
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = _rest(region, position, byte, _SHIFT_64)
+        if index == 0:
+            largest = smallest = delta
+        elif delta > largest:
+            largest = delta
+        elif delta < smallest:
+            smallest = delta
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            delta = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = _rest(region, position, byte, _SHIFT_32)
+        if delta != index:
+            is_ordered = False
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            size = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        if size < 0:
+            keyless += 1
+        position = _after(position, size, end)
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            size = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        position = _after(position, size, end)
+        if region[position] == 0:
+            position += 1
+        else:
+            position = _after_headers(region, position, end)
+        if position != end:
+            raise ValueError(f"record {index} ends {end - position} bytes after its last field")
+    if position != total:
+        raise ValueError(f"{total - position} bytes after the last record")
+    return is_ordered, largest, smallest, keyless
+
+
+def locate_records(region: bytes, count: i64) -> vec[i64]:
+    """Returns FIELDS numbers for each of `count` records, in a flat buffer of 64-bit integers.
+
+    They are: timestamp delta, offset delta, position and size of the key, position and size of the value, position of
+    the number of headers, end of the record.  Positions count from the start of the region; the size of a null is -1.
+    The buffer protocol gives the numbers to numpy and Arrow without a copy.  Raises ValueError and IndexError for
+    malformed records.
+    """
+    total: i64 = len(region)
+    _check_count(count, total)
+    found = vec[i64](capacity=count * FIELDS)
+    position: i64 = 0
+    index: i64
+    for index in range(count):
+        byte: i64 = region[position]
+        position += 1
+        if byte < 0x80:
+            size: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        if size < 0 or size > total - position:
+            raise ValueError(f"record {index} of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        byte = region[position + 1]
+        position += 2
+        if byte < 0x80:
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = _rest(region, position, byte, _SHIFT_64)
+        found = append(found, delta)
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            delta = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = _rest(region, position, byte, _SHIFT_32)
+        found = append(found, delta)
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            size = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        found = append(found, position)
+        found = append(found, size)
+        position = _after(position, size, end)
+        byte = region[position]
+        position += 1
+        if byte < 0x80:
+            size = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        found = append(found, position)
+        found = append(found, size)
+        position = _after(position, size, end)
+        found = append(found, position)
+        if region[position] == 0:
+            position += 1
+        else:
+            position = _after_headers(region, position, end)
+        if position != end:
+            raise ValueError(f"record {index} ends {end - position} bytes after its last field")
+        found = append(found, end)
+    if position != total:
+        raise ValueError(f"{total - position} bytes after the last record")
+    return found
 
 
 def walk_keys(
-    region: bytes, count: int, long_key: Callable[[bytes], K], start: int = 0
-) -> tuple[list[bytes | K | None], list[int]]:
-    """Return the keys of `count` records from `start` on, None for null, and the ends of the records in the region.
+    region: bytes, count: i64, long_key: Callable[[bytes], bytes | int], start: i64 = 0
+) -> tuple[list[bytes | int | None], vec[i32]]:
+    """Returns the keys of `count` records from `start` on, None for null, and the ends of the records in the region.
 
-    A key of LONG_KEY_SIZE or more is replaced by `long_key(key)`.  The caller checks that the last end is the end of
-    the region.  Raises ValueError or IndexError for malformed records.
+    A key of LONG_KEY_SIZE or more is replaced by `long_key(key)`.  Timestamps, offset deltas, values and headers are
+    skipped unread; the caller checks that the last end is the end of the region.
     """
-    keys: list[bytes | K | None] = []
-    ends: list[int] = []
-    add_key, add_end, low = keys.append, ends.append, _LOW
-    position = start
+    total: i64 = len(region)
+    _check_count(count, total - start)
+    keys: list[bytes | int | None] = []
+    ends = vec[i32](capacity=count)
+    position: i64 = start
     for _ in range(count):
-        byte = region[position]
+        byte: i64 = region[position]
+        position += 1
         if byte < 0x80:
-            end = position + 1 + low[byte]
-            position += 2
-        elif (high := region[position + 1]) < 0x80:
-            end = position + 2 + low[byte] + (high << 6)
-            position += 3
+            size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            length, position = read_varint(region, position)
-            end = position + length
-            position += 1
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        if size < 0 or size > total - position:
+            raise ValueError(f"a record of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        position += 1
         while region[position] >= 0x80:
             position += 1
         position += 1
         while region[position] >= 0x80:
             position += 1
-        byte = region[position + 1]
+        position += 1
+        byte = region[position]
+        position += 1
         if byte < 0x80:
-            position += 2
-            if byte & 1:
-                if byte != 1 or position >= end:
-                    raise ValueError(f"key of {(byte >> 1) ^ -1} bytes")
-                add_key(None)
-            else:
-                stop = position + (byte >> 1)
-                if stop >= end:  # At least the size of the value follows.
-                    raise ValueError("key extends past the end of its record")
-                add_key(region[position:stop])
+            size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = read_varint(region, position + 1)
-            stop = position + size
-            if size < 0 or stop >= end:
-                raise ValueError("key extends past the end of its record")
-            add_key(long_key(region[position:stop]))
-        add_end(end)
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        stop: i64 = _after(position, size, end)
+        if stop >= end:
+            raise ValueError("a key leaves no room for the size of the value")
+        if size < 0:
+            keys.append(None)
+        elif size < LONG_KEY_SIZE:
+            keys.append(region[position:stop])
+        else:
+            keys.append(long_key(region[position:stop]))
+        ends = append(ends, i32(end))
         position = end
-    if position > len(region):
-        raise ValueError(f"the last record is incomplete by {position - len(region)} bytes")
     return keys, ends
 
 
 def largest_timestamp_delta(region: bytes, starts: Iterable[int]) -> int:
-    """Return the largest timestamp delta of the records that start at `starts`; at least one."""
-    deltas: list[int] = []
-    add, small = deltas.append, _SMALL
+    """Returns the largest timestamp delta of the records that start at `starts`; at least one."""
+    largest: i64 = -(1 << 62)
     for start in starts:
-        position = start + 2
-        if region[start] >= 0x80:
-            position = _after_varint(region, start) + 1
-        byte = region[position]
+        _, position = _number(region, start)
+        byte: i64 = region[position + 1]
         if byte < 0x80:
-            add(small[byte])
-        elif (high := region[position + 1]) < 0x80:
-            value = (byte & 0x7F) | (high << 7)
-            add((value >> 1) ^ -(value & 1))
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            add(read_varint(region, position)[0])
-    return max(deltas)
+            delta, _ = _rest(region, position + 2, byte, _SHIFT_64)
+        largest = max(largest, delta)
+    return largest
 
 
-def is_tombstone(region: bytes, start: int) -> bool:
+def is_tombstone(region: bytes, start: i64) -> bool:
     """True if the record at `start`, which walk_keys has read, has a null value."""
-    position = _after_varint(region, start) + 1
-    position = _after_varint(region, _after_varint(region, position))
-    size, position = read_varint(region, position)
-    return region[position + max(size, 0)] == 1
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag number and the next position.  Raises IndexError at the end of the data, ValueError over 64
-    bits.
-    """
-    byte = data[position]
+    _, position = _number(region, start)
     position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
+    while region[position] >= 0x80:
+        position += 1
+    position += 1
+    while region[position] >= 0x80:
+        position += 1
+    size, position = _number(region, position + 1)
+    return region[position + size if size > 0 else position] == 1
+
+
+def _check_count(count: i64, total: i64) -> None:
+    """Raises ValueError before memory is allocated for more records than the region can hold."""
+    if count < 0 or count > total // RECORD_SIZE_MIN:
+        raise ValueError(f"{count} records do not fit {total} bytes")
+
+
+def _rest(region: bytes, position: i64, first: i64, shift_max: i64) -> tuple[i64, i64]:
+    """Returns a zigzag number whose first byte has been read, and the position after it.
+
+    Bits beyond the type are ignored, as in Kafka's ByteUtils.  The highest of 64 bits is kept apart, so that the
+    intermediate numbers are the same with integers of 64 bits and of any size.
+    """
+    value: i64 = first & 0x7F
+    highest: i64 = 0
+    shift: i64 = 7
     while True:
-        byte = data[position]
+        byte: i64 = region[position]
         position += 1
-        value |= (byte & 0x7F) << shift
+        if shift < _SHIFT_64:
+            value |= (byte & 0x7F) << shift
+        else:
+            highest = byte & 1
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
+            break
         shift += 7
-        if shift > 63:
-            raise ValueError("varint is longer than 64 bits")
+        if shift > shift_max:
+            raise ValueError("a number has too many bytes")
+    if shift_max == _SHIFT_32:
+        value &= 0xFFFFFFFF
+    return ((value >> 1) | (highest << 62)) ^ -(value & 1), position
 
 
-def _after_varint(data: bytes, position: int) -> int:
-    while data[position] >= 0x80:
-        position += 1
-    return position + 1
+def _after(position: i64, size: i64, end: i64) -> i64:
+    """Returns the position after a field of `size` bytes, which may be null."""
+    if size > end - position:
+        raise ValueError(f"a field of {size} bytes exceeds its record")
+    if size >= 0:
+        return position + size
+    if size < -1:
+        raise ValueError(f"a field of {size} bytes")
+    return position
+
+
+def _after_headers(region: bytes, position: i64, end: i64) -> i64:
+    count, position = _number(region, position)
+    if count < 0 or count > end - position:
+        raise ValueError(f"{count} headers")
+    for _ in range(count):
+        size, position = _number(region, position)
+        if size < 0:
+            raise ValueError("a header without a key")
+        position = _after(position, size, end)
+        size, position = _number(region, position)
+        position = _after(position, size, end)
+    return position
+
+
+def _number(region: bytes, position: i64) -> tuple[i64, i64]:
+    byte: i64 = region[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return _rest(region, position + 1, byte, _SHIFT_32)
+
+
+def is_compiled() -> bool:
+    """Whether this module runs as native code."""
+    return not __file__.endswith(".py")

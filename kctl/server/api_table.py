@@ -18,7 +18,7 @@ from kctl.server.handlers.alter_user_scram_credentials import AlterUserScramCred
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from kctl.server.handlers.create_acls import create_acls
-from kctl.server.handlers.create_delegation_token import create_delegation_token
+from kctl.server.handlers.create_delegation_token import CreateDelegationTokenHandler
 from kctl.server.handlers.create_partitions import CreatePartitionsHandler
 from kctl.server.handlers.create_topics import CreateTopicsHandler
 from kctl.server.handlers.delete_acls import delete_acls
@@ -29,7 +29,7 @@ from kctl.server.handlers.describe_acls import describe_acls
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.server.handlers.describe_cluster import DescribeClusterHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
-from kctl.server.handlers.describe_delegation_token import describe_delegation_token
+from kctl.server.handlers.describe_delegation_token import DescribeDelegationTokenHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
@@ -37,7 +37,7 @@ from kctl.server.handlers.describe_transactions import DescribeTransactionsHandl
 from kctl.server.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from kctl.server.handlers.elect_leaders import ElectLeadersHandler
 from kctl.server.handlers.end_txn import EndTxnHandler
-from kctl.server.handlers.expire_delegation_token import expire_delegation_token
+from kctl.server.handlers.expire_delegation_token import ExpireDelegationTokenHandler
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
 from kctl.server.handlers.heartbeat import HeartbeatHandler
@@ -56,7 +56,7 @@ from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kctl.server.handlers.produce import ProduceHandler
-from kctl.server.handlers.renew_delegation_token import renew_delegation_token
+from kctl.server.handlers.renew_delegation_token import RenewDelegationTokenHandler
 from kctl.server.handlers.sasl_authenticate import sasl_authenticate
 from kctl.server.handlers.sasl_handshake import sasl_handshake
 from kctl.server.handlers.stop_replica import StopReplicaHandler
@@ -151,7 +151,7 @@ def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> Non
 
 def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     broker_id, configs, metadata, topics = parts.broker_id, base.configs, base.metadata, parts.topics
-    resources = ConfigResources(broker_id, configs, metadata, topics)
+    resources = ConfigResources(broker_id, configs, metadata, topics, check_listeners=base.certificates.check)
     serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata, resources).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
@@ -200,10 +200,10 @@ def _register_security(serve: Serve, parts: BrokerParts) -> None:
     serve("describe_acls", describe_acls)
     serve("create_acls", create_acls)
     serve("delete_acls", delete_acls)
-    serve("create_delegation_token", create_delegation_token)
-    serve("renew_delegation_token", renew_delegation_token)
-    serve("expire_delegation_token", expire_delegation_token)
-    serve("describe_delegation_token", describe_delegation_token)
+    serve("create_delegation_token", CreateDelegationTokenHandler(parts.tokens).handle)
+    serve("renew_delegation_token", RenewDelegationTokenHandler(parts.tokens).handle)
+    serve("expire_delegation_token", ExpireDelegationTokenHandler(parts.tokens).handle)
+    serve("describe_delegation_token", DescribeDelegationTokenHandler(parts.tokens).handle)
     serve("describe_user_scram_credentials", DescribeUserScramCredentialsHandler(parts.topics).handle)
     serve("alter_user_scram_credentials", alter_credentials.handle)
 

@@ -15,32 +15,43 @@ import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
-from kctl.config.listeners import advertised_endpoints, listener_endpoints
+from kctl.config.listeners import (
+    advertised_endpoints,
+    control_plane_listener,
+    inter_broker_listener,
+    listener_endpoints,
+)
 from kctl.config.topic import topic_config_ignoring_errors
-from kctl.errors import KctlError, ZooKeeperError
+from kctl.errors import ConfigError, KctlError, ZooKeeperError
 from kctl.model import Endpoint
-from kctl.records.record_walk import is_compiled
+from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.network.channel import DirectChannel
+from kctl.server.network.connection_limits import ConnectionLimits
+from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
+from kctl.server.peer_security import PeerSecurity
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Channels, Secrets
+from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.server.tokens.token_cache import TokenCache
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
@@ -74,13 +85,29 @@ class Broker:
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
             quotas=ClientQuotas(self._config, world.clock, address_of),
+            certificates=ListenerCertificates(self.configs),
+            peer_security=PeerSecurity(self.configs),
+            secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._dispatcher = Dispatcher(self._base.quotas, world.clock)
+        self._channels = Channels(
+            self._config,
+            properties,
+            handle=self._dispatcher.handle,
+            clock=world.clock,
+            secrets=self._base.secrets,
+        )
+        self._limits = ConnectionLimits()
+        self._limits.connection_rate_of = self._base.quotas.connection_rate_of
         self._listening = world.listen(
-            open_channel=partial(
-                DirectChannel, self._dispatcher.handle, frame_bytes_max=self._config.socket_request_max_bytes
+            open_channel=self._channels.open,
+            settings=ListenSettings(
+                connections_max_idle_ms=self._config.connections_max_idle_ms,
+                request_bytes_max=self._config.queued_max_request_bytes,
+                urgent_listener=control_plane_listener(self._config),
+                limits=self._limits,
+                tls=self._base.certificates,
             ),
-            connections_max_idle_ms=self._config.connections_max_idle_ms,
         )
         self._session = BrokerSession(
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
@@ -123,9 +150,15 @@ class Broker:
         self.broker_id = await choose_broker_id(zookeeper, self._config, stored=self._logs.broker_id)
         self._logs.assign_identity(broker_id=self.broker_id, cluster_id=cluster)
         changes = self._config_changes = ConfigChanges(
-            self.broker_id, zookeeper, self.configs, self._base.quotas, self._world.clock, self._topic_config_changed
+            self.broker_id,
+            zookeeper,
+            self.configs,
+            (self._base.secrets.credentials, self._base.quotas),
+            self._world.clock,
+            self._topic_config_changed,
         )
         await changes.load()
+        await self._configure_listeners()
         await self._load_logs()
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
@@ -134,6 +167,8 @@ class Broker:
         self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
+        await parts.tokens.load()
+        await self._channels.start()
         await self._register(zookeeper, parts)
         parts.controller.start(
             rebalance_every_ms=(
@@ -149,6 +184,10 @@ class Broker:
         parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
+        parts.tokens.start(
+            check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
+            is_controller=lambda: parts.controller.state.is_active,
+        )
         if not is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
@@ -161,7 +200,9 @@ class Broker:
             parts.fetchers.begin_shutdown()
             await self._move_leadership_away(parts)
         self._listening.stop_accepting()
+        await self._channels.close()
         if parts is not None:
+            await parts.tokens.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
         if parts is not None:
@@ -175,9 +216,11 @@ class Broker:
         self._base.metadata_waits.expire_all()
         if parts is not None:
             await parts.controller.close()
+            await parts.control_plane.close()
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
+        await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
         self._base.timer.close()
@@ -185,6 +228,25 @@ class Broker:
         await self._session.close()
         if self.broker_id >= 0:
             log.info("stopped broker=%s", self.broker_id)
+
+    # Listeners: configured when the dynamic properties are known.
+
+    async def _configure_listeners(self) -> None:
+        """Raises ConfigError."""
+        self._limits.settings = limit_settings(self._config, self.configs.properties)
+        self.configs.subscribe(self._limits_changed)
+        await self._base.certificates.load(
+            endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
+        )
+        control_plane = control_plane_listener(self._config)
+        own = inter_broker_listener(self._config)
+        await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
+
+    def _limits_changed(self) -> None:
+        try:
+            self._limits.settings = limit_settings(self._config, self.configs.properties)
+        except ConfigError as error:
+            log.error("cannot change the limits of connections, the old ones stay in use error=%s", error)
 
     # Logs: created before the broker id is known, loaded and closed in a thread.
 
@@ -247,6 +309,7 @@ class Broker:
         assert self._config_changes is not None
         await self._register(zookeeper, self._parts)
         await self._config_changes.load()
+        await self._parts.tokens.load()
         self._parts.controller.run_for_election()
 
     async def _move_leadership_away(self, parts: BrokerParts) -> None:
@@ -271,6 +334,7 @@ class Broker:
         if self._parts is not None:
             self._parts.authority.on_watch(event)
             self._parts.controller.on_watch(event)
+            self._parts.tokens.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
 
@@ -304,6 +368,11 @@ class Broker:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()  # Marks it as retrieved, in case that the start fails with another error.
+
+
+def _token_secret_key(config: BrokerConfig) -> str | None:
+    """delegation.token.secret.key, or its older name; None disables delegation tokens."""
+    return config.delegation_token_secret_key or config.delegation_token_master_key
 
 
 def _text(endpoints: Iterable[Endpoint]) -> str:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
 from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -52,7 +53,7 @@ class ConfigChanges:
         broker_id: int,
         zookeeper: ZooKeeper,
         view: ConfigView,
-        clients: ClientConfigs,
+        clients: Sequence[ClientConfigs],
         clock: Clock,
         topic_changed: Callable[[str], None],
     ) -> None:
@@ -147,7 +148,8 @@ class ConfigChanges:
             names = await asyncio.gather(*(self._children(folder.rstrip("/")) for folder in folders))
             entities += [folder + name for folder, own in zip(folders, names, strict=True) for name in own]
             configs = await asyncio.gather(*(self._valid_overrides(entity) for entity in entities))
-            await self._clients.replace(dict(zip(entities, configs, strict=True)))
+            for clients in self._clients:
+                await clients.replace(dict(zip(entities, configs, strict=True)))
 
     async def _children(self, folder: str) -> list[str]:
         try:
@@ -162,7 +164,9 @@ class ConfigChanges:
             elif entity.startswith(_CLIENTS):
                 # While all are being loaded, a later change must not be replaced by what was read before it.
                 async with self._clients_lock:
-                    await self._clients.change(entity, await self._overrides(entity) or {})
+                    config = await self._overrides(entity) or {}
+                    for clients in self._clients:
+                        await clients.change(entity, config)
             else:
                 self._apply_broker(entity, await self._overrides(entity) or {})
         except ValueError as error:
@@ -192,7 +196,8 @@ class ConfigChanges:
                 log.warning("ignoring invalid property topic=%s error=%s", topic, problem)
         self._topic_changed(topic)
 
-    def _apply_broker(self, entity: str, overrides: dict[str, str]) -> None:
+    def _apply_broker(self, entity: str, stored: dict[str, str]) -> None:
+        overrides = DynamicPasswords(self._view.current).decoded(stored)
         if entity == "brokers/<default>":
             for each in self._view.set_dynamic_default(overrides):
                 log.warning("ignoring invalid property broker=<default> error=%s", each)

@@ -7,7 +7,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
@@ -16,8 +16,11 @@ from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
+from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.topic_writer import TopicWriter
+
+_BROKERS = "brokers/"
 
 
 def check_this_broker(name: str, broker_id: int) -> None:
@@ -52,8 +55,19 @@ def _check_sizes(overrides: Mapping[str, str]) -> None:
 class ConfigResources:
     """The overrides of topics and of this broker."""
 
-    def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache, topics: TopicWriter) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        configs: ConfigView,
+        metadata: MetadataCache,
+        topics: TopicWriter,
+        *,
+        check_listeners: Callable[[Mapping[str, str]], Awaitable[None]],
+    ) -> None:
+        """`check_listeners` raises ApiError for dynamic properties of this broker that its listeners cannot use."""
         self._broker_id = broker_id
+        self._check_listeners = check_listeners
+        self._passwords = DynamicPasswords(configs.current)
         self._configs = configs
         self._metadata = metadata
         self._topics = topics
@@ -68,30 +82,34 @@ class ConfigResources:
             return f"topics/{name}"
         if resource_type == ResourceType.BROKER:
             if not name:
-                return "brokers/<default>"
+                return f"{_BROKERS}<default>"
             check_this_broker(name, self._broker_id)
-            return f"brokers/{self._broker_id}"
+            return f"{_BROKERS}{self._broker_id}"
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
         )
 
-    def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
+    async def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
         """Raises ApiError for invalid overrides."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
         else:
             validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
+            if name:
+                await self._check_listeners(overrides)
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
         """The properties that this type of resource can have."""
         return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
 
     async def current(self, entity_path: str) -> dict[str, str]:
-        """The stored overrides.  Raises ZooKeeperError."""
-        return await self._topics.config(entity_path)
+        """The overrides, with passwords decrypted.  Raises ZooKeeperError."""
+        stored = await self._topics.config(entity_path)
+        return self._passwords.decoded(stored) if entity_path.startswith(_BROKERS) else stored
 
     async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Stores overrides and notifies all brokers.  Raises ZooKeeperError."""
-        await self._topics.change_config(entity_path, overrides)
+        """Stores overrides, passwords encrypted, and notifies all brokers.  Raises ApiError and ZooKeeperError."""
+        stored = self._passwords.encoded(overrides) if entity_path.startswith(_BROKERS) else overrides
+        await self._topics.change_config(entity_path, stored)

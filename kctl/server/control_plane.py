@@ -1,5 +1,10 @@
 """Applies the controller's requests: roles, metadata, replicas to stop.
 
+A request may name ten thousand partitions that have to be created, which takes seconds.  It is applied in pieces, and
+the event loop serves other connections in between.  A later request waits until the earlier one has been applied, so
+that the order is the controller's; a partition is always applied as a whole.  If the process ends in between, the
+controller sends the state of all partitions to the restarted broker.
+
 Owner: event loop.
 """
 
@@ -7,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
@@ -18,6 +23,11 @@ from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.control_request_checks import check_live_brokers, remove_invalid_partitions
+from kctl.server.control_request_pieces import (
+    pieces_of_leader_and_isr,
+    pieces_of_stop_replica,
+    pieces_of_update_metadata,
+)
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
@@ -30,6 +40,8 @@ from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.ports import DeletedPartitions
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class BrokerControlPlane:
@@ -64,14 +76,64 @@ class BrokerControlPlane:
         }
         self._markers = markers
         self._metadata_waits = metadata_waits
+        self._turn = asyncio.Lock()
+        self._is_closed = False
         self.broker_epoch = -1
         """Zxid of this broker's registration; requests for an earlier registration are refused."""
         self.known = asyncio.Event()
         """Set when a controller has sent metadata that includes this broker."""
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Applies roles; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
-        self._check_broker_epoch(request.broker_epoch)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        async with self._turn:
+            self._check_epochs(request)
+            pieces = pieces_of_leader_and_isr(request, self._has_replica)
+            await self._in_slices(pieces, lambda piece: errors.update(self._apply_roles(piece)))
+            self._fetchers.close_idle()
+        return errors
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+        async with self._turn:
+            self._check_epochs(request)
+            check_live_brokers(request.live_brokers)
+            await self._in_slices(pieces_of_update_metadata(request), self._apply_metadata)
+            if self._broker_id in self._metadata.brokers:
+                self.known.set()
+
+    async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Stops replicas; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
+        errors: dict[TopicPartition, ErrorCode] = {}
+        async with self._turn:
+            self._check_epochs(request)
+            await self._in_slices(pieces_of_stop_replica(request), lambda piece: errors.update(self._stop(piece)))
+            await self._replicas.write_deletions()
+        return errors
+
+    async def close(self) -> None:
+        """Waits for the slice that is being applied; the rest of its request and later requests are refused.
+
+        Call it before the logs are closed.
+        """
+        self._is_closed = True
+        async with self._turn:
+            pass
+
+    async def _in_slices(self, pieces: Iterator[T], apply: Callable[[T], None]) -> None:
+        """Applies the pieces of one request, with an iteration of the event loop between two of them.
+
+        Raises ApiError(STALE_BROKER_EPOCH) when the broker has begun to stop, and what `apply` raises.
+        """
+        for number, piece in enumerate(pieces):
+            if number:
+                await asyncio.sleep(0)
+            if self._is_closed:
+                raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+            apply(piece)
+
+    def _apply_roles(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        self._check_epochs(request)
         errors, changed = self._replicas.become_leader_or_follower(request)
         refused = {partition.topic for partition, code in errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION}
         self._config_changes.topics_appeared(topic for topic in _topics_of(request) if topic not in refused)
@@ -79,20 +141,14 @@ class BrokerControlPlane:
             self._fetchers.follow(partition)
             self._moves.resume(partition)
             self._notify_coordinators(partition)
-        self._fetchers.close_idle()
         return errors
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
-        self._check_broker_epoch(request.broker_epoch)
-        check_live_brokers(request.live_brokers)
-        self._replicas.check_controller_epoch(request.controller_epoch)
+    def _apply_metadata(self, request: UpdateMetadataRequest) -> None:
+        self._check_epochs(request)
         problems = remove_invalid_partitions(request)
         if problems:
             log.warning("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
-        if self._broker_id in self._metadata.brokers:
-            self.known.set()
         if deleted:
             topics = {topic_partition.topic for topic_partition in deleted}
             self._groups.topics_deleted(topics)
@@ -103,9 +159,8 @@ class BrokerControlPlane:
         self._config_changes.topics_appeared(topic for topic in topics_told if topic in self._metadata.topics)
         self._metadata_waits.changed(topics_told)
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Stops replicas; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
-        self._check_broker_epoch(request.broker_epoch)
+    def _stop(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        self._check_epochs(request)
         errors, stopped = self._replicas.stop_replicas(request)
         for partition in stopped:
             self._fetchers.stop(partition.topic_partition)
@@ -113,9 +168,13 @@ class BrokerControlPlane:
             self._notify_coordinators(partition)
         return errors
 
-    def _check_broker_epoch(self, epoch: int) -> None:
-        if -1 < epoch < self.broker_epoch:
+    def _has_replica(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._replicas.partitions
+
+    def _check_epochs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
+        if -1 < request.broker_epoch < self.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+        self._replicas.check_controller_epoch(request.controller_epoch)
 
     def _notify_coordinators(self, partition: Partition) -> None:
         topic, index = partition.topic_partition

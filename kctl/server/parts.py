@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
-from kctl.config.listeners import inter_broker_listener
+from kctl.config.listeners import control_plane_listener, inter_broker_listener
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -27,14 +27,17 @@ from kctl.server.inter_broker import (
     InterBrokerVersions,
     allows_zstd,
     alters_isr_at_controller,
+    has_features,
     inter_broker_versions,
     uses_topic_ids,
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peer_security import PeerSecurity
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.quotas.client_quotas import ClientQuotas
@@ -47,6 +50,9 @@ from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Secrets
+from kctl.server.tokens.token import TokenLifetimes
+from kctl.server.tokens.token_manager import TokenManager
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -71,6 +77,9 @@ class Foundations:
     metadata_waits: MetadataWaits
     logs: LogManager
     quotas: ClientQuotas
+    certificates: ListenerCertificates
+    secrets: Secrets
+    peer_security: PeerSecurity
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -106,6 +115,7 @@ class BrokerParts:
     topics: TopicWriter
     auto_topics: AutoTopics
     peers: BrokerPeers
+    tokens: TokenManager
 
 
 def assemble(
@@ -120,6 +130,7 @@ def assemble(
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
+        security=base.peer_security,
         metadata=base.metadata,
         listener=listener,
         timeout_ms=config.replica_socket_timeout_ms,
@@ -213,12 +224,13 @@ def assemble(
         local=control_plane,
         connect=peers.connect_to,
         versions=versions,
-        listener=listener,
+        listener=control_plane_listener(config) or listener,
         clock=world.clock,
         random=world.random,
         allows_topic_deletion=config.delete_topic_enable,
         unclean_topics=base.unclean_topics,
         has_topic_ids=has_topic_ids,
+        has_features=has_features(config.inter_broker_protocol_version),
     )
     states = _state_store(base, zookeeper, control_plane, peers, broker_id)
     return BrokerParts(
@@ -242,6 +254,13 @@ def assemble(
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
         peers=peers,
+        tokens=TokenManager(
+            base.secrets.tokens,
+            zookeeper,
+            lifetimes=TokenLifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms),
+            clock=world.clock,
+            random=world.random,
+        ),
     )
 
 

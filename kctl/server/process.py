@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from kctl.config.config_loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_format import EscapingFormatter
+from kctl.server import garbage_collection
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
@@ -34,9 +34,6 @@ _WARNING = "kctl: warning: "
 _DETACHED = "KCTL_BROKER_DETACHED"
 MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 """Environment variable that enables measuring the CPU time of event loop iterations, for tests."""
-GC_THRESHOLDS = (50_000, 20, 100)
-"""A full collection over the objects of a busy broker takes tens of milliseconds, so it is made rare."""
-
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads records may hold the interpreter lock.  The event loop waits for it up to four times per
 request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of 0.2 ms; with
@@ -96,6 +93,7 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
     loop = asyncio.get_running_loop()
     broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port)
     stop = asyncio.Event()
+    background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     try:
@@ -105,10 +103,11 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             running = starting.result()
-            # Objects created at start live as long as the process: excludes them from garbage collection.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
+            garbage_collection.freeze()
+            if isinstance(loop, MeasuredEventLoop):
+                lag = loop.lag.wall
+                collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
+                background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
             _go_to_background(broker.folder)
             waits = {stopping, broker.failed}
@@ -118,6 +117,8 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
             await asyncio.gather(starting, return_exceptions=True)
         stopping.cancel()
     finally:
+        for task in background:
+            task.cancel()
         await broker.stop()
         if isinstance(loop, MeasuredEventLoop):
             log.info("event_loop %s", loop.lag)

@@ -1,41 +1,22 @@
-"""SCRAM credentials in Kafka's format: text in the configuration of the user, one entry per mechanism.  KIP-554.
+"""The rules of changing SCRAM credentials: entries in the configuration of a user, one per mechanism.  KIP-554.
 
-Kafka: ScramCredentialUtils, ScramFormatter and ZkAdminManager.alterUserScramCredentials (2.8).
+Kafka: ZkAdminManager.alterUserScramCredentials (2.8).
 
 Pure.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import SCRAM_SALT_BYTES_MAX
+from kctl.security.scram_credentials import Mechanism, credential_of_salted, credential_text, parse_credential
+from kctl.security.scram_messages import ITERATIONS_MIN, ScramError
 
-ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16_384
-
-
-class Mechanism(IntEnum):
-    """A mechanism, by its number in the protocol."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def config_key(self) -> str:
-        """The key of a stored credential: `SCRAM-SHA-256`."""
-        return self.name.replace("_", "-")
-
-    @property
-    def hash_name(self) -> str:
-        """The name in hashlib."""
-        return self.name.removeprefix("SCRAM_").replace("_", "").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +43,14 @@ Alteration = Deletion | Upsertion
 
 def iterations_by_mechanism(config: Mapping[str, str]) -> dict[Mechanism, int]:
     """The credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
-    return {each: _iterations(config[each.config_key]) for each in Mechanism if each.config_key in config}
+    try:
+        return {
+            each: parse_credential(each, config[each.config_key]).iterations
+            for each in Mechanism
+            if each.config_key in config
+        }
+    except ScramError as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored SCRAM credential cannot be read: {error}") from None
 
 
 def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
@@ -88,7 +76,9 @@ def altered(current: Mapping[str, str], alterations: Sequence[Alteration]) -> Ma
     for each in alterations:
         mechanism = Mechanism(each.mechanism)
         if isinstance(each, Upsertion):
-            changed[mechanism.config_key] = _credential_text(each, mechanism)
+            changed[mechanism.config_key] = credential_text(
+                credential_of_salted(mechanism, each.salted_password, salt=each.salt, iterations=each.iterations)
+            )
         elif changed.pop(mechanism.config_key, None) is None:
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "The credential that is to be deleted does not exist.")
     return changed
@@ -108,27 +98,9 @@ def _problem(alteration: Alteration) -> ApiError | None:
         )
     if not alteration.salted_password:
         return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password is empty.")
+    if not 1 <= len(alteration.salt) <= SCRAM_SALT_BYTES_MAX:
+        return ApiError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"A salt of {len(alteration.salt)} bytes, but 1 to {SCRAM_SALT_BYTES_MAX} are allowed.",
+        )
     return None
-
-
-def _credential_text(upsertion: Upsertion, mechanism: Mechanism) -> str:
-    """The stored keys of RFC 5802, section 3: verifying a client does not need the password, so it is not stored."""
-    client_key = hmac.digest(upsertion.salted_password, b"Client Key", mechanism.hash_name)
-    stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
-    server_key = hmac.digest(upsertion.salted_password, b"Server Key", mechanism.hash_name)
-    parts = {
-        "salt": base64.b64encode(upsertion.salt).decode(),
-        "stored_key": base64.b64encode(stored_key).decode(),
-        "server_key": base64.b64encode(server_key).decode(),
-        "iterations": str(upsertion.iterations),
-    }
-    return ",".join(f"{name}={value}" for name, value in parts.items())
-
-
-def _iterations(text: str) -> int:
-    """The number of iterations; errors do not include the text, which is secret."""
-    parts = dict(part.partition("=")[::2] for part in text.split(","))
-    try:
-        return int(parts["iterations"])
-    except (KeyError, ValueError):
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The stored SCRAM credential cannot be read.") from None

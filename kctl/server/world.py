@@ -17,6 +17,7 @@ from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import OpenChannel
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession
@@ -58,7 +59,7 @@ class OpenSession(Protocol):
 class Listen(Protocol):
     """Creates listeners; each connection that they accept gets a channel."""
 
-    def __call__(self, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> Listening: ...
+    def __call__(self, *, open_channel: OpenChannel, settings: ListenSettings) -> Listening: ...
 
 
 @dataclass(frozen=True, slots=True)

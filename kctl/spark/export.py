@@ -79,6 +79,7 @@ class FinishedBatch:
 
     @property
     def lost(self) -> int:
+        """Offsets of the batch that the brokers no longer had when it was planned or when it was read."""
         return sum(
             range_.lost + sum(part.lost for part in parts) for range_, parts in parts_of(self.plan, self.outcomes)
         )

@@ -68,6 +68,7 @@ class SparkRunner:
 
     @property
     def app_id(self) -> str:
+        """Spark's id of the application."""
         return self._spark.app_id
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:

@@ -86,6 +86,7 @@ class SparkSettings:
 
     @property
     def is_local(self) -> bool:
+        """True for the masters local, local[N] and local[*]."""
         return _LOCAL.match(self.master) is not None
 
     @property

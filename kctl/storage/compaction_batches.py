@@ -52,7 +52,7 @@ class LatestRecords:
         self._pause = pause
         self._numbers: dict[_Name, int] = {}
         self._key_bytes = 0
-        self._ends = array("I")
+        self._ends = array("i")
         self._base_offsets = array("q")
         self._first_numbers = array("q")
         self._stays = bytearray()
@@ -91,12 +91,12 @@ class LatestRecords:
                 self._note(keys, ends)
         else:
             names = [None if record.key is None else self._name(record.key) for record in iterate_records(batch)]
-            self._note(names, [0] * len(names))
+            self._note(names, bytes(self._ends.itemsize * len(names)))
         self._base_offsets.append(header.base_offset)
         self._first_numbers.append(first)
         self.end_offset = header.next_offset
 
-    def _note(self, keys: list[_Name], ends: list[int]) -> None:
+    def _note(self, keys: list[_Name], ends: bytes | memoryview) -> None:
         numbers, first = self._numbers, len(self._ends)
         keys_before = len(numbers)
         numbers.update(zip(keys, range(first, first + len(keys)), strict=True))
@@ -104,7 +104,7 @@ class LatestRecords:
         added = len(numbers) - keys_before
         if added > 0:
             self._key_bytes += sum(_DIGEST_SIZE if isinstance(key, int) else len(key) for key in self._newest(added))
-        self._ends.extend(ends)
+        self._ends.frombytes(ends)
 
     def _newest(self, count: int) -> Iterator[bytes | int]:
         return (key for key in islice(reversed(self._numbers), count) if key is not None)
@@ -137,10 +137,10 @@ class LatestRecords:
         region = _region(header, batch)
         ends: MutableSequence[int]
         if stays is None:
-            stays, ends, numbers = bytearray(), [], self._numbers
+            stays, ends, numbers = bytearray(), array("i"), self._numbers
             for keys, their_ends in self._walk(header, region):
-                stays += bytes(key is not None and key not in numbers for key in keys)
-                ends += their_ends
+                stays += bytes([key is not None and key not in numbers for key in keys])
+                ends.frombytes(their_ends)
         else:
             ends = self._ends_of(header)
         if drops_tombstones:
@@ -183,13 +183,14 @@ class LatestRecords:
                 return True
         return False
 
-    def _walk(self, header: BatchHeader, region: bytes) -> Iterator[tuple[list[_Name], list[int]]]:
-        """Yield keys and the ends of the records, up to _AT_ONCE at a time."""
+    def _walk(self, header: BatchHeader, region: bytes) -> Iterator[tuple[list[_Name], memoryview]]:
+        """Yield keys and the ends of the records as 32-bit integers, up to _AT_ONCE at a time."""
         left, end = header.record_count, 0
         try:
             while left > 0:
-                keys, ends = walk_keys(region, min(left, _AT_ONCE), self._digest, end)
-                yield keys, ends
+                keys, found = walk_keys(region, min(left, _AT_ONCE), self._digest, end)
+                ends = memoryview(found)
+                yield keys, ends.cast("B")
                 left, end = left - len(keys), ends[-1]
                 if left:
                     self._pause()

@@ -210,7 +210,14 @@ class LogManager:
         They are removed from the checkpoints at once, so that a new topic of the same name starts empty.  Unknown
         partitions are ignored.
         """
-        deleted: list[TopicPartition] = []
+        self.retire(*partitions)
+        self.checkpoints.write_after_deletions()
+
+    def retire(self, *partitions: TopicPartition) -> bool:
+        """As `delete`, without writing checkpoints: the caller runs OffsetCheckpoints.plan_after_deletions before
+        these partitions can be created again.  Return whether there was a log.
+        """
+        has_retired = False
         for tp in partitions:
             copy, log = self.futures.remove(tp), self._logs.pop(tp, None)
             for each in (copy, log):
@@ -218,8 +225,9 @@ class LogManager:
                     self._retire(each)
             if log is not None:
                 self.high_watermarks.pop(tp, None)
-                deleted.append(tp)
-        self.checkpoints.forget(deleted)
+                self.checkpoints.forget(tp)
+                has_retired = True
+        return has_retired
 
     def _retire(self, log: Log) -> None:
         """Rename the log's directory; readers can use open files until they are removed."""
@@ -369,7 +377,7 @@ class LogManager:
             self.checkpoints.write_high_watermarks(high_watermarks)
         for directory in self._directories:
             if directory.state.is_online and directory.lock is not None:
-                mark = CheckpointPlan(self._files, [(directory.state, directory.path(CLEAN_SHUTDOWN), b"")])
+                mark = CheckpointPlan(self._files, [(directory.state, directory.path(CLEAN_SHUTDOWN), bytes)])
                 mark.run()
                 self.take_failures(mark)
         self._logs.clear()

@@ -14,7 +14,8 @@ the `write_` methods do both.  Kafka's LogManager with its OffsetCheckpointFiles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from kctl.model import TopicPartition
 from kctl.storage.checkpoints import offsets_text
@@ -94,12 +95,19 @@ class OffsetCheckpoints:
         if plan is not None:
             self._write(plan)
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove the entries of deleted partitions."""
-        for tp in partitions:
-            for directory in self._directories:
-                directory.cleaner_offsets.pop(tp, None)
-        self._write_all_logs()
+    def forget(self, tp: TopicPartition) -> None:
+        """Remove the cleaner offset of a deleted partition; the other entries are those of existing logs."""
+        for directory in self._directories:
+            directory.cleaner_offsets.pop(tp, None)
+
+    def plan_after_deletions(self) -> list[CheckpointPlan]:
+        """Return plans that remove the entries of deleted logs from all checkpoints but the high watermarks."""
+        return [self.plan_recovery_points(), self.plan_log_start_offsets()]
+
+    def write_after_deletions(self) -> None:
+        """Run `plan_after_deletions`."""
+        for plan in self.plan_after_deletions():
+            self._write(plan)
 
     def moved(self, tp: TopicPartition, *, old: LogDirectoryFiles, new: LogDirectoryFiles) -> None:
         """Move the cleaner offset of a log that was moved to another directory."""
@@ -109,11 +117,7 @@ class OffsetCheckpoints:
             for directory in (new, old):
                 if directory.state.is_online:
                     self._write(self._plan_cleaner_offsets(directory))
-        self._write_all_logs()
-
-    def _write_all_logs(self) -> None:
-        self.write_recovery_points()
-        self.write_log_start_offsets()
+        self.write_after_deletions()
 
     def _plan(self, name: str, offset_of: Callable[[Log], int | None]) -> CheckpointPlan:
         online = self._directories.online
@@ -122,12 +126,14 @@ class OffsetCheckpoints:
             offset = offset_of(log)
             if offset is not None and log.log_directory.path in offsets:
                 offsets[log.log_directory.path][log.topic_partition] = offset
-        writes = [(state, f"{state.path}/{name}", offsets_text(offsets[state.path])) for state in online]
+        writes = [(state, f"{state.path}/{name}", partial(offsets_text, offsets[state.path])) for state in online]
         return CheckpointPlan(self._files, writes)
 
     def _plan_cleaner_offsets(self, directory: LogDirectoryFiles) -> CheckpointPlan:
         path = directory.path(CLEANER_CHECKPOINT)
-        return CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))])
+        return CheckpointPlan(
+            self._files, [(directory.state, path, partial(offsets_text, dict(directory.cleaner_offsets)))]
+        )
 
     def _directory_of(self, tp: TopicPartition) -> LogDirectoryFiles | None:
         log = self._logs.get(tp)

@@ -6,7 +6,7 @@ A plan consists of values and shares no state, except the locks of the checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from kctl.storage.files import Files
@@ -24,20 +24,21 @@ class CheckpointPlan:
 
     __slots__ = ("_files", "_number", "_writes", "failures")
 
-    def __init__(self, files: Files, writes: Sequence[tuple[LogDirectory, str, bytes]]) -> None:
+    def __init__(self, files: Files, writes: Sequence[tuple[LogDirectory, str, Callable[[], bytes]]]) -> None:
+        """`writes`: directory, path and the function that makes the content, which `run` calls."""
         self._files = files
         self._number = next(_plan_numbers)
-        self._writes = [(directory.checkpoint_writers, path, data) for directory, path, data in writes]
+        self._writes = [(directory.checkpoint_writers, path, content) for directory, path, content in writes]
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:
         """Write and sync each file."""
-        for turns, path, data in self._writes:
+        for turns, path, content in self._writes:
             with turns.lock:
                 if turns.last_written.get(path, -1) > self._number:
                     continue
                 try:
-                    self._files.write_atomically(path, data)
+                    self._files.write_atomically(path, content())
                 except OSError as error:
                     self.failures.append((path, error))
                 else:

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import PRODUCERS_PER_PARTITION_MAX
 from kctl.records.control import ControlType, EndTransactionMarker
 from kctl.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 
@@ -91,6 +93,10 @@ class ProducerEntry:
     def last_offset(self) -> int:
         """Offset of the last data record, or -1 if only markers are known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+_FORGETTING_TRIES = 100
+"""Producers with an open transaction that are skipped to find one to forget."""
 
 
 class ProducerState:
@@ -252,10 +258,25 @@ class ProducerState:
         self.end_offset = end_offset
 
     def _entry(self, producer_id: int) -> ProducerEntry:
-        entry = self.producers.get(producer_id)
+        """Return the entry of a producer that has written, created if missing; it becomes the last one in order."""
+        entry = self.producers.pop(producer_id, None)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+            if len(self.producers) >= PRODUCERS_PER_PARTITION_MAX:
+                self._forget_least_recent()
+            entry = ProducerEntry(producer_id)
+        self.producers[producer_id] = entry
         return entry
+
+    def _forget_least_recent(self) -> None:
+        """Forget the producer that wrote least recently; those with an open transaction move to the end of the order.
+
+        The order depends on the log only, so that leader and followers forget the same producers.
+        """
+        for producer_id in list(islice(self.producers, _FORGETTING_TRIES)):
+            entry = self.producers.pop(producer_id)
+            if entry.current_txn_first_offset == NO_OFFSET:
+                return
+            self.producers[producer_id] = entry
 
 
 def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:

@@ -51,6 +51,7 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
+        """True between `start` and the end of the process, whatever ended it."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -22,9 +22,11 @@ class SimClock:
         self._base_ms = float(start_ms)
 
     def now_ms(self) -> int:
+        """The loop's time as ms since the epoch."""
         return int(self._base_ms + self._elapsed_ms())
 
     def monotonic_ms(self) -> int:
+        """The loop's time in ms."""
         return int(self._time_s() * 1000)
 
     def jump(self, milliseconds: int) -> None:
@@ -49,12 +51,15 @@ class ManualClock:
         self._monotonic_ms = 0
 
     def now_ms(self) -> int:
+        """The time that was set, in ms since the epoch."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
+        """The time since the clock was made, in ms."""
         return self._monotonic_ms
 
     def advance(self, milliseconds: int) -> None:
+        """Moves the time forward."""
         assert milliseconds >= 0, "use jump for a wall clock that is set back"
         self._now_ms += milliseconds
         self._monotonic_ms += milliseconds

@@ -102,6 +102,7 @@ class SimDisk(SimFiles):
         self._time_s = time_s
 
     def step(self, operation: str, path: str) -> None:
+        """Sets the modification time of what follows to the loop's time, then counts the operation."""
         self.now_ms = START_MS + int(self._time_s() * 1000)
         super().step(operation, path)
 

@@ -12,8 +12,9 @@ from typing import Any
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import OpenChannel
+from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.outbox import Chunk
 from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
@@ -24,8 +25,8 @@ from kctl.testing.sim_network import SimNetwork, SimServer
 class SimListening:
     """Implements kctl.server.world.Listening; ports must not be 0."""
 
-    def __init__(self, network: SimNetwork, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> None:
-        """Ignores `connections_max_idle_ms`: idle connections stay open."""
+    def __init__(self, network: SimNetwork, *, open_channel: OpenChannel, settings: ListenSettings) -> None:
+        """Ignores the settings: idle connections stay open, and there is no TLS."""
         self._network = network
         self.open_channel = open_channel
         self._endpoints: list[Endpoint] = []
@@ -111,7 +112,7 @@ class SimBrokerConnection(asyncio.Protocol):
             self._was_malformed = True
             self.close()
             return
-        except (UnansweredRequestFailed, asyncio.CancelledError):
+        except (UnansweredRequestFailed, ChannelEnded, asyncio.CancelledError):
             self.close()
             return
         if end is TurnEnd.HAS_MORE:

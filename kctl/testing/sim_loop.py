@@ -165,6 +165,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return scheduled
 
     def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
         return SimFuture(next(self._numbers), loop=self)
 
     def call_soon_threadsafe(

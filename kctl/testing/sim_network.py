@@ -237,20 +237,24 @@ class SimServer(asyncio.AbstractServer):
         self._is_serving = True
 
     def close(self) -> None:
+        """Stops listening; accepted connections stay open."""
         self._is_serving = False
         self.sockets = ()
         self._on_close(self)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the simulation."""
         return self._loop
 
     def is_serving(self) -> bool:
+        """True until `close`."""
         return self._is_serving
 
     async def start_serving(self) -> None:
         """No effect: it serves since its creation."""
 
     async def serve_forever(self) -> None:
+        """Waits for cancellation, then closes."""
         try:
             await self._loop.create_future()
         finally:
@@ -267,4 +271,5 @@ class SimListenerName:
         self._address = address
 
     def getsockname(self) -> Address:
+        """The address and port."""
         return self._address

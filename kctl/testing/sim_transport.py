@@ -73,6 +73,7 @@ class SimTransport(asyncio.Transport):
         self._call(protocol.connection_made, self)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Sends the bytes; calls pause_writing of the protocol above the high-water mark.  Ignored after the end."""
         if self._is_gone or self._has_sent_eof or not len(data):
             return
         self.outgoing.send(bytes(data))
@@ -81,14 +82,17 @@ class SimTransport(asyncio.Transport):
             self._call(self._callbacks.pause_writing)
 
     def write_eof(self) -> None:
+        """Sends FIN; the other end may go on sending."""
         if not self._has_sent_eof and not self._is_gone:
             self._has_sent_eof = True
             self.outgoing.send(Signal.FIN)
 
     def can_write_eof(self) -> bool:
+        """True, as for TCP."""
         return True
 
     def close(self) -> None:
+        """Sends FIN after the buffered data, and calls connection_lost soon."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -96,6 +100,7 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._lose, None)
 
     def abort(self) -> None:
+        """Closes at once without an error, and resets the other end."""
         self.reset(None)
 
     def reset(self, error: OSError | None) -> None:
@@ -119,35 +124,44 @@ class SimTransport(asyncio.Transport):
         self._call(self._callbacks.connection_lost, None)
 
     def is_closing(self) -> bool:
+        """True after `close`, `abort` or a lost connection."""
         return self._is_closing
 
     def is_reading(self) -> bool:
+        """False between `pause_reading` and `resume_reading`."""
         return self._is_reading
 
     def pause_reading(self) -> None:
+        """Holds back what the other end sends, so that its buffer fills."""
         self._is_reading = False
         if self._peer is not None:
             self._peer.outgoing.hold()
 
     def resume_reading(self) -> None:
+        """Delivers what was held back."""
         self._is_reading = True
         if self._peer is not None:
             self._peer.outgoing.release()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Replaces the protocol whose callbacks are called."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol whose callbacks are called."""
         assert self._protocol is not None
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
+        """Bytes sent and not delivered yet."""
         return self.outgoing.byte_count
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
+        """(low, high) water mark in bytes."""
         return self._limits
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Sets the water marks in bytes; a missing one is derived from the other, as asyncio does."""
         high = high if high is not None else (4 * low if low is not None else _HIGH_WATER_BYTES)
         self._limits = (low if low is not None else high // 4, high)
 

@@ -86,13 +86,16 @@ class SimZooKeeperSession:
 
     @property
     def session_id(self) -> int:
+        """Id of the session; 0 before `start`."""
         return self._session_id
 
     @property
     def state(self) -> SessionState:
+        """State as the client sees it, which may be later than the server."""
         return self._state
 
     async def start(self, timeout_ms: int) -> None:
+        """Opens the session.  Raises ZooKeeperError after `timeout_ms` while the client is partitioned."""
         if self._is_partitioned:
             await asyncio.sleep(timeout_ms / 1000)
             raise refusals.connection_lost("/")
@@ -103,6 +106,7 @@ class SimZooKeeperSession:
         await asyncio.sleep(0)
 
     async def reconnect(self, timeout_ms: int) -> None:
+        """Closes the session and opens a new one."""
         await self.close()
         await self.start(timeout_ms)
 
@@ -116,16 +120,19 @@ class SimZooKeeperSession:
         await asyncio.sleep(0)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
+        """The data and the stat; `watch` watches for its change or deletion.  Raises NoNodeError."""
         response = await self._ask(path, requests.GetData(path, watch), watch="data" if watch else "")
         assert isinstance(response, responses.Data)
         return response.data or b"", response.stat
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        """The sorted names of the children; `watch` watches for a change of them.  Raises NoNodeError."""
         response = await self._ask(path, requests.GetChildren(path, watch), watch="children" if watch else "")
         assert isinstance(response, responses.Children)
         return sorted(response.names)
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
+        """The stat, or None; `watch` watches for creation, change or deletion."""
         try:
             response = await self._ask(path, requests.Exists(path, watch), watch="exist" if watch else "")
         except NoNodeError:
@@ -134,6 +141,7 @@ class SimZooKeeperSession:
         return response.stat
 
     async def sync(self, path: str) -> None:
+        """Returns after all earlier writes have reached the server of this session."""
         await self._ask(path, requests.Sync(path))
 
     async def create(
@@ -145,6 +153,10 @@ class SimZooKeeperSession:
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
+        """The path of the new znode, which has a number appended if `sequence`.
+
+        Raises NodeExistsError, and NoNodeError for a missing parent without `make_parents`.
+        """
         request = _request_of(Create(path, data, ephemeral, sequence))
         try:
             response = await self._ask(path, request)
@@ -157,17 +169,20 @@ class SimZooKeeperSession:
         return response.path
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
+        """Replaces the data if the version matches.  Raises NoNodeError and BadVersionError."""
         response = await self._ask(path, requests.SetData(path, data, version))
         assert isinstance(response, responses.Changed)
         return response.stat
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
+        """Deletes the znode if the version matches, with `recursive` all below it too."""
         if recursive:
             await delete_tree(self, path)
         else:
             await self._ask(path, requests.Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """Performs all operations or none.  Raises the error of the first that is refused."""
         request = requests.Multi(tuple(_request_of(each) for each in operations))
         response = await self._ask(operations[0].path if operations else "/", request)
         assert isinstance(response, responses.Results)

@@ -211,7 +211,11 @@ class KazooLink:
             raise refusals.session_lost(call.path)
         self._waiting.append(call)
         self._pump()
-        return await call.future
+        try:
+            return await call.future
+        finally:
+            # The traceback of an error refers to this frame: without this, both would wait for the garbage collector.
+            del call
 
     def call_on_loop(self, callback: Callable[..., None], *args: object) -> None:
         """Call on the event loop, after all earlier calls; from any thread.  Does nothing if the loop is closed."""

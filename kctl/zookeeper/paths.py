@@ -23,12 +23,15 @@ LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
+DELEGATION_TOKENS = "/delegation_token/tokens"
+DELEGATION_TOKEN_CHANGES = "/delegation_token/token_changes"  # noqa: S105 - a path
 
 DEFAULT_ENTITY = "<default>"
 
 ISR_CHANGE_PREFIX = f"{ISR_CHANGE_NOTIFICATIONS}/isr_change_"
 LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENT_NOTIFICATIONS}/log_dir_event_"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
+DELEGATION_TOKEN_CHANGE_PREFIX = f"{DELEGATION_TOKEN_CHANGES}/token_change_"
 
 PERSISTENT_AT_START = (
     "/consumers",
@@ -117,3 +120,8 @@ def sanitize(name: str) -> str:
 def desanitize(element: str) -> str:
     """Decode a path element to a user or client name."""
     return unquote(element)
+
+
+def delegation_token(token_id: str) -> str:
+    """A delegation token (KIP-48)."""
+    return f"{DELEGATION_TOKENS}/{token_id}"

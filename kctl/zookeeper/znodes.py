@@ -247,10 +247,17 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Return the configuration; null data means none, because a znode may exist only for its children."""
+    """Return the configuration; null data means none, because a znode may exist only for its children.
+
+    Errors do not contain the data, because it may be secret.
+    """
     if not data:
         return {}
-    return _decode(path, data, lambda znode: {str(name): str(value) for name, value in znode["config"].items()})
+    try:
+        config = json.loads(data)["config"]
+        return {str(name): str(value) for name, value in config.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"znode {path} is not a configuration: {type(error).__name__}") from None
 
 
 def encode_config_change(entity_path: str) -> bytes:

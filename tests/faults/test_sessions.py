@@ -1,4 +1,4 @@
-"""Lost ZooKeeper sessions and other hands in the controller's office, on real processes."""
+"""Lost ZooKeeper sessions and foreign writes to /controller, on real processes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from kazoo.client import KazooClient
 
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 

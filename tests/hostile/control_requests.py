@@ -15,7 +15,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 
 FIRST_EPOCH = 1
 """Of the controller of a broker that has just been started with an empty data folder."""

@@ -22,8 +22,9 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -70,6 +71,9 @@ class Fuzzer:
     def __init__(self, seed: int, apis: list[tuple[Api, int]]) -> None:
         self._random = random.Random(seed)
         self._apis = apis
+        self._has_empty_arrays = False
+        self._fields_before_mutation: int | None = None
+        """Fields that get a usual value before one with a random value; None for random values everywhere."""
 
     def frame(self) -> bytes:
         """The next request, which may be malformed in any way."""
@@ -84,6 +88,10 @@ class Fuzzer:
         return framed(payload)
 
     def _body(self, api: Api, version: int) -> bytes:
+        chance = self._random
+        shape = chance.random()
+        self._has_empty_arrays = shape < 0.1
+        self._fields_before_mutation = chance.randrange(40) if 0.1 <= shape < 0.4 else None
         with contextlib.suppress(ValueError):
             return codec.encode_bytes(self._message(api.request, version), version)
         return self._random.randbytes(self._random.randrange(100))
@@ -100,9 +108,32 @@ class Fuzzer:
         if spec.struct is not None:
             return self._message(spec.struct, version)
         if spec.element is not None:
-            count = chance.choice((0, 1, 1, 2, 3, 30))
+            if self._has_empty_arrays:
+                return []
+            count = chance.choice((0, 1, 1, 2, 3, 30)) if self._fields_before_mutation is None else 1
             return [self._value(spec.element, version) for _ in range(count)]
-        return self._scalar(spec)
+        if self._fields_before_mutation is None:
+            return self._scalar(spec)
+        self._fields_before_mutation -= 1
+        return self._scalar(spec) if self._fields_before_mutation == -1 else self._usual(spec)
+
+    def _usual(self, spec: Field) -> Any:
+        """A value that a client could send."""
+        match spec.kind:
+            case "string":
+                return "fuzz-1"
+            case "records":
+                return build_batch([Record(0, 0, None, b"usual")])
+            case "bytes":
+                return b""
+            case "boolean":
+                return False
+            case "float64":
+                return 0.0
+            case "uuid":
+                return UUID(int=0)
+            case _:
+                return 1 if "timeout" in spec.name or spec.name == "acks" else 0
 
     def _scalar(self, spec: Field) -> Any:
         chance = self._random
@@ -127,7 +158,8 @@ class Fuzzer:
 
     def _records(self) -> bytes:
         chance = self._random
-        size = chance.choice((0, 10, 1_000, 100_000))
+        # The last size is a bomb when it is compressed; it is rare because making it takes long.
+        size = chance.choices((0, 10, 1_000, 100_000, 8 << 20), weights=(30, 30, 30, 10, 0.3))[0]
         records = [Record(0, n, None, bytes(size), ()) for n in range(chance.randrange(1, 5))]
         batch = bytearray(build_batch(records, codec=chance.choice(list(Codec))))
         for _ in range(chance.choice((0, 0, 1, 3))):
@@ -164,15 +196,37 @@ def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
     ]
 
 
+Connect = Callable[[str], socket.socket]
+"""Opens a connection to a broker's address, up to where the frames of the attack begin."""
+
+
+def _connect_plaintext(bootstrap: str) -> socket.socket:
+    host, port = bootstrap.split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+SECURITY: dict[str, Connect] = {"plaintext": _connect_plaintext}
+"""The values of --security.  A listener with authentication has two: attacks before and after the client is known."""
+
+
 class Attack:
     """A process with several connections that send requests as fast as the broker takes them."""
 
-    def __init__(self, bootstrap: str, seed: int, *, connections: int, requests_max: int | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        seed: int,
+        *,
+        connections: int,
+        requests_max: int | None = None,
+        security: str = "plaintext",
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._sent = context.Value("q", 0)
         self._is_stopping = context.Event()
         self._process = context.Process(
-            target=_attack, args=(bootstrap, seed, connections, requests_max, self._sent, self._is_stopping)
+            target=_attack,
+            args=(bootstrap, seed, connections, requests_max, security, self._sent, self._is_stopping),
         )
         self._process.start()
 
@@ -192,38 +246,84 @@ class Attack:
         self.join()
 
 
-def _attack(bootstrap: str, seed: int, connections: int, requests_max: int | None, sent: Any, is_stopping: Any) -> None:
+def _attack(
+    bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
+) -> None:
     fuzzer = Fuzzer(seed, advertised_apis(bootstrap))
-    host, port = bootstrap.split(":")
-    socks: list[socket.socket] = []
+    chance = random.Random(seed + 1)
+    attackers: dict[socket.socket, _Attacker] = {}
     while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
-        while len(socks) < connections:
+        while len(attackers) < connections:
             with contextlib.suppress(OSError):
-                socks.append(socket.create_connection((host, int(port)), timeout=10))
-                socks[-1].setblocking(False)
-        readable, writable, _ = select.select(socks, socks, [], 1)
+                sock = SECURITY[security](bootstrap)
+                sock.setblocking(False)
+                attackers[sock] = _Attacker(sock, chance.choices(list(Manner), weights=_WEIGHTS)[0], chance)
+        readable, writable, _ = select.select(attackers, attackers, [], 1)
         for sock in {*readable, *writable}:
             sent.value += sock in writable
-            if not _exchange(sock, fuzzer, is_readable=sock in readable, is_writable=sock in writable):
-                socks.remove(sock)
+            if not attackers[sock].act(fuzzer, is_readable=sock in readable, is_writable=sock in writable):
+                del attackers[sock]
                 sock.close()
-    for sock in socks:
+    for sock in attackers:
         sock.close()
 
 
-def _exchange(sock: socket.socket, fuzzer: Fuzzer, *, is_readable: bool, is_writable: bool) -> bool:
-    """Reads and drops responses, sends the next request; returns whether the connection is of use still."""
-    try:
-        if is_readable and not sock.recv(1 << 20):
+class Manner(Enum):
+    """How a connection of the attack behaves."""
+
+    EAGER = "sends requests and reads responses"
+    HALTING = "sends each frame in pieces, between those of the others"
+    SILENT = "declares the length of a frame that never comes"
+    DEAF = "never reads a response"
+
+
+_WEIGHTS = (12, 4, 1, 2)
+"""How often each manner is chosen."""
+_TURNS_MAX = 5_000
+"""Turns after which a silent or deaf connection is given up."""
+
+
+class _Attacker:
+    """One connection of the attack."""
+
+    def __init__(self, sock: socket.socket, manner: Manner, chance: random.Random) -> None:
+        self._sock = sock
+        self._manner = manner
+        self._chance = chance
+        self._unsent = b""
+        self._turns = 0
+
+    def act(self, fuzzer: Fuzzer, *, is_readable: bool, is_writable: bool) -> bool:
+        """Reads and drops responses, sends the next bytes; returns whether the connection is of use still."""
+        self._turns += 1
+        is_passive = self._manner in {Manner.SILENT, Manner.DEAF}
+        if is_passive and self._turns > _TURNS_MAX:
             return False
-        if is_writable:
-            # What the socket does not take is lost, which makes the rest of the connection garbage as well.
-            sock.send(fuzzer.frame())
-    except BlockingIOError:
+        try:
+            if is_readable and self._manner is not Manner.DEAF and not self._sock.recv(1 << 20):
+                return False
+            if is_writable:
+                self._send(fuzzer)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
         return True
-    except OSError:
-        return False
-    return True
+
+    def _send(self, fuzzer: Fuzzer) -> None:
+        if self._manner is Manner.SILENT:
+            if self._turns == 1:
+                self._sock.send(struct.pack(">i", self._chance.choice((1, 1 << 10, 100 << 20))))
+            return
+        if not self._unsent:
+            self._unsent = fuzzer.frame()
+        size = len(self._unsent)
+        if self._manner is Manner.HALTING:
+            size = self._chance.randrange(1, size + 1)
+        self._unsent = self._unsent[self._sock.send(self._unsent[:size]) :]
+        if self._manner is Manner.EAGER:
+            # What the socket does not take is lost, which makes the rest of the connection garbage as well.
+            self._unsent = b""
 
 
 @dataclass
@@ -293,6 +393,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--security", choices=sorted(SECURITY), default="plaintext")
     options = parser.parse_args()
     sys.stderr.write(f"seed {options.seed}\n")
     with tempfile.TemporaryDirectory() as folder, broker_for_fuzzing(Path(folder)) as broker:
@@ -301,7 +402,7 @@ def main() -> int:
         honest.produce(200)
         quiet = honest.produce(2_000)
         before = resident_bytes(broker.pid)
-        attack = Attack(broker.bootstrap, options.seed, connections=options.connections)
+        attack = Attack(broker.bootstrap, options.seed, connections=options.connections, security=options.security)
         attacked: list[float] = []
         memory: list[int] = []
         end_s = time.monotonic() + options.minutes * 60

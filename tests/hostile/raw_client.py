@@ -1,4 +1,4 @@
-"""Frames written by hand to a broker, without a client library that would refuse to send them."""
+"""Connections that send any request, well-formed or not, which a client library would refuse to send."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
 
+from kctl.protocol import codec
+from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from kctl.protocol.message import definition_of
 from tests.peers import probe
+
+T = TypeVar("T")
 
 WAIT_S = 60.0
 """Bound of every wait for a condition; a loaded machine needs a part of it."""
@@ -48,15 +54,59 @@ def receive_frame(sock: socket.socket) -> bytes:
 
 
 def _receive_exactly(sock: socket.socket, size: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < size:
-        received = sock.recv(size - len(data))
+        received = sock.recv(min(size - len(data), 1 << 20))
         if not received:
             raise EOFError("the broker closed the connection")
         data += received
-    return data
+    return bytes(data)
 
 
 def wait_until(is_true: Callable[[], bool], what: str) -> None:
     """Polls until the condition holds; raises TimeoutError after WAIT_S."""
     probe.wait_until(is_true, what=what, timeout_s=WAIT_S)
+
+
+class Attacker:
+    """One connection to a broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.partition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, request: Any, response_class: type[T], version: int) -> T:
+        """The answer to a request; AssertionError when the broker closes the connection instead."""
+        key = definition_of(type(request)).key
+        assert key is not None
+        payload = encode_request_header(RequestHeader(key, version, 1, "attacker")) + codec.encode_bytes(
+            request, version
+        )
+        answer = self.exchange(payload)
+        assert answer, "the broker closed the connection"
+        _, offset = decode_response_header(answer, key, version)
+        response, end = codec.decode(response_class, answer, version, offset)
+        assert end == len(answer)
+        return response
+
+    def exchange(self, payload: bytes) -> bytes:
+        """The frame that answers one frame; empty when the broker closes the connection."""
+        try:
+            self._socket.sendall(framed(payload))
+            return receive_frame(self._socket)
+        except (EOFError, ConnectionResetError):
+            return b""
+
+    def send_and_end(self, payload: bytes) -> None:
+        """Sends one frame and nothing more; returns when the broker has closed the connection."""
+        self._socket.sendall(framed(payload))
+        self._socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            while self._socket.recv(1 << 16):
+                pass

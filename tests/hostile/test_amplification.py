@@ -59,8 +59,7 @@ from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.requests.slices import in_slices
 from kctl.server.topic_plans import PartitionRoom, plan_new_topic
 from tests.hostile.control_requests import controller_id
-from tests.hostile.raw_client import wait_until
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker, wait_until
 from tests.peers.kctl_broker import KctlBroker
 from tests.unit.handlers.world import World, context, play
 

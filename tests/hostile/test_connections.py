@@ -17,6 +17,7 @@ from kctl.model import Endpoint
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.requests.context import Peer
 from tests.hostile.raw_client import (
     API_VERSIONS,
@@ -55,7 +56,8 @@ def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
 
     async def main() -> None:
         acceptor = Acceptor(
-            open_channel=partial(DirectChannel, handle, frame_bytes_max=1 << 20), connections_max_idle_ms=0
+            open_channel=partial(DirectChannel, handle, frame_bytes_max=1 << 20),
+            settings=ListenSettings(connections_max_idle_ms=0),
         )
         port = acceptor.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0)).port
         acceptor.start()
@@ -125,6 +127,7 @@ def test_a_frame_of_100_mb_does_not_stay_in_memory(broker: KctlBroker) -> None:
 
 
 def test_connections_that_declare_a_large_frame_and_send_none_take_little_memory(broker: KctlBroker) -> None:
+    """CVE-2022-34917: the length of a frame made the broker allocate that much before the client authenticated."""
     before = resident_bytes(broker.pid)
     with contextlib.ExitStack() as stack:
         for _ in range(1_000):

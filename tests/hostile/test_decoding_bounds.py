@@ -33,7 +33,7 @@ from kctl.protocol.message import (
 )
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 
 REQUESTS = [
     pytest.param(each.request, version, id=f"{each.name} v{version}")
@@ -78,6 +78,7 @@ def with_elements(cls: type, version: int, array: Field, count: int) -> bytes:
 
 @pytest.mark.parametrize(("cls", "version"), REQUESTS)
 def test_an_array_with_more_elements_than_the_bound_is_refused(cls: type, version: int) -> None:
+    """CVE-2026-111108: elements of one byte became objects of a hundred bytes."""
     definition = definition_of(cls)
     assert definition.cost_max is not None
     for array in arrays_of(definition, version):
@@ -153,6 +154,7 @@ def tags(count: int) -> bytes:
 
 
 def test_a_header_with_a_million_tagged_fields_is_refused_before_they_are_read() -> None:
+    """CVE-2026-111115: a header declared millions of unknown tagged fields."""
     header = struct.pack(">hhih", 3, 9, 1, -1)
     assert decode_request_header(header + tags(TAGGED_FIELDS_MAX))[1] == len(header + tags(TAGGED_FIELDS_MAX))
     with pytest.raises(MalformedRequest, match="tagged fields"):

@@ -171,6 +171,8 @@ def test_many_small_batches_of_one_request_share_the_allowance_of_the_event_loop
 
 
 def test_a_bomb_is_refused_with_the_bound_in_the_message(tmp_path: Path) -> None:
+    """CVE-2026-111073: the size of a compressed payload was checked before it was decompressed only."""
+
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
         (answer,) = await answers_later(producer(disk, work)(BOMB))

@@ -27,7 +27,7 @@ from tests.hostile.control_requests import (
     stop_replica,
     update_metadata,
 )
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 from tests.unit.handlers.world import BROKER_ID, World, play
 
 STALE = ErrorCode.STALE_CONTROLLER_EPOCH

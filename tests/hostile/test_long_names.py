@@ -16,7 +16,7 @@ from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import FIXED_FORMATS, Field, definition_of
 from kctl.protocol.varint import uvarint
 from kctl.server.requests.outcomes import Outcome
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 from tests.peers.kctl_broker import KctlBroker
 
 LENGTH_MAX = 32_767

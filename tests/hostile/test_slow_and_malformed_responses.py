@@ -16,7 +16,8 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.transport import Connection, ConnectionLost, Transport
-from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 
 Run = Callable[[Callable[[Transport], Coroutine[Any, Any, Any]]], Any]
 Behaviour = Callable[[socket.socket, threading.Event], None]
@@ -24,6 +25,8 @@ Behaviour = Callable[[socket.socket, threading.Event], None]
 DRIP_BYTES = 500
 DRIP_S = 0.02
 TIMEOUT_MS = 300
+NO_VERSIONS = struct.pack(">iihbib", 12, 0, 0, 1, 0, 0)
+"""ApiVersions 3: correlation id, error code, no API keys, throttle time, no tagged fields."""
 
 
 @pytest.fixture(params=["asyncio", "blocking"])
@@ -81,19 +84,34 @@ def test_response_sent_byte_by_byte_does_not_extend_the_timeout(run: Run) -> Non
 
 def test_memory_grows_with_received_bytes_and_not_with_the_declared_size() -> None:
     def announce(connection: socket.socket, done: threading.Event) -> None:
+        connection.sendall(NO_VERSIONS)
+        connection.recv(65_536)
         connection.sendall(struct.pack(">i", RESPONSE_BYTES_MAX) + bytes(1_000))
         connection.shutdown(socket.SHUT_WR)
         done.wait(10)
+
+    async def ask(port: int) -> None:
+        connection = await connect(BlockingTransport(), port)
+        await connection.send(MetadataRequest(topics=None), MetadataResponse, version=1)
 
     with server(announce) as port:
         tracemalloc.start()
         try:
             with pytest.raises(ConnectionLost, match="closed the connection"):
-                run_blocking(connect(BlockingTransport(), port))
+                run_blocking(ask(port))
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
     assert peak_bytes < 4 * RESPONSE_READ_BYTES_MAX
+
+
+def test_large_response_before_the_connection_is_open_is_refused(run: Run) -> None:
+    def announce(connection: socket.socket, done: threading.Event) -> None:
+        connection.sendall(struct.pack(">i", OPENING_RESPONSE_BYTES_MAX + 1))
+        done.wait(10)
+
+    with server(announce) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+        run(lambda transport: connect(transport, port))
 
 
 @pytest.mark.parametrize("beginning", [b"HTTP/1.1 400 Bad Request", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])

@@ -2,10 +2,10 @@
 
 The jars are fetched by coordinates with Maven, once per version, into the user's cache folder; nothing of them enters
 the source tree.  A version before 4 is a whole broker with its ZooKeeper, and before 1 only the clients; from 4 on the
-tools stand by themselves, and a broker is its own controller (KRaft).  Small heaps and no second compiler stage: tests
-want a quick start, not throughput.
+tools stand by themselves, and a broker is its own controller (KRaft).
 
-`python -m tests.peers.apache_kafka` fetches all versions that the tests use.
+`python -m tests.peers.apache_kafka` fetches all versions that the tests use, and makes class archives of those that
+they start often.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.peers import probe
+from tests.peers import java, probe
 from tests.peers.cache import cache_folder
 from tests.peers.process import Process
 
@@ -34,10 +34,21 @@ NEWEST_BROKER = "4.3.1"
 """The last that was published as a whole."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
-UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")  # whatever the locale; the second since Java 19
-JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", *UTF_8)
 DOWNLOAD_TIMEOUT_S = 900
 BROKER_START_TIMEOUT_S = 90
+
+_TOPICS = "--bootstrap-server {bootstrap} --create --topic orders"
+_RECORDS = "--bootstrap-server {bootstrap} --topic orders --max-messages 1"
+_TOOLS = (
+    f"org.apache.kafka.tools.VerifiableProducer {_RECORDS}",
+    f"org.apache.kafka.tools.VerifiableConsumer {_RECORDS} --group-id readers --reset-policy earliest",
+    "kafka.tools.DumpLogSegments --files {log} --print-data-log",
+)
+TOOLS_TO_ARCHIVE = {
+    OLDEST_JUDGE: (f"kafka.admin.TopicCommand {_TOPICS}", *_TOOLS),
+    LAST_WITH_ZOOKEEPER: (f"org.apache.kafka.tools.TopicCommand {_TOPICS}", *_TOOLS),
+}
+"""Tools whose classes are archived beside those of the broker, with arguments that let them do some work."""
 
 SINGLE_BROKER_PROPERTIES = {
     "offsets.topic.replication.factor": "1",
@@ -46,6 +57,7 @@ SINGLE_BROKER_PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.retry.backoff.ms": "100",  # of three attempts, where no other broker can take over
     "log.cleaner.dedupe.buffer.size": "20000000",
 }
 
@@ -166,18 +178,23 @@ def _is_kraft(version: str) -> bool:
 
 
 def java_command(version: str, main_class: str, args: Sequence[str | Path], *, log_level: str = "ERROR") -> list[str]:
-    """The command line that runs a class of that Kafka version."""
+    """The command line that runs a class of that Kafka version, or the program in a Java source file of ours."""
     return _java(jars(version), main_class, args, log_level)
 
 
-def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: str) -> list[str]:
+def _java(
+    folder: Path, main_class: str, args: Sequence[str | Path], log_level: str, flags: Sequence[str] = java.JVM_FLAGS
+) -> list[str]:
     settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
     if not settings.exists():
         settings.write_text(LOG4J % {"level": log_level})
-    return [
-        *("java", *JVM_FLAGS, f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class),
-        *map(str, args),
-    ]
+    class_path = f"{folder}/*"
+    if main_class.endswith(".java"):
+        program = Path(main_class)
+        class_path += f":{java.compiled(program, folder)}"
+        main_class = program.stem
+    flags = (*flags, *java.archive_flags(folder), f"-Dlog4j.configuration=file:{settings}")
+    return ["java", *flags, "-cp", class_path, main_class, *map(str, args)]
 
 
 def run_java_tool(
@@ -224,8 +241,9 @@ def apache_kafka_process(
     zookeeper: str | None = None,
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
+    jvm_flags: Sequence[str] = java.JVM_FLAGS,
 ) -> Iterator[tuple[str, Process]]:
-    """The same with its process, for tests that kill it or read its output."""
+    """The same with its process, for tests that kill it or read its output, and for benchmarks."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"
@@ -237,7 +255,7 @@ def apache_kafka_process(
         else:
             connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
-        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO")
+        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
         yield bootstrap, broker
@@ -303,8 +321,40 @@ def main() -> int:
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"Apache Kafka {version}: {error.stdout}{error.stderr}\n")
             return 1
+    for version in TOOLS_TO_ARCHIVE:
+        _make_archive(version)
     return 0
 
 
+def _make_archive(version: str) -> None:
+    """Archives the classes that a broker, its ZooKeeper and these tools load; without it they start as well."""
+    folder = jars(version)
+    if java.has_archive(folder):
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        lists = Path(scratch) / "lists"
+        lists.mkdir()
+        command = [sys.executable, "-m", "tests.peers.apache_kafka", "exercise", version, scratch]
+        try:
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, env=java.recording_environment(lists), timeout=300
+            )
+            java.make_archive(folder, lists)
+        except subprocess.CalledProcessError as error:
+            sys.stderr.write(f"Apache Kafka {version}: no class archive: {error.stdout}{error.stderr}\n")
+        except subprocess.TimeoutExpired as error:
+            sys.stderr.write(f"Apache Kafka {version}: no class archive: {error}\n")
+
+
+def _exercise(version: str, folder: Path) -> None:
+    """Starts a broker and each of the tools once."""
+    with apache_kafka(version, folder / "broker") as bootstrap:
+        log = folder / "broker" / "logs" / "orders-0" / f"{0:020}.log"
+        for line in TOOLS_TO_ARCHIVE[version]:
+            main_class, *args = line.format(bootstrap=bootstrap, log=log).split()
+            ran = run_java_tool(version, main_class, args)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_exercise(sys.argv[2], Path(sys.argv[3])) if sys.argv[1:2] == ["exercise"] else main())

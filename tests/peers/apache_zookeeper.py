@@ -1,7 +1,4 @@
-"""Apache ZooKeeper itself, alone on one port, from the jars inside the pyspark package: pip brings them anywhere.
-
-A small heap and no second compiler stage: tests want a quick start, not throughput.
-"""
+"""Apache ZooKeeper itself, alone on one port, from the jars inside the pyspark package: pip brings them anywhere."""
 
 from __future__ import annotations
 
@@ -13,10 +10,9 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.peers import probe
+from tests.peers import java, probe
 from tests.peers.process import Process
 
-JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 JARS = ("zookeeper", "slf4j-api", "netty-", "snappy-java", "metrics-core", "commons-cli", "commons-io", "audience-")
 START_TIMEOUT_S = 60
 
@@ -90,7 +86,7 @@ def java_command(*args: str, main_class: str = "org.apache.zookeeper.server.ZooK
     assert spec.origin is not None
     folder = Path(spec.origin).parent / "jars"
     jars = [str(jar) for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(JARS)]
-    return ["java", *JVM_FLAGS, "-cp", ":".join(jars), main_class, *args]
+    return ["java", *java.JVM_FLAGS, "-cp", ":".join(jars), main_class, *args]
 
 
 def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:

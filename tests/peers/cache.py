@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+XDG_CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+"""Read at import: tests set the variable for kctl."""
+
 
 def cache_folder() -> Path:
     """A folder of the tests' own under the XDG cache home, outside of the source tree; it may not exist yet."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "kctl-tests"
+    return XDG_CACHE_HOME / "kctl-tests"

@@ -97,6 +97,8 @@ def kctl_broker(
 ) -> Iterator[KctlBroker]:
     """A serving broker; without `zookeeper` (a connect string) it runs on its embedded one.
 
+    With the property `listeners`, `port` is that of a listener without TLS and SASL.
+
     `run_by` is a command that runs the command line given to it, under a resource limit for example.
     """
     port = port or probe.free_port()
@@ -109,9 +111,9 @@ def kctl_broker(
         "start",
         "--data-dir",
         str(data_dir),
-        "--port",
-        str(port),
     ]
+    if "listeners" not in (properties or {}):
+        command += ["--port", str(port)]
     if zookeeper:
         command += ["--zookeeper", zookeeper]
     for name, value in {**TEST_PROPERTIES, **(properties or {})}.items():

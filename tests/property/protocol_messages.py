@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from random import Random
 from typing import Any
@@ -93,6 +94,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@functools.cache
 def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
     """Instances of `cls` that this version can carry."""
     values = {field.name: _values(field, version) for field in definition_of(cls).fields if version in field.versions}

@@ -167,7 +167,7 @@ FAULTS: tuple[Fault, ...] = (
 PLAYS = [
     *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in FAULTS),
     *(pytest.param(random_faults, seed, id=f"random_faults-{seed}") for seed in (2, 3)),
-    # A wish for in-sync replicas was displaced by one of an older epoch, and nobody answered it.
+    # A pending change of the in-sync replicas was replaced by one of an older epoch, and was never completed.
     pytest.param(brokers_killed, 2, id="brokers_killed-2"),
 ]
 """What the tests of both coordinators go through."""

@@ -89,4 +89,5 @@ class Member:
 
     @property
     def next_beat_ms(self) -> int:
+        """When the next heartbeat is due: heartbeat.interval.ms after the last one."""
         return self.beat_ms + self.settings.heartbeat_interval_ms

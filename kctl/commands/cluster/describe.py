@@ -57,9 +57,9 @@ class ClusterItem(NamedTuple):
     "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
 )
 def describe(ctx: typer.Context) -> ExitStatus:
-    """Describe the cluster: its id, its controller and the brokers that are alive.
+    """Describe the cluster: its id, its controller and its live brokers.
 
-    One row per broker; under json and jsonl one object.
+    One row per broker; with json and jsonl one object.
     """
     run: Invocation = ctx.obj
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.health import judge, observe
+from kctl.admin.health import health_reasons, observe
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -84,15 +84,16 @@ def health(
 ) -> ExitStatus:
     """Check whether the cluster is healthy, and list every reason why it is not.
 
-    Exit status 0 when it is and 3 when it is not.  Checks the controller, brokers that do not answer or are missing
-    from the cluster, and partitions without a leader, under min.insync.replicas or with replicas that are not in sync.
+    A cluster is healthy if it has a controller, all its brokers answer, and each partition has a leader, at least
+    min.insync.replicas in-sync replicas, and no replica that is out of sync.  The exit status is 0 if it is healthy,
+    else 3.
 
-    One row per reason; under json and jsonl one object.
+    One row per reason; with json and jsonl one object.
     """
     run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
-    reasons = judge(seen)
+    reasons = health_reasons(seen)
     rows = [_reason_row(reason) for reason in reasons]
     overview = HealthOverview(
         healthy=not reasons,
@@ -124,7 +125,7 @@ async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
         except ClusterUnreachable:
             if client.transport.monotonic_ms() >= end_ms:
                 raise
-        if seen is not None and (not judge(seen) or client.transport.monotonic_ms() >= end_ms):
+        if seen is not None and (not health_reasons(seen) or client.transport.monotonic_ms() >= end_ms):
             return seen
         await client.transport.sleep(POLL_MS)
 

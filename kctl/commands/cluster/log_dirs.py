@@ -38,9 +38,11 @@ def log_dirs(
 ) -> ExitStatus:
     """Show the log directories of the brokers and their contents.
 
-    One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is a copy on its
-    way to the directory, its lag in records behind the one that it replaces.  Exit status 1 when a directory is
-    offline or a broker does not answer.  'kctl reassign execute' moves replicas between directories.
+    One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is being copied to
+    the directory; its lag is the number of records that it is behind the replica that it replaces.  The exit status is
+    1 if a directory is offline or a broker does not answer.
+
+    'kctl reassign execute' moves replicas between directories.
     """
     run: Invocation = ctx.obj
     return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas)

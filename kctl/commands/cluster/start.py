@@ -40,7 +40,7 @@ def start(
     brokers: Annotated[
         int | None,
         typer.Option(
-            "--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.", min=1, max=INT32_MAX
+            "--brokers", metavar="N", help="Number of brokers.  Default: as before, or 3.", min=1, max=INT32_MAX
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -63,14 +63,14 @@ def start(
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "-o", "--override", metavar="NAME=VALUE", help="A property of all its brokers.  Default: as before."
+            "-o", "--override", metavar="NAME=VALUE", help="Set a property of all brokers.  Default: as before."
         ),
     ] = None,
 ) -> ExitStatus:
-    """Start brokers and a coordination service for development, each as a process in the background.
+    """Start a cluster for development: brokers and a coordination service, each as a process in the background.
 
-    Processes that already run are left alone, so starting twice is harmless, and more brokers can be added.  Topics are
-    replicated three times where there are three brokers.  Returns when every broker has all brokers in its metadata.
+    Processes that are running are not restarted, so that the command can be repeated, also to add brokers.  With three
+    brokers or more, the default replication factor is 3.  Returns when all brokers are in the metadata of each broker.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)

@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Show the processes of a cluster that 'kctl cluster start' has started.
 
-    Exit status 0 when all of them serve, 3 when they do not.
+    The exit status is 0 if all of them accept connections, else 3.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)

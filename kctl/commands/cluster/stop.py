@@ -16,9 +16,9 @@ app = typer.Typer(add_completion=False)
     "stop", cls=LocalCommand, epilog=examples("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster")
 )
 def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
-    """Stop the brokers one after the other, then their coordination service; the data stays.
+    """Stop the brokers one after another, then the coordination service; the data is kept.
 
-    Each broker moves its leaderships to others first.  Brokers that do not run are ignored.
+    Each broker transfers the leadership of its partitions first.  Brokers that are not running are ignored.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)

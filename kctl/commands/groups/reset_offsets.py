@@ -104,12 +104,12 @@ def reset_offsets(
 ) -> ExitStatus:
     """Set the committed offsets of groups without members; a group that does not exist is created.
 
-    Exactly one of --to-..., --shift-by, --by-duration and --from-file says where to, and --topic or --all-topics what;
-    a file says both.  Either --dry-run or --execute has to be given.  Offsets beyond what a partition holds are moved
-    to its start or end, with a warning.
+    Exactly one of --to-..., --shift-by, --by-duration and --from-file selects the new offsets, and --topic or
+    --all-topics the partitions, unless a file lists them.  Either --dry-run or --execute is required.  An offset
+    outside the range of a partition is moved to its start or end, with a warning.
 
-    DELTA is how many records are skipped; negative: how many are read again.  Nothing is committed unless all offsets
-    can be found, and nothing while a group has members: that is refused (exit status 5) and names them.
+    DELTA is the number of records that are skipped, or, if negative, read again.  If an offset cannot be found, nothing
+    is committed.  A group with members is refused with exit status 5.
     """
     run: Invocation = ctx.obj
     if execute and dry_run:

@@ -68,15 +68,15 @@ class TopicFailureRow(NamedTuple):
 )
 def get(
     ctx: typer.Context,
-    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
+    topics: Annotated[list[str], typer.Argument(help="Topics whose offsets to show.", metavar="TOPIC")],
     *,
     at: Annotated[
         str,
         typer.Option(
             "--time",
             metavar="earliest|latest|@TIME",
-            help="Which offset.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
-            " a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as @-1h.",
+            help="Which offset.  @TIME is that of the first record at or after the time: RFC 3339 (UTC without a zone),"
+            " a date, epoch seconds (10 digits) or milliseconds (13 digits), or a duration before now such as @-1h.",
         ),
     ] = "latest",
     partition: Annotated[

@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
 def cancel(
     ctx: typer.Context,
     partitions: Annotated[
-        list[str] | None, typer.Argument(help="Instead of a file: partitions.", metavar="T:P")
+        list[str] | None, typer.Argument(help="Partitions; replaces the file.", metavar="T:P")
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
@@ -42,12 +42,12 @@ def cancel(
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
-    """Cancel moves in progress, and restore their throttles.
+    """Cancel moves in progress, and remove their throttles.
 
-    The replicas that were added go, and those that were to be removed stay, in the order that they had before if 'kctl
-    reassign execute' has remembered it in --state-dir; a replica on its way to another log directory stays where it is.
-     A file means the log directories that it names.  A partition that does not move is
-    left as it is, which is no failure.
+    New replicas are deleted, and replicas that were to be removed stay.  Their order is that before the move if 'kctl
+    reassign execute' has saved it in --state-dir.  A replica that is moving to another log directory stays in its
+    present one; with a file, only moves to the log directories in the file are cancelled.  A partition that is not
+    moving is left unchanged, which is no error.
     """
     run: Invocation = ctx.obj
     targets = read_targets(partitions, reassignment_json_file, with_replicas=False)

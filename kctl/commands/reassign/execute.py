@@ -54,7 +54,7 @@ def execute(
     moves: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Instead of a file: partitions and their replicas, the preferred leader first.", metavar="T:P=B,B"
+            help="Partitions and their new replicas, the preferred leader first; replaces the file.", metavar="T:P=B,B"
         ),
     ] = None,
     *,
@@ -64,14 +64,14 @@ def execute(
         typer.Option(
             "--throttle",
             metavar="BYTES_PER_S",
-            help="What each broker may copy, such as 50m.  What was set before comes back when the move ends.",
+            help="Limit on the replication traffic of each broker, such as 50m; removed when the move has ended.",
         ),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the partitions have moved, and show progress.")
     ] = False,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Start although other partitions are already being moved.")
+        bool, typer.Option("--additional", help="Start even if other partitions are being moved.")
     ] = False,
     rollback_file: Annotated[
         str | None,
@@ -85,16 +85,16 @@ def execute(
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
-    """Move partitions to other brokers, put their replicas in another order, or move replicas between log directories.
+    """Move partitions to other brokers, change the order of their replicas, or move replicas between log directories.
 
-    A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
+    In a file, "log_dirs" lists the log directory of each replica, or "any"; 'kctl cluster log-dirs' shows them.
 
-    Nothing is moved unless everything can be.  A throttle is set for the brokers and topics of this move only.  What
-    was set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this
-    command is interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores
-    what was set before once the partitions have moved.
+    All moves are checked first; if one of them is impossible, none is started.  A throttle applies only to the brokers
+    and topics of this move.  The previous values are saved in --state-dir and restored when the move has ended.
+    Without --wait, or if the command is interrupted or loses the connection, the throttle stays until 'kctl reassign
+    verify' finds the move complete and restores the previous values.
 
-    Executing the same move again with another throttle changes the throttle.
+    To change the throttle of a move, execute the same move again with another --throttle.
     """
     run: Invocation = ctx.obj
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)

@@ -27,7 +27,8 @@ app = typer.Typer(add_completion=False)
 def status(
     ctx: typer.Context,
     moves: Annotated[
-        list[str] | None, typer.Argument(help="Instead of a file: partitions and their replicas.", metavar="T:P=B,B")
+        list[str] | None,
+        typer.Argument(help="Partitions and their target replicas; replaces the file.", metavar="T:P=B,B"),
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
@@ -35,8 +36,8 @@ def status(
 ) -> ExitStatus:
     """Show the progress of moves.  Default: all moves.
 
-    Changes nothing.  Exit status 3 while anything of it moves, 1 for a partition that neither is where it should be nor
-    on its way there.
+    Changes nothing.  The exit status is 3 while a partition is moving, and 1 if a partition is neither on its target
+    replicas nor moving there.
     """
     run: Invocation = ctx.obj
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)

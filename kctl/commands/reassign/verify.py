@@ -29,17 +29,19 @@ app = typer.Typer(add_completion=False)
 def verify(
     ctx: typer.Context,
     moves: Annotated[
-        list[str] | None, typer.Argument(help="Instead of a file: partitions and their replicas.", metavar="T:P=B,B")
+        list[str] | None,
+        typer.Argument(help="Partitions and their target replicas; replaces the file.", metavar="T:P=B,B"),
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
     state_dir: StateDir = None,
     compat: Compat = None,
 ) -> ExitStatus:
-    """Check whether moves are complete, and restore the throttles of those that have ended.
+    """Check whether moves are complete, and remove the throttles of those that have ended.
 
-    Only throttles that 'kctl reassign execute' has set are touched, also those of a command that crashed.  Exit status
-    3 while anything of it moves, 1 for a partition that neither is where it should be nor on its way there.
+    Only throttles that 'kctl reassign execute' has set are removed, including those of a command that was killed; the
+    previous values are restored.  The exit status is 3 while a partition is moving, and 1 if a partition is neither on
+    its target replicas nor moving there.
     """
     run: Invocation = ctx.obj
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)

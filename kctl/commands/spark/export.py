@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,6 +28,7 @@ from kctl.spark.session import SparkMissing, SparkSettings
 from kctl.spark.summary import ExportSummary, RangeRow, document, planned_rows, rows_of, sentence
 
 if TYPE_CHECKING:
+    from kctl.console import Progress
     from kctl.spark.export import Origin
     from kctl.spark.job import JobProgress
     from kctl.spark.plan import Plan
@@ -194,7 +195,7 @@ class _Talk:
         self._run = run
         self._stack = stack
         self._is_shown = show_progress
-        self._progress: Any = None
+        self._progress: Progress | None = None
         self._pace: Pace | None = None
 
     def on_plan(self, plan: Plan, origin: Origin) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import INT, INT_MAX, LIST, LONG, STRING
-from kctl.config.rules import at_least, in_range, one_of
+from kctl.config.rules import COUNT_BY_ADDRESS, at_least, in_range, one_of
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -125,16 +125,15 @@ class NetworkProperties:
         at_least(0),
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
         doc="Maximum connections per IP address; 0 allows only addresses in max.connections.per.ip.overrides.",
     )
     max_connections_per_ip_overrides: str = prop(
         "max.connections.per.ip.overrides",
         STRING,
+        COUNT_BY_ADDRESS,
         default="",
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
-        doc="Exceptions from max.connections.per.ip, as host:count pairs.",
+        doc="Exceptions from max.connections.per.ip, as address:count pairs.",
     )
     max_connections: int = prop(
         "max.connections",
@@ -142,8 +141,7 @@ class NetworkProperties:
         at_least(0),
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
-        doc="Maximum connections of the broker.",
+        doc="Maximum connections of the broker; listener.name.NAME.max.connections of one listener.",
     )
     max_connection_creation_rate: int = prop(
         "max.connection.creation.rate",
@@ -151,8 +149,8 @@ class NetworkProperties:
         at_least(0),
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
-        doc="Maximum rate of new connections per second.",
+        doc="Maximum rate of new connections per second; listener.name.NAME.max.connection.creation.rate of one "
+        "listener.",
     )
     connections_max_idle_ms: int = prop(
         "connections.max.idle.ms", LONG, default=600000, doc="Idle time after which a connection is closed."
@@ -163,7 +161,6 @@ class NetworkProperties:
         at_least(0),
         default=100,
         importance=Importance.LOW,
-        inert=True,
         doc="Delay before a connection is closed after failed authentication.",
     )
     request_timeout_ms: int = prop(
@@ -235,8 +232,7 @@ class NetworkProperties:
         "queued.max.request.bytes",
         LONG,
         default=-1,
-        inert=True,
-        doc="Maximum bytes of queued requests; -1 for no limit.",
+        doc="Bytes of received requests above which the broker stops reading from connections; -1 for no limit.",
     )
     create_topic_policy_class_name: str | None = prop(
         "create.topic.policy.class.name",

@@ -46,21 +46,18 @@ class AuthorizationProperties:
         LONG,
         at_least(0),
         default=0,
-        inert=True,
         doc="Time after which a SASL connection must reauthenticate; 0 disables this.",
     )
     delegation_token_master_key: str | None = prop(
         "delegation.token.master.key",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Older name of delegation.token.secret.key.",
     )
     delegation_token_secret_key: str | None = prop(
         "delegation.token.secret.key",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Secret that signs delegation tokens, the same on every broker; if not set, tokens are disabled.",
     )
     delegation_token_max_lifetime_ms: int = prop(
@@ -68,7 +65,6 @@ class AuthorizationProperties:
         LONG,
         at_least(1),
         default=604800000,
-        inert=True,
         doc="Maximum lifetime of a token, after which it cannot be renewed.",
     )
     delegation_token_expiry_time_ms: int = prop(
@@ -76,7 +72,6 @@ class AuthorizationProperties:
         LONG,
         at_least(1),
         default=86400000,
-        inert=True,
         doc="Time after which a token expires unless it is renewed.",
     )
     delegation_token_expiry_check_interval_ms: int = prop(
@@ -85,21 +80,19 @@ class AuthorizationProperties:
         at_least(1),
         default=3600000,
         importance=Importance.LOW,
-        inert=True,
         doc="Interval of the removal of expired tokens.",
     )
     password_encoder_secret: str | None = prop(
         "password.encoder.secret",
         PASSWORD,
         default=None,
-        inert=True,
-        doc="Secret that encrypts passwords in dynamic configurations.",
+        doc="Secret that encrypts passwords among dynamic properties, the same on every broker; without it they are "
+        "refused.",
     )
     password_encoder_old_secret: str | None = prop(
         "password.encoder.old.secret",
         PASSWORD,
         default=None,
-        inert=True,
         doc="The previous password.encoder.secret, while it is being changed.",
     )
     password_encoder_keyfactory_algorithm: str | None = prop(
@@ -107,7 +100,6 @@ class AuthorizationProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
         doc="Key derivation function for password.encoder.secret.",
     )
     password_encoder_cipher_algorithm: str = prop(
@@ -115,7 +107,6 @@ class AuthorizationProperties:
         STRING,
         default="AES/CBC/PKCS5Padding",
         importance=Importance.LOW,
-        inert=True,
         doc="Cipher for passwords in dynamic configurations.",
     )
     password_encoder_key_length: int = prop(
@@ -124,7 +115,6 @@ class AuthorizationProperties:
         at_least(8),
         default=128,
         importance=Importance.LOW,
-        inert=True,
         doc="Length of the key derived from password.encoder.secret, in bits.",
     )
     password_encoder_iterations: int = prop(
@@ -133,20 +123,28 @@ class AuthorizationProperties:
         at_least(1024),
         default=4096,
         importance=Importance.LOW,
-        inert=True,
         doc="Iterations of the key derivation for password.encoder.secret.",
     )
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TlsProperties:
-    """TLS on listeners."""
+    """TLS on listeners; listener.name.NAME.ssl... overrides a property for one listener."""
 
     __slots__ = ()
 
-    ssl_protocol: str = prop("ssl.protocol", STRING, default="TLSv1.3", inert=True, doc="TLS version preferred.")
+    ssl_protocol: str = prop(
+        "ssl.protocol",
+        STRING,
+        default="TLSv1.3",
+        inert=True,
+        doc="TLS version preferred; not used here: ssl.enabled.protocols decides.",
+    )
     ssl_enabled_protocols: tuple[str, ...] = prop(
-        "ssl.enabled.protocols", LIST, default=("TLSv1.2", "TLSv1.3"), inert=True, doc="TLS versions allowed."
+        "ssl.enabled.protocols",
+        LIST,
+        default=("TLSv1.2", "TLSv1.3"),
+        doc="TLS versions allowed: TLSv1.2, TLSv1.3; older ones are ignored.",
     )
     ssl_provider: str | None = prop(
         "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; not used here."
@@ -155,15 +153,13 @@ class TlsProperties:
         "ssl.cipher.suites",
         LIST,
         default=(),
-        inert=True,
-        doc="Allowed cipher suites; empty for the library's defaults.",
+        doc="Allowed cipher suites, as Java or OpenSSL names them; empty for the defaults of OpenSSL.",
     )
     ssl_client_auth: str = prop(
         "ssl.client.auth",
         STRING,
         one_of("required", "requested", "none"),
         default="none",
-        inert=True,
         doc="Whether clients must present a certificate.",
     )
     ssl_keystore_type: str = prop(
@@ -171,15 +167,13 @@ class TlsProperties:
         STRING,
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Format of the keystore.",
+        doc="Format of the keystore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_keystore_location: str | None = prop(
         "ssl.keystore.location",
         STRING,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Keystore file with the broker's key and certificate.",
     )
     ssl_keystore_password: str | None = prop(
@@ -187,7 +181,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the keystore.",
     )
     ssl_key_password: str | None = prop(
@@ -195,7 +188,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the key in the keystore.",
     )
     ssl_keystore_key: str | None = prop(
@@ -203,7 +195,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The broker's key as PEM text.",
     )
     ssl_keystore_certificate_chain: str | None = prop(
@@ -211,7 +202,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The broker's certificates, as PEM text.",
     )
     ssl_truststore_type: str = prop(
@@ -219,15 +209,13 @@ class TlsProperties:
         STRING,
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Format of the truststore.",
+        doc="Format of the truststore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_truststore_location: str | None = prop(
         "ssl.truststore.location",
         STRING,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Truststore file.",
     )
     ssl_truststore_password: str | None = prop(
@@ -235,7 +223,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the truststore.",
     )
     ssl_truststore_certificates: str | None = prop(
@@ -243,7 +230,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The trusted certificates as PEM text.",
     )
     ssl_keymanager_algorithm: str = prop(
@@ -265,7 +251,6 @@ class TlsProperties:
         STRING,
         default="https",
         importance=Importance.LOW,
-        inert=True,
         doc="Algorithm that verifies the host name in a broker's certificate; empty disables the check.",
     )
     ssl_secure_random_implementation: str | None = prop(
@@ -281,7 +266,6 @@ class TlsProperties:
         STRING,
         default="DEFAULT",
         importance=Importance.LOW,
-        inert=True,
         doc="Rules that map distinguished names of certificates to user names.",
     )
     ssl_engine_factory_class: str | None = prop(
@@ -305,7 +289,6 @@ class SaslProperties:
         LIST,
         default=("GSSAPI",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanisms enabled for clients.",
     )
     sasl_mechanism_inter_broker_protocol: str = prop(
@@ -321,7 +304,6 @@ class SaslProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="JAAS configuration of a SASL mechanism.",
     )
     sasl_login_class: str | None = prop(
@@ -429,6 +411,78 @@ class SaslProperties:
         dynamic=Dynamic.PER_BROKER,
         inert=True,
         doc="Time before the expiry of an OAuth token at which it is renewed.",
+    )
+    sasl_server_max_receive_size: int = prop(
+        "sasl.server.max.receive.size",
+        INT,
+        at_least(1),
+        default=524288,
+        doc="Maximum size of a request or token before and during authentication on a SASL listener, in bytes.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = prop(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        STRING,
+        default=None,
+        doc="Where the keys that verify OAUTHBEARER tokens are: file:///path or https://host/path. "
+        "Without it a listener with OAUTHBEARER does not start.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        LONG,
+        at_least(1),
+        default=3600000,
+        importance=Importance.LOW,
+        doc="Interval at which the keys for OAUTHBEARER are read again.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        LONG,
+        at_least(1),
+        default=100,
+        importance=Importance.LOW,
+        doc="First pause after a failed read of the keys for OAUTHBEARER; each further pause is twice as long.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        LONG,
+        at_least(1),
+        default=10000,
+        importance=Importance.LOW,
+        doc="Longest pause after failed reads of the keys for OAUTHBEARER.",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = prop(
+        "sasl.oauthbearer.expected.audience",
+        LIST,
+        default=(),
+        doc="Audiences (claim aud) of which an OAUTHBEARER token must have one.",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = prop(
+        "sasl.oauthbearer.expected.issuer",
+        STRING,
+        default=None,
+        doc="Issuer (claim iss) that an OAUTHBEARER token must have.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = prop(
+        "sasl.oauthbearer.clock.skew.seconds",
+        INT,
+        at_least(0),
+        default=30,
+        importance=Importance.LOW,
+        doc="Accepted difference between the clocks of the issuer of OAUTHBEARER tokens and of the broker.",
+    )
+    sasl_oauthbearer_scope_claim_name: str = prop(
+        "sasl.oauthbearer.scope.claim.name",
+        STRING,
+        default="scope",
+        importance=Importance.LOW,
+        doc="Claim of an OAUTHBEARER token with its scopes.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = prop(
+        "sasl.oauthbearer.sub.claim.name",
+        STRING,
+        default="sub",
+        importance=Importance.LOW,
+        doc="Claim of an OAUTHBEARER token with the name of the user.",
     )
     security_providers: str | None = prop(
         "security.providers",

@@ -39,21 +39,21 @@ Connect = Callable[[Endpoint, str], Awaitable[Connection]]
 class ControlPlane(Protocol):
     """How a broker applies the controller's requests."""
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Applies roles; returns the error per partition.  Raises ApiError."""
         ...
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """Applies metadata.  Raises ApiError."""
         ...
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Stops replicas; returns the error per partition.  Raises ApiError."""
         ...
 
 
 class BrokerChannels:
-    """One ordered queue per live broker; the local broker gets the same messages by a direct call.
+    """One ordered queue per live broker; the local broker gets the same messages by calls.
 
     A request is retried until the broker responds or is no longer alive; only then is the next one sent.
     Owner: event loop.
@@ -70,7 +70,7 @@ class BrokerChannels:
         on_answer: Callable[[Event], None],
     ) -> None:
         self._broker_id = broker_id
-        self._local = local
+        self._local = _LocalChannel(broker_id, local, on_answer)
         self._connect = connect
         self._versions = versions
         self._listener = listener
@@ -93,7 +93,7 @@ class BrokerChannels:
     async def close(self) -> None:
         """Stops sending; queued requests are dropped."""
         channels, self._remote = list(self._remote.values()), {}
-        await asyncio.gather(*(channel.close() for channel in channels))
+        await asyncio.gather(self._local.close(), *(channel.close() for channel in channels))
 
     def _follow(self, state: ControllerState) -> None:
         """Keeps one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
@@ -108,7 +108,7 @@ class BrokerChannels:
         if live is None:
             return
         if broker_id == self._broker_id:
-            self._deliver_locally(request)
+            self._local.put(request)
             return
         channel = self._remote.get(broker_id)
         if channel is None:
@@ -123,19 +123,50 @@ class BrokerChannels:
             request = replace(request, broker_epoch=live.epoch)
         channel.put(request)
 
-    def _deliver_locally(self, request: ControlRequest) -> None:
-        try:
-            match request:
-                case LeaderAndIsrRequest():
-                    self._on_answer(LeaderAndIsrResponseReceived(self._broker_id, self._local.leader_and_isr(request)))
-                case UpdateMetadataRequest():
-                    self._local.update_metadata(request)
-                case StopReplicaRequest():
-                    errors = self._local.stop_replica(request)
-                    if _is_deleting(request):
-                        self._on_answer(StopReplicaResponseReceived(self._broker_id, errors))
-        except ApiError as error:
-            log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
+
+class _LocalChannel:
+    """The queue of the controller's own broker and the task that applies its requests, in order."""
+
+    def __init__(self, broker_id: int, broker: ControlPlane, answer: Callable[[Event], None]) -> None:
+        self._broker_id = broker_id
+        self._broker = broker
+        self._answer = answer
+        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put_nowait(request)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-to-itself")
+
+    async def close(self) -> None:
+        """Drops the requests that have not been applied."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            request = await self._queue.get()
+            try:
+                await self._apply(request)
+            except ApiError as error:
+                log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
+            except Exception:
+                # The next request has to be applied all the same, as by any other broker.
+                log.exception("cannot apply control request broker=%s", self._broker_id)
+
+    async def _apply(self, request: ControlRequest) -> None:
+        match request:
+            case LeaderAndIsrRequest():
+                errors = await self._broker.leader_and_isr(request)
+                self._answer(LeaderAndIsrResponseReceived(self._broker_id, errors))
+            case UpdateMetadataRequest():
+                await self._broker.update_metadata(request)
+            case StopReplicaRequest():
+                errors = await self._broker.stop_replica(request)
+                if _is_deleting(request):
+                    self._answer(StopReplicaResponseReceived(self._broker_id, errors))
 
 
 class _RemoteChannel:

@@ -79,6 +79,7 @@ class ControllerRunner:
         allows_topic_deletion: bool,
         unclean_topics: UncleanTopics,
         has_topic_ids: bool = True,
+        has_features: bool = True,
     ) -> None:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
@@ -91,6 +92,7 @@ class ControllerRunner:
             random=random,
             has_topic_ids=has_topic_ids,
         )
+        self._has_features = has_features
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
@@ -185,7 +187,7 @@ class ControllerRunner:
                 elif isinstance(item, TopicPartition):
                     await self._feed(await self._znodes.read_states([item]))
                 elif isinstance(item, _PendingRequest):
-                    await self._feed(item.event)
+                    await self._feed(item.event())
                 else:
                     await self._feed(item)
             except ControllerMoved:
@@ -220,6 +222,10 @@ class ControllerRunner:
         if lease is None:
             return
         self._writer.epoch_version = lease.epoch_version
+        try:
+            await self._writer.set_up_features(are_supported=self._has_features)
+        except ValueError as error:
+            log.error("ignoring malformed features error=%s", error)
         await self._feed(await self._znodes.read_all(lease))
         for path in REQUESTS:
             await self._read_again(path)
@@ -234,6 +240,8 @@ class ControllerRunner:
         pending: list[Event] = [event]
         while pending:
             for action in step(self.state, pending.pop(0), self._clock.now_ms()):
+                # An action for thousands of partitions takes milliseconds: connections are served in between.
+                await asyncio.sleep(0)
                 result = await self._perform(action)
                 if result is not None:
                     pending.append(result)
@@ -303,7 +311,11 @@ class _PendingRequest:
 
     def __init__(self, event: Callable[[_PendingRequest], Event]) -> None:
         self.done: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
-        self.event = event(self)
+        self._event = event
+
+    def event(self) -> Event:
+        """The event, which refers to this request; the request does not refer to it, so that no cycle is left."""
+        return self._event(self)
 
     def answer(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
         """Completes the request; only the first call has an effect."""

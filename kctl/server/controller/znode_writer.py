@@ -192,6 +192,25 @@ class ZnodeWriter:
                 raise ControllerMoved from error
             raise
 
+    async def set_up_features(self, *, are_supported: bool) -> None:
+        """Creates /feature, or changes its status, as the first controller of an inter.broker.protocol.version does.
+
+        From 2.7 on features are enabled and keep their levels; before, they are disabled and have none.  Kafka:
+        KafkaController.maybeSetupFeatureVersioning (KIP-584).
+        """
+        disabled = znodes.Features(znodes.FEATURES_DISABLED)
+        try:
+            data, _ = await self._zookeeper.get(paths.FEATURE)
+        except NoNodeError:
+            created = znodes.Features() if are_supported else disabled
+            await self.multi([Create(paths.FEATURE, znodes.encode_features(created))])
+            return
+        found = znodes.decode_features(paths.FEATURE, data)
+        if are_supported and found.status != znodes.FEATURES_ENABLED:
+            await self.multi([SetData(paths.FEATURE, znodes.encode_features(znodes.Features(levels=found.levels)))])
+        elif not are_supported and found.status != znodes.FEATURES_DISABLED:
+            await self.multi([SetData(paths.FEATURE, znodes.encode_features(disabled))])
+
     async def finish_requested_reassignments(self, remaining: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         """Leaves these in /admin/reassign_partitions; deletes the node when none remain."""
         path = paths.REASSIGN_PARTITIONS

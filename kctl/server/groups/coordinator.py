@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
 from kctl.errors import ErrorCode
-from kctl.limits import MEMBER_ID_PREFIX_BYTES_MAX
+from kctl.limits import GROUP_OFFSETS_MAX, GROUPS_MAX, MEMBER_ID_PREFIX_BYTES_MAX, MEMBER_METADATA_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
@@ -37,6 +37,7 @@ from kctl.server.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
+    Protocols,
     SyncRequest,
     TransactionalCommit,
 )
@@ -96,8 +97,11 @@ class GroupCoordinator:
         if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
             # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
+        if error is ErrorCode.NONE and _size_of(request.protocols) > MEMBER_METADATA_BYTES_MAX:
+            error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
+        error = error or self._creation_error(group_id)
         if error is not ErrorCode.NONE:
             return JoinOutcome(error=error, member_id=request.member_id)
         call: ParkedCall[JoinOutcome] = ParkedCall()
@@ -238,6 +242,18 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
 
+    def _creation_error(self, group_id: str) -> ErrorCode:
+        is_full = group_id not in self._groups and len(self._groups) >= GROUPS_MAX
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_full else ErrorCode.NONE
+
+    def _size_error(self, group_id: str, offsets: Collection[TopicPartition]) -> ErrorCode:
+        hosted = self._groups.get(group_id)
+        known = 0 if hosted is None else len(hosted.group.offsets)
+        if known + len(offsets) <= GROUP_OFFSETS_MAX:
+            return ErrorCode.NONE
+        new = sum(hosted is None or hosted.group.offsets.get(each) is None for each in offsets)
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if known + new > GROUP_OFFSETS_MAX else ErrorCode.NONE
+
     def _allows_session_timeout(self, timeout_ms: int) -> bool:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
 
@@ -249,6 +265,7 @@ class GroupCoordinator:
     def _run_commit(
         self, group_id: str, request: CommitRequest | TransactionalCommit, error: ErrorCode
     ) -> Reply[CommitOutcome]:
+        error = error or self._creation_error(group_id) or self._size_error(group_id, request.offsets)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
         call: ParkedCall[CommitOutcome] = ParkedCall()
@@ -263,3 +280,7 @@ class GroupCoordinator:
         partition = self.partitions.of(group_id)
         assert partition is not None
         self._runner.run_new(group_id, partition, event)
+
+
+def _size_of(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)

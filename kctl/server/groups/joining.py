@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kctl.errors import ErrorCode
+from kctl.limits import GROUP_MEMBERS_MAX
 from kctl.server.groups.actions import (
     Action,
     Answer,
@@ -97,8 +98,14 @@ def _skip_refused(group: Group, refused: ReplacementAppend) -> None:
 
 
 def _has_room_for(group: Group, member_id: str) -> bool:
-    """group.max.size limits members, or parked joins while a rebalance is prepared (KIP-389)."""
+    """group.max.size limits members, or parked joins while a rebalance is prepared (KIP-389).
+
+    GROUP_MEMBERS_MAX limits members and pending members in every state: each uses memory until its session ends.
+    """
     member = group.members.get(member_id)
+    is_known = member is not None or member_id in group.pending_members
+    if not is_known and len(group.members) + len(group.pending_members) >= GROUP_MEMBERS_MAX:
+        return False
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True

@@ -57,6 +57,6 @@ class AlterConfigsHandler:
         """Raises ApiError or ZooKeeperError."""
         overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
         entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)
-        self._resources.check(resource.resource_type, resource.resource_name, overrides)
+        await self._resources.check(resource.resource_type, resource.resource_name, overrides)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)

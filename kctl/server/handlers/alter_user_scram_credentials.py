@@ -3,7 +3,7 @@
 Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  The changes of one user succeed or
 fail together.  Credentials are stored below /config/users, as Kafka does, and the change is announced.
 
-Not done: SASL, so credentials are stored, but not used by any listener; authorization.
+Not done: authorization.
 """
 
 from __future__ import annotations

@@ -1,29 +1,56 @@
-"""CreateDelegationToken (key 38, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""CreateDelegationToken (key 38, versions 0-2): a token that a client can pass on, to authenticate as the owner.
 
-Kafka creates tokens only for authenticated clients (SASL or a certificate); here no client is authenticated.
-
-Not done: delegation tokens.
+Any broker serves it.  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by a token;
+INVALID_PRINCIPAL_TYPE for renewers that are no users; DELEGATION_TOKEN_AUTH_DISABLED without
+delegation.token.secret.key.
 """
 
 from __future__ import annotations
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import TOKEN_RENEWERS_MAX
 from kctl.protocol.apis.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import outcome_of
+from kctl.server.tokens.permission import require_authenticated
+from kctl.server.tokens.token import DelegationToken
+from kctl.server.tokens.token_manager import TokenManager
+
+_USER = "User"
 
 
-def create_delegation_token(
-    _request: CreateDelegationTokenRequest, context: RequestContext
-) -> CreateDelegationTokenResponse:
-    """Returns the requesting principal and no token."""
-    principal_type, _, principal_name = context.principal.partition(":")
-    return CreateDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=principal_type,
-        principal_name=principal_name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
-        token_id="",
-        hmac=b"",
-    )
+class CreateDelegationTokenHandler:
+    """Serves CreateDelegationToken requests.  Owner: event loop."""
+
+    def __init__(self, tokens: TokenManager) -> None:
+        self._tokens = tokens
+
+    async def handle(
+        self, request: CreateDelegationTokenRequest, context: RequestContext
+    ) -> CreateDelegationTokenResponse:
+        """Serves one request and returns the response."""
+        created: list[DelegationToken] = []
+        outcome = await outcome_of(self._create(request, context, created))
+        principal_type, _, principal_name = context.principal.partition(":")
+        token = created[0] if outcome.is_success else None
+        return CreateDelegationTokenResponse(
+            error_code=outcome.code,
+            principal_type=principal_type,
+            principal_name=principal_name,
+            issue_timestamp_ms=token.issue_ms if token else -1,
+            expiry_timestamp_ms=token.expiry_ms if token else -1,
+            max_timestamp_ms=token.max_ms if token else -1,
+            token_id=token.token_id if token else "",
+            hmac=self._tokens.cache.hmac(token.token_id) if token else b"",
+        )
+
+    async def _create(
+        self, request: CreateDelegationTokenRequest, context: RequestContext, created: list[DelegationToken]
+    ) -> None:
+        require_authenticated(context.peer)
+        if any(each.principal_type != _USER or not each.principal_name for each in request.renewers):
+            raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        if len(request.renewers) > TOKEN_RENEWERS_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+        created.append(await self._tokens.create(context.principal, renewers, max_lifetime_ms=request.max_lifetime_ms))

@@ -28,6 +28,7 @@ from kctl.config.described import (
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
+from kctl.limits import DESCRIBED_BYTES_MAX
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -63,9 +64,14 @@ class DescribeConfigsHandler:
         for resource in request.resources:
             # One result however often it is listed: a result is thousands of times longer than a name.
             requested.setdefault((resource.resource_type, resource.resource_name), resource)
-        results = []
+        results: list[DescribeConfigsResult] = []
+        left = DESCRIBED_BYTES_MAX
         for resource in requested.values():
+            if left < 0:
+                results.append(_left_out(resource))
+                continue
             results.append(await self._result(resource, request, context.api_version))
+            left -= sum(map(_size_of, results[-1].configs))
             await asyncio.sleep(0)  # Each may take milliseconds; lets other connections be served.
         return DescribeConfigsResponse(results=results)
 
@@ -141,6 +147,21 @@ def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version:
         # Kafka always sends an empty documentation for loggers, which have none.
         entry.documentation = described.documentation
     return entry
+
+
+def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="the response would be too long: ask for fewer resources at a time",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _size_of(entry: DescribeConfigsResourceResult) -> int:
+    own = len(entry.name) + len(entry.value or "") + len(entry.documentation or "")
+    return own + sum(len(each.name) + len(each.value or "") for each in entry.synonyms)
 
 
 def _logger(name: str, level: str) -> DescribedConfig:

@@ -1,22 +1,62 @@
-"""DescribeDelegationToken (key 41, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""DescribeDelegationToken (key 41, versions 0-2): the tokens of some owners or renewers, or all, with their secrets.
 
-Kafka describes tokens only to authenticated clients; here no client is authenticated.
-
-Not done: delegation tokens.
+A client gets the tokens that it owns or may renew, and those that the authorizer lets it describe; without an
+authorizer that is all, as in Kafka.  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by
+a token.
 """
 
 from __future__ import annotations
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
 from kctl.server.requests.context import RequestContext
+from kctl.server.tokens.permission import require_authenticated
+from kctl.server.tokens.token import DelegationToken
+from kctl.server.tokens.token_manager import TokenManager
 
 
-def describe_delegation_token(
-    _request: DescribeDelegationTokenRequest, _context: RequestContext
-) -> DescribeDelegationTokenResponse:
-    """Refuses the request, for any owner of tokens."""
-    return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])
+class DescribeDelegationTokenHandler:
+    """Serves DescribeDelegationToken requests.  Owner: event loop."""
+
+    def __init__(self, tokens: TokenManager) -> None:
+        self._tokens = tokens
+
+    def handle(
+        self, request: DescribeDelegationTokenRequest, context: RequestContext
+    ) -> DescribeDelegationTokenResponse:
+        """Serves one request and returns the response."""
+        try:
+            require_authenticated(context.peer)
+            self._tokens.require_enabled()
+        except ApiError as error:
+            return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
+        owners = None
+        if request.owners is not None:
+            owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+        tokens = [
+            self._described(token)
+            for token in self._tokens.cache.tokens()
+            if owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
+        ]
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=tokens)
+
+    def _described(self, token: DelegationToken) -> DescribedDelegationToken:
+        principal_type, _, principal_name = token.owner.partition(":")
+        renewers = [each.partition(":")[::2] for each in token.renewers]
+        return DescribedDelegationToken(
+            principal_type=principal_type,
+            principal_name=principal_name,
+            issue_timestamp=token.issue_ms,
+            expiry_timestamp=token.expiry_ms,
+            max_timestamp=token.max_ms,
+            token_id=token.token_id,
+            hmac=self._tokens.cache.hmac(token.token_id),
+            renewers=[
+                DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, name in renewers
+            ],
+        )

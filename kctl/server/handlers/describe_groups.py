@@ -8,7 +8,10 @@ Version notes: 3 authorized operations; 4 instance ids of static members.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kctl.errors import ErrorCode
+from kctl.limits import DESCRIBED_BYTES_MAX
 from kctl.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -17,6 +20,7 @@ from kctl.protocol.apis.describe_groups import (
 )
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 READ, DELETE, DESCRIBE = 3, 6, 8
 EVERYTHING_ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE
@@ -30,22 +34,25 @@ class DescribeGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
+    async def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
-        includes_operations = request.include_authorized_operations
-        return DescribeGroupsResponse(
-            groups=[
-                self._describe(group_id, includes_operations=includes_operations)
-                for group_id in dict.fromkeys(request.groups)
-            ]
-        )
+        described = self._groups(request)
+        return DescribeGroupsResponse(groups=await in_slices(described, lambda group: 1 + len(group.members)))
+
+    def _groups(self, request: DescribeGroupsRequest) -> Iterator[DescribedGroup]:
+        left = DESCRIBED_BYTES_MAX
+        for group_id in dict.fromkeys(request.groups):
+            if left < 0:
+                yield _failed(group_id, ErrorCode.INVALID_REQUEST)
+                continue
+            group = self._describe(group_id, includes_operations=request.include_authorized_operations)
+            left -= sum(map(_size_of, group.members))
+            yield group
 
     def _describe(self, group_id: str, *, includes_operations: bool) -> DescribedGroup:
         error, group = self._coordinator.describe(group_id)
         if error is not ErrorCode.NONE:
-            return DescribedGroup(
-                error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
-            )
+            return _failed(group_id, error)
         return DescribedGroup(
             error_code=error,
             group_id=group_id,
@@ -65,3 +72,13 @@ class DescribeGroupsHandler:
             ],
             authorized_operations=EVERYTHING_ALLOWED if includes_operations else NOT_ASKED,
         )
+
+
+def _failed(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
+    )
+
+
+def _size_of(member: DescribedGroupMember) -> int:
+    return len(member.member_id) + len(member.client_id) + len(member.member_metadata) + len(member.member_assignment)

@@ -22,6 +22,7 @@ from kctl.protocol.apis.describe_log_dirs import (
 )
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 from kctl.storage.log import Log
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
@@ -37,7 +38,7 @@ class DescribeLogDirsHandler:
         self._logs = logs
         self._replicas = replicas
 
-    def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+    async def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
         """Serves one request and returns the response."""
         requested = (
             None
@@ -45,17 +46,21 @@ class DescribeLogDirsHandler:
             else {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
         )
         return DescribeLogDirsResponse(
-            results=[self._result(directory, requested) for directory in self._logs.directories]
+            results=[await self._result(directory, requested) for directory in self._logs.directories]
         )
 
-    def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    async def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
         if not directory.is_online:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
-        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         logs = (*self._logs.logs.values(), *self._logs.futures.logs.values())
-        for log in sorted(logs, key=lambda each: each.topic_partition):
-            if log.log_directory is directory and (requested is None or log.topic_partition in requested):
-                topics[log.topic_partition.topic].append(self._partition(log.topic_partition, log))
+        described = (
+            (log.topic_partition.topic, self._partition(log.topic_partition, log))
+            for log in sorted(logs, key=lambda each: each.topic_partition)
+            if log.log_directory is directory and (requested is None or log.topic_partition in requested)
+        )
+        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for topic, partition in await in_slices(described, lambda _: 1):
+            topics[topic].append(partition)
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
             log_dir=directory.path,

@@ -1,21 +1,38 @@
-"""ExpireDelegationToken (key 40, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""ExpireDelegationToken (key 40, versions 0-2): shortens the life of a token, or removes it.
 
-Kafka lets only authenticated clients expire tokens; here no client is authenticated.
-
-Not done: delegation tokens.
+Any broker serves it, for the owner and the renewers of the token.
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by a token.
 """
 
 from __future__ import annotations
 
-from kctl.errors import ErrorCode
 from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import outcome_of
+from kctl.server.tokens.permission import require_authenticated
+from kctl.server.tokens.token_manager import TokenManager
 
 
-def expire_delegation_token(
-    _request: ExpireDelegationTokenRequest, _context: RequestContext
-) -> ExpireDelegationTokenResponse:
-    """Refuses the request, for any token."""
-    return ExpireDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+class ExpireDelegationTokenHandler:
+    """Serves ExpireDelegationToken requests.  Owner: event loop."""
+
+    def __init__(self, tokens: TokenManager) -> None:
+        self._tokens = tokens
+
+    async def handle(
+        self, request: ExpireDelegationTokenRequest, context: RequestContext
+    ) -> ExpireDelegationTokenResponse:
+        """Serves one request and returns the response."""
+        expiry_ms: list[int] = []
+        outcome = await outcome_of(self._expire(request, context, expiry_ms))
+        return ExpireDelegationTokenResponse(
+            error_code=outcome.code, expiry_timestamp_ms=expiry_ms[0] if outcome.is_success else -1
+        )
+
+    async def _expire(
+        self, request: ExpireDelegationTokenRequest, context: RequestContext, expiry_ms: list[int]
+    ) -> None:
+        require_authenticated(context.peer)
+        expiry_ms.append(
+            await self._tokens.expire(context.principal, bytes(request.hmac), period_ms=request.expiry_time_period_ms)
+        )

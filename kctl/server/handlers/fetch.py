@@ -148,9 +148,7 @@ class FetchHandler:
             return None
         session = self._sessions.resume(request.session_id, request.session_epoch, now_ms)
         forgotten = (TopicPartition(t.topic, p) for t in request.forgotten_topics_data for p in t.partitions)
-        session.update(_positions(request), forgotten)
-        if not session.positions:
-            self._sessions.close(session.session_id)
+        self._sessions.update(session, _positions(request), forgotten)
         return session
 
     def _note_follower(self, replica_id: int, positions: list[FetchPosition], now_ms: int) -> None:

@@ -66,7 +66,7 @@ class IncrementalAlterConfigsHandler:
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)
         overrides = altered(current, alterations, self._resources.properties(kind))
-        self._resources.check(kind, name, overrides)
+        await self._resources.check(kind, name, overrides)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)
 

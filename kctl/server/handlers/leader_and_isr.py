@@ -33,7 +33,7 @@ class LeaderAndIsrHandler:
         """Serves one request and returns the response."""
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
-            errors = self._control_plane.leader_and_isr(request)
+            errors = await self._control_plane.leader_and_isr(request)
         except ApiError as error:
             return LeaderAndIsrResponse(error_code=error.code)
         if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
@@ -44,15 +44,12 @@ class LeaderAndIsrHandler:
                     for tp, code in errors.items()
                 ],
             )
+        by_topic: dict[str, list[LeaderAndIsrPartitionError]] = {}
+        for (topic_name, partition), code in errors.items():
+            error_of_partition = LeaderAndIsrPartitionError(partition_index=partition, error_code=code)
+            by_topic.setdefault(topic_name, []).append(error_of_partition)
         topics = [
-            LeaderAndIsrTopicError(
-                topic_id=topic.topic_id,
-                partition_errors=[
-                    LeaderAndIsrPartitionError(partition_index=tp.partition, error_code=code)
-                    for tp, code in errors.items()
-                    if tp.topic == topic.topic_name
-                ],
-            )
+            LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=by_topic.get(topic.topic_name, []))
             for topic in request.topic_states
         ]
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)

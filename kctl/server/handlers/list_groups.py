@@ -10,6 +10,7 @@ from __future__ import annotations
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 
 class ListGroupsHandler:
@@ -18,13 +19,11 @@ class ListGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
+    async def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
         """Serves one request and returns the response."""
         error, overviews = self._coordinator.groups(request.states_filter)
-        return ListGroupsResponse(
-            error_code=error,
-            groups=[
-                ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
-                for group in overviews
-            ],
+        listed = (
+            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+            for group in overviews
         )
+        return ListGroupsResponse(error_code=error, groups=await in_slices(listed, lambda _: 1))

@@ -9,9 +9,10 @@ undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
+from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -24,6 +25,7 @@ from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
@@ -52,11 +54,13 @@ class OffsetFetchHandler:
             return self._read_from_zookeeper(request.group_id, requested or [])
         error, found = self._coordinator.committed(request.group_id, requested, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version < FIRST_WITH_TOP_LEVEL_ERROR:
-            return _response(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING)))
-        return _response(found, error)
+            return _response(_partitions(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING))))
+        if len(found) > SLICE_OBJECTS:
+            return _long_response(found)
+        return _response(_partitions(found), error)
 
     async def _read_from_zookeeper(self, group_id: str, requested: Iterable[TopicPartition]) -> OffsetFetchResponse:
-        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in requested})
+        return _response(_partitions({tp: await self._offset_in_zookeeper(group_id, tp) for tp in requested}))
 
     async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
         if not self._topics.has_partition(tp.topic, tp.partition):
@@ -72,19 +76,36 @@ class OffsetFetchHandler:
         return ErrorCode.NONE, OffsetAndMetadata(offset=offset)
 
 
-def _response(
-    found: Mapping[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]], error: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponse:
-    topics: dict[str, OffsetFetchResponseTopic] = {}
-    for tp, (partition_error, committed) in found.items():
-        topic = topics.setdefault(tp.topic, OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
-        topic.partitions.append(
+_Found = Mapping[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]
+
+
+async def _long_response(found: _Found) -> OffsetFetchResponse:
+    if sum(len(committed.metadata or "") for _, committed in found.values()) > DESCRIBED_BYTES_MAX:
+        return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
+    return _response(await in_slices(_partitions(found), lambda _: 1))
+
+
+def _partitions(found: _Found) -> Iterator[tuple[str, OffsetFetchResponsePartition]]:
+    for tp, (error, committed) in found.items():
+        yield (
+            tp.topic,
             OffsetFetchResponsePartition(
                 partition_index=tp.partition,
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
                 metadata=committed.metadata,
-                error_code=partition_error,
-            )
+                error_code=error,
+            ),
         )
+
+
+def _response(
+    partitions: Iterable[tuple[str, OffsetFetchResponsePartition]], error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponse:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for name, partition in partitions:
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetFetchResponseTopic(name=name, partitions=[])
+        topic.partitions.append(partition)
     return OffsetFetchResponse(topics=list(topics.values()), error_code=error)

@@ -1,6 +1,6 @@
-"""SaslAuthenticate (key 36, versions 0-2): always refused with ILLEGAL_SASL_STATE: no listener authenticates clients.
+"""SaslAuthenticate (key 36, versions 0-2): ILLEGAL_SASL_STATE here, because channels of SASL listeners handle it.
 
-Not done: SASL.
+It arrives here on a listener without SASL, or from a client that is authenticated already.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_authenticate(_request: SaslAuthenticateRequest, _context: RequestContext) -> SaslAuthenticateResponse:
-    """Responds like Kafka's KafkaApis.handleSaslAuthenticateRequest on a PLAINTEXT listener."""
+    """Responds like Kafka's KafkaApis.handleSaslAuthenticateRequest."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="This listener does not authenticate clients.",
+        error_message="SaslAuthenticate request received after successful authentication",
         auth_bytes=b"",
     )

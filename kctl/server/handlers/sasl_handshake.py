@@ -1,6 +1,7 @@
-"""SaslHandshake (key 17, versions 0-1): always refused with ILLEGAL_SASL_STATE: no listener authenticates clients.
+"""SaslHandshake (key 17, versions 0-1): ILLEGAL_SASL_STATE here, because channels of SASL listeners handle it.
 
-Not done: SASL.
+It arrives here on a listener without SASL, or when a client may not authenticate again: its session has no end, or it
+did so less than a second ago (KIP-368).
 """
 
 from __future__ import annotations
@@ -11,5 +12,5 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_handshake(_request: SaslHandshakeRequest, _context: RequestContext) -> SaslHandshakeResponse:
-    """Responds like Kafka's KafkaApis.handleSaslHandshakeRequest on a PLAINTEXT listener."""
+    """Responds like Kafka's KafkaApis.handleSaslHandshakeRequest."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

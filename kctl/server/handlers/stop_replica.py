@@ -36,7 +36,7 @@ class StopReplicaHandler:
             request.topic_states = _topic_states(request)
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
-            errors = self._control_plane.stop_replica(request)
+            errors = await self._control_plane.stop_replica(request)
         except ApiError as error:
             return StopReplicaResponse(error_code=error.code, partition_errors=[])
         return StopReplicaResponse(

@@ -28,7 +28,7 @@ class UpdateMetadataHandler:
             _name_listeners(request, context.api_version)
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
-            self._control_plane.update_metadata(request)
+            await self._control_plane.update_metadata(request)
         except ApiError as error:
             return UpdateMetadataResponse(error_code=error.code)
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)

@@ -7,14 +7,18 @@ import errno
 import ipaddress
 import logging
 import socket
+from dataclasses import replace
 
 from kctl.errors import KctlError
-from kctl.limits import LISTEN_BACKLOG
+from kctl.limits import LISTEN_BACKLOG, REFUSED_SOCKETS_MAX
 from kctl.model import Endpoint
 from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
+from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
+from kctl.server.network.tls_handshakes import TlsHandshakes
+from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
@@ -32,37 +36,43 @@ class ListenError(KctlError):
 class Acceptor:
     """All listeners of a broker.  Owner: event loop."""
 
-    def __init__(self, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> None:
+    def __init__(self, *, open_channel: OpenChannel, settings: ListenSettings) -> None:
         self._open_channel = open_channel
-        self._idle_s = connections_max_idle_ms / 1000
+        self._settings = settings
+        self._limits = settings.limits
+        self._idle_s = settings.connections_max_idle_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
-        self._buffers = BufferPool(release=self._release_in_thread)
+        self._buffers = BufferPool(release=self._release_in_thread, bytes_max=settings.request_bytes_max)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._refused_count = 0
-        self._listeners: dict[socket.socket, str] = {}
+        self._listeners: dict[socket.socket, Endpoint] = {}
+        self._full: dict[socket.socket, None] = {}
+        """Listeners that wait for a connection to close."""
         self._connections: dict[Connection, None] = {}
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Refused sockets that are closed later."""
+        self._handshakes = (
+            TlsHandshakes(self._loop, settings.tls, on_done=self._connect, on_failed=self._released)
+            if settings.tls is not None
+            else None
+        )
         self._idle_check: asyncio.TimerHandle | None = None
         self.malformed_count = 0
 
     @property
     def connection_count(self) -> int:
+        """Open connections, without unfinished TLS handshakes."""
         return len(self._connections)
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; port 0 becomes the port that the system chose.  Raises ListenError."""
-        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            sock.bind((endpoint.host, endpoint.port))
+            sock = listening_socket(endpoint.host, endpoint.port)
         except OSError as error:
-            sock.close()
             raise ListenError(_bind_problem(endpoint, error)) from None
-        self._listeners[sock] = endpoint.listener
-        port = sock.getsockname()[1]
-        return Endpoint(endpoint.listener, endpoint.host, port, endpoint.security_protocol)
+        self._listeners[sock] = endpoint
+        return replace(endpoint, port=sock.getsockname()[1])
 
     def start(self) -> None:
         """Accepts from now on."""
@@ -77,17 +87,30 @@ class Acceptor:
             self._loop.remove_reader(sock)
             sock.close()
         self._listeners.clear()
+        self._full.clear()
 
     def close(self) -> None:
         """Closes everything."""
         self.stop_accepting()
         if self._idle_check is not None:
             self._idle_check.cancel()
+        if self._handshakes is not None:
+            self._handshakes.close()
+        for timer in self._refused.values():
+            timer.cancel()
+        for sock in list(self._refused):
+            self._close_refused(sock)
         for connection in list(self._connections):
             connection.close()
 
     def _accept(self, listener: socket.socket) -> None:
+        endpoint = self._listeners[listener]
         for _ in range(_ACCEPTS_PER_TURN):
+            if not self._limits.has_slot(endpoint.listener):
+                log.warning("max.connections is reached: accepting pauses listener=%s", endpoint.listener)
+                self._full[listener] = None
+                self._pause(listener, _RETRY_ACCEPT_S)
+                return
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
@@ -96,14 +119,14 @@ class Acceptor:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     # Without a pause the loop would spin on a listener that stays readable.
                     log.warning("no file descriptors left: accepting pauses for %s s", _RETRY_ACCEPT_S)
-                    self._loop.remove_reader(listener)
-                    self._loop.call_later(_RETRY_ACCEPT_S, self._resume_accepting, listener)
+                    self._pause(listener, _RETRY_ACCEPT_S)
                     return
                 continue
             if sock.fileno() >= self._descriptors_max:
                 self._refuse(sock)
-            else:
-                self._open(sock, "/" + _address_text(address[0]), self._listeners[listener])
+            elif pause_ms := self._admit(sock, _address_text(address[0]), endpoint):
+                self._pause(listener, pause_ms / 1000)
+                return
 
     def _refuse(self, sock: socket.socket) -> None:
         """The system gives out the lowest free descriptor, so a high one tells that many are in use."""
@@ -117,27 +140,66 @@ class Acceptor:
                 self._descriptors_max,
             )
 
-    def _open(self, sock: socket.socket, host: str, listener: str) -> None:
+    def _admit(self, sock: socket.socket, address: str, endpoint: Endpoint) -> int:
+        """Opens or refuses a connection; returns for how many ms the listener has to pause."""
         if self._refused_count:
             log.warning("accepting connections again refused=%s", self._refused_count)
             self._refused_count = 0
+        admission = self._limits.admit(endpoint.listener, address, round(self._loop.time() * 1000))
+        if admission.refusal is not None:
+            log.info("refusing connection peer=/%s listener=%s limit=%s", address, endpoint.listener, admission.refusal)
+            if admission.close_after_ms and len(self._refused) < REFUSED_SOCKETS_MAX:
+                delay_s = admission.close_after_ms / 1000
+                self._refused[sock] = self._loop.call_later(delay_s, self._close_refused, sock)
+            else:
+                sock.close()
+            return admission.pause_ms
+        if self._limits.has_excess():
+            self._close_least_active()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer = Peer("/" + address, endpoint.listener, security_protocol=endpoint.security_protocol)
+        if endpoint.security_protocol in TLS_PROTOCOLS:
+            assert self._handshakes is not None, "a TLS listener needs ListenSettings.tls"
+            self._handshakes.begin(sock, peer)
+        else:
+            self._connect(sock, peer)
+        return admission.pause_ms
+
+    def _connect(self, stream: socket.socket | TlsStream, peer: Peer) -> None:
         connection = Connection(
-            sock,
-            Peer(host, listener),
+            stream,
+            peer,
             loop=self._loop,
             turns=self._turns,
             buffers=self._buffers,
             open_channel=self._open_channel,
             on_close=self._forget,
             on_malformed=self._count_malformed,
+            is_urgent=peer.listener == self._settings.urgent_listener,
         )
         self._connections[connection] = None
 
+    def _close_least_active(self) -> None:
+        """Makes room for the protected listener: closes the connection that has been idle for the longest time."""
+        closable = [each for each in self._connections if self._limits.is_closable(each.peer.listener)]
+        if closable:
+            chosen = min(closable, key=lambda each: (each.was_active, each.last_active_s))
+            log.info("closing idle connection peer=%s reason=max.connections", chosen.peer.client_host)
+            chosen.close()
+
+    def _close_refused(self, sock: socket.socket) -> None:
+        del self._refused[sock]
+        sock.close()
+
+    def _pause(self, listener: socket.socket, delay_s: float) -> None:
+        self._loop.remove_reader(listener)
+        self._loop.call_later(delay_s, self._resume_accepting, listener)
+
     def _resume_accepting(self, listener: socket.socket) -> None:
         if listener in self._listeners:
+            self._full.pop(listener, None)
             self._loop.add_reader(listener, self._accept, listener)
 
     def _release_in_thread(self, buffer: memoryview) -> None:
@@ -145,6 +207,12 @@ class Acceptor:
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._released(connection.peer)
+
+    def _released(self, peer: Peer) -> None:
+        self._limits.released(peer.listener, peer.client_host[1:])
+        for listener in [each for each in self._full if self._limits.has_slot(self._listeners[each].listener)]:
+            self._resume_accepting(listener)
 
     def _count_malformed(self) -> None:
         self.malformed_count += 1
@@ -162,6 +230,26 @@ class Acceptor:
             elif connection.last_active_s < now_s - self._idle_s:
                 connection.close()
         self._schedule_idle_check()
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError."""
+    if not host and socket.has_dualstack_ipv6():
+        host = "::"
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # Like Java, prefer the IPv4 address of a name that has both.
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setblocking(False)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _address_text(address: str) -> str:

@@ -18,6 +18,8 @@ MAPPED_BYTES_MIN = 1 << 16
 _RETAINED_SIZE_MAX = 1 << 23
 """Larger buffers go back to the system as soon as their frame has been handled."""
 _POISON = b"\xdd"
+_WOKEN_MAX = 16
+"""Connections that may go on after some memory has become free; they free memory again when they are done."""
 
 
 def rounded_up(size: int) -> int:
@@ -25,13 +27,33 @@ def rounded_up(size: int) -> int:
     return 1 << max(size - 1, 1).bit_length()
 
 
+def _call_first(waiting: dict[Callable[[], None], None]) -> None:
+    on_room = next(iter(waiting))
+    del waiting[on_room]
+    on_room()
+
+
 class BufferPool:
     """Lends writable buffers.  With `is_poisoned`, returned ones are overwritten, so that tests find late readers."""
 
     def __init__(
-        self, *, is_poisoned: bool = False, release: Callable[[memoryview], object] = memoryview.release
+        self,
+        *,
+        is_poisoned: bool = False,
+        release: Callable[[memoryview], object] = memoryview.release,
+        bytes_max: int = -1,
     ) -> None:
-        """`release` returns a large buffer to the system, which takes some milliseconds for 100 MB."""
+        """`release` returns a large buffer to the system, which takes some milliseconds for 100 MB.
+
+        `bytes_max` is queued.max.request.bytes: connections ask `has_room` before they receive; below 1 for no limit.
+        """
+        self.is_limited = bytes_max > 0
+        self._bytes_max = bytes_max
+        self._waiting: dict[Callable[[], None], None] = {}
+        """Connections that would begin a request."""
+        self._growing: dict[Callable[[], None], None] = {}
+        """Connections that need more memory for the request that they have begun."""
+        self._exceeding: object | None = None
         self._free: dict[int, list[memoryview]] = {}
         self._is_poisoned = is_poisoned
         self._release = release
@@ -40,6 +62,57 @@ class BufferPool:
         """Total size of the unused buffers."""
         self.lent_bytes = 0
         """Total size of the buffers that connections hold now."""
+        self.reserved_bytes = 0
+        """What frames that have been begun still need."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a connection may begin to receive a request.
+
+        As in Kafka's SimpleMemoryPool a request is admitted whole while anything is left, however large it is.
+        """
+        return not self.is_limited or self.lent_bytes + self.reserved_bytes < self._bytes_max
+
+    def reserve(self, size: int) -> None:
+        """Counts memory that a frame will need; a negative size gives it back."""
+        self.reserved_bytes += size
+        if size < 0:
+            self._wake()
+
+    def may_grow(self, owner: object) -> bool:
+        """Whether a connection may receive a large request that it has begun.
+
+        If there is no room, one of them may exceed the limit at a time: otherwise many small beginnings would use it up
+        and wait for each other.
+        """
+        if self.has_room:
+            return True
+        if self._exceeding is None:
+            self._exceeding = owner
+        return self._exceeding is owner
+
+    def has_grown(self, owner: object) -> None:
+        """The large request has been handled or lost."""
+        if self._exceeding is owner:
+            self._exceeding = None
+            self._wake()
+
+    def wait_for_room(self, on_room: Callable[[], None], *, is_growing: bool) -> None:
+        """Calls `on_room` once when there may be room, first come, first served; it then asks again."""
+        (self._growing if is_growing else self._waiting)[on_room] = None
+
+    def stop_waiting(self, on_room: Callable[[], None]) -> None:
+        """Does not call `on_room` any more."""
+        self._waiting.pop(on_room, None)
+        self._growing.pop(on_room, None)
+
+    def _wake(self) -> None:
+        if self._growing and (self.has_room or self._exceeding is None):
+            _call_first(self._growing)
+        for _ in range(min(len(self._waiting), _WOKEN_MAX)):
+            if not self._waiting or not self.has_room:
+                return
+            _call_first(self._waiting)
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes; its content is undefined."""
@@ -65,8 +138,12 @@ class BufferPool:
         self.lent_bytes -= size
         if self._is_poisoned:
             buffer[:] = _POISON * size
-        if not isinstance(buffer.obj, mmap.mmap):
-            return
+        if isinstance(buffer.obj, mmap.mmap):
+            self._keep_or_release(buffer, size)
+        if self._waiting or self._growing:
+            self._wake()
+
+    def _keep_or_release(self, buffer: memoryview, size: int) -> None:
         if size <= _RETAINED_SIZE_MAX and self.retained_bytes + size <= RETAINED_BUFFER_BYTES_MAX:
             self.retained_bytes += size
             self._free.setdefault(size, []).append(buffer)

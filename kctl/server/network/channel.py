@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from kctl.errors import KctlError
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer
 
@@ -28,19 +29,27 @@ Reply = list[Chunk] | ThrottledReply | None
 """The chunks of one framed response; None for a request without a response (produce with acks=0)."""
 
 
+class ChannelEnded(KctlError):
+    """The channel has ended the connection, and has logged why.  `last` is sent before it is closed."""
+
+    def __init__(self, last: list[Chunk] | None = None) -> None:
+        super().__init__("the channel has ended the connection")
+        self.last = last
+
+
 class Channel(Protocol):
     """One connection from its first frame to its last."""
 
     @property
     def frame_bytes_max(self) -> int:
-        """The size in bytes of the largest frame that the client may send now."""
+        """The size in bytes of the largest frame that the client may send now; it changes with the client's state."""
         ...
 
     @property
     def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
         """Handles one frame, which is valid until the call returns.  Cancelling the future ends a wait.
 
-        Raises MalformedRequest and UnansweredRequestFailed; the connection has to be closed then.
+        Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded; the connection has to be closed then.
         """
         ...
 

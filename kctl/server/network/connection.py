@@ -1,7 +1,7 @@
 """One accepted connection: moves bytes between its socket and its request pump.
 
-A raw non-blocking socket on the loop's add_reader and add_writer: asyncio's transports copy and have no sendfile that
-can be mixed with other writes.
+A raw non-blocking socket, or a TLS stream on it, on the loop's add_reader and add_writer: asyncio's transports copy and
+have no sendfile that can be mixed with other writes.
 
 Owner: event loop.
 """
@@ -15,10 +15,12 @@ from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import OpenChannel
+from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.outbox import Outbox
+from kctl.server.network.outbox import PlainOutbox
 from kctl.server.network.request_pump import RequestPump, TurnEnd
+from kctl.server.network.tls_outbox import TlsOutbox
+from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
@@ -30,7 +32,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | TlsStream,
         peer: Peer,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -39,8 +41,11 @@ class Connection:
         open_channel: OpenChannel,
         on_close: Callable[[Connection], None],
         on_malformed: Callable[[], None],
+        is_urgent: bool = False,
     ) -> None:
         self.peer = peer
+        self.is_urgent = is_urgent
+        """Whether its requests overtake those of other connections."""
         self.last_active_s = loop.time()
         """When the acceptor last saw `was_active`."""
         self.was_active = False
@@ -52,12 +57,16 @@ class Connection:
         self._on_malformed = on_malformed
         channel = open_channel(peer)
         self._inbox = Inbox(buffers, channel.frame_bytes_max)
-        self._outbox = Outbox(sock)
+        self._tls = sock if isinstance(sock, TlsStream) else None
+        self._outbox = PlainOutbox(sock) if isinstance(sock, socket.socket) else TlsOutbox(sock)
         self._pump = RequestPump(
             self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
+        self._buffers = buffers
         self._is_queued = False
         self._is_reading = False
+        self._is_rereading = False
+        self._waits_for_memory = False
         self._is_writing = False
         self._is_closed = False
         self._update_reading()
@@ -72,6 +81,8 @@ class Connection:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._waits_for_memory:
+            self._buffers.stop_waiting(self._on_memory)
         if self._is_reading:
             self._loop.remove_reader(self._sock)
         if self._is_writing:
@@ -116,6 +127,8 @@ class Connection:
                 error,
             )
             self._flush()
+        except ChannelEnded:
+            self._flush()
         except asyncio.CancelledError:
             pass
         except Exception:
@@ -130,6 +143,9 @@ class Connection:
     def _on_readable(self) -> None:
         if self._is_queued:
             return  # Received after the turn.
+        if not self.is_urgent and not self._inbox.has_memory():
+            self._wait_for_memory()
+            return
         try:
             received = self._sock.recv_into(self._inbox.buffer())
         except BlockingIOError:
@@ -154,14 +170,31 @@ class Connection:
             self._update_reading()
 
     def _update_reading(self) -> None:
-        wants_bytes = self._inbox.wants_bytes
-        if wants_bytes is self._is_reading:
-            return
-        self._is_reading = wants_bytes
-        if wants_bytes:
-            self._loop.add_reader(self._sock, self._on_readable)
-        else:
-            self._loop.remove_reader(self._sock)
+        wants_bytes = self._inbox.wants_bytes and not self._waits_for_memory
+        if wants_bytes is not self._is_reading:
+            self._is_reading = wants_bytes
+            if wants_bytes:
+                self._loop.add_reader(self._sock, self._on_readable)
+            else:
+                self._loop.remove_reader(self._sock)
+        if wants_bytes and self._tls is not None and self._tls.has_pending and not self._is_rereading:
+            self._is_rereading = True
+            self._loop.call_soon(self._reread)
+
+    def _reread(self) -> None:
+        """Takes bytes that OpenSSL has decrypted, of which the loop does not know."""
+        self._is_rereading = False
+        if self._is_reading and not self._is_closed:
+            self._on_readable()
+
+    def _wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        self._buffers.wait_for_room(self._on_memory, is_growing=len(self._inbox) > 0)
+        self._settle()
+
+    def _on_memory(self) -> None:
+        self._waits_for_memory = False
+        self._settle()
 
     def _flush(self) -> None:
         if self._is_writing or not self._outbox:

@@ -30,15 +30,29 @@ class Inbox:
     A frame is a view that is valid until the next call of `buffer` or `settle`.
     """
 
-    __slots__ = ("_buffer", "_end", "_expected_bytes", "_frame_bytes_max", "_pool", "_start")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_expected_bytes",
+        "_is_admitted",
+        "_pool",
+        "_reserved_bytes",
+        "_start",
+        "frame_bytes_max",
+    )
 
     def __init__(self, pool: BufferPool, frame_bytes_max: int) -> None:
         self._pool = pool
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """The size of the largest frame that is accepted; the owner may change it between frames."""
         self._buffer = _NOTHING
         self._start = 0
         self._end = 0
         self._expected_bytes = MAPPED_BYTES_MIN
+        self._is_admitted = False
+        """Whether the first frame may have all the memory that it needs."""
+        self._reserved_bytes = 0
+        """What it needs besides the buffer."""
 
     def __len__(self) -> int:
         """Bytes received and not taken yet."""
@@ -49,6 +63,22 @@ class Inbox:
         """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
         available = self._end - self._start
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
+
+    def has_memory(self) -> bool:
+        """Whether `buffer` may be called now, or the pool has no room: then wait for it.
+
+        A frame of more than 64 KiB is admitted as a whole, so that it is not stopped half-way.
+        """
+        pool = self._pool
+        if not pool.is_limited or self._is_admitted or (self._buffer and self._end < len(self._buffer)):
+            return True
+        if len(self._buffer) < MAPPED_BYTES_MIN and pool.has_room:
+            return True
+        if not self._buffer or not pool.may_grow(self):
+            return False
+        self._is_admitted = True
+        self._reserve(max(self._first_frame_bytes() - len(self._buffer), 0))
+        return True
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -65,18 +95,21 @@ class Inbox:
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None when more bytes are needed.
 
-        Raises MalformedRequest for a length that is negative or above socket.request.max.bytes.
+        Raises MalformedRequest for a length that is negative or above `frame_bytes_max`.
         """
         start = self._start
         available = self._end - start
         if available < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, start)
-        if size < 0 or size > self._frame_bytes_max:
-            raise MalformedRequest(f"frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
+        if size < 0 or size > self.frame_bytes_max:
+            raise MalformedRequest(f"frame of {size} bytes; the limit is {self.frame_bytes_max}")
         if available < _LENGTH.size + size:
             return None
         self._start = start + _LENGTH.size + size
+        if self._is_admitted:
+            self._is_admitted = False
+            self._reserve(0)
         if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
             self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
         return self._buffer[start + _LENGTH.size : self._start]
@@ -88,20 +121,31 @@ class Inbox:
             self.close()
         elif rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
             self._move_to(self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES)))
+        if self._pool.is_limited and not self._is_admitted:
+            self._pool.has_grown(self)
 
     def close(self) -> None:
         """Gives back all memory; what has been received is lost."""
         if self._buffer:
-            self._pool.give_back(self._buffer)
-            self._buffer = _NOTHING
+            buffer, self._buffer = self._buffer, _NOTHING
+            self._pool.give_back(buffer)
         self._start = self._end = 0
+        if self._pool.is_limited:
+            self._is_admitted = False
+            self._reserve(0)
+            self._pool.has_grown(self)
+
+    def _reserve(self, size: int) -> None:
+        if size != self._reserved_bytes:
+            change, self._reserved_bytes = size - self._reserved_bytes, size
+            self._pool.reserve(change)
 
     def _first_frame_bytes(self) -> int:
         """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""
         if len(self) < _LENGTH.size:
             return _LENGTH.size
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)
-        return _LENGTH.size + size if 0 <= size <= self._frame_bytes_max else 0
+        return _LENGTH.size + size if 0 <= size <= self.frame_bytes_max else 0
 
     def _make_room(self) -> None:
         if self._start >= len(self._buffer) // 2:
@@ -117,5 +161,7 @@ class Inbox:
     def _move_to(self, buffer: memoryview) -> None:
         rest = len(self)
         buffer[:rest] = self._buffer[self._start : self._end]
-        self._pool.give_back(self._buffer)
-        self._buffer, self._start, self._end = buffer, 0, rest
+        former, self._buffer, self._start, self._end = self._buffer, buffer, 0, rest
+        if self._reserved_bytes:
+            self._reserve(max(self._reserved_bytes + len(former) - len(buffer), 0))
+        self._pool.give_back(former)

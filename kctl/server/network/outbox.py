@@ -1,5 +1,7 @@
 """Bytes and file slices on their way to a socket: gathered into few system calls, file slices by sendfile.
 
+See tls_outbox for connections with TLS.
+
 Owner: event loop.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
@@ -32,7 +35,7 @@ class FileSlice(Protocol):
 Chunk = bytes | bytearray | memoryview | FileSlice
 
 
-class _SliceLeft:
+class SliceLeft:
     """What remains to be sent of a slice."""
 
     __slots__ = ("position", "remaining", "source")
@@ -43,15 +46,15 @@ class _SliceLeft:
         self.remaining = source.size
 
 
-class Outbox:
+class Outbox(ABC):
     """What one connection still has to send, in order."""
 
-    __slots__ = ("_chunks", "_sent", "_sock")
+    __slots__ = ("_chunks", "_sent")
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self) -> None:
         self._sent = 0
-        self._chunks: deque[bytes | bytearray | memoryview | _SliceLeft] = deque()
+        """Bytes sent by the current flush."""
+        self._chunks: deque[bytes | bytearray | memoryview | SliceLeft] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -65,7 +68,7 @@ class Outbox:
                 if len(chunk):
                     self._chunks.append(chunk)
             elif chunk.size:
-                self._chunks.append(_SliceLeft(chunk))
+                self._chunks.append(SliceLeft(chunk))
         return size
 
     def clear(self) -> None:
@@ -82,19 +85,51 @@ class Outbox:
         try:
             while chunks and self._sent < FLUSH_BYTES_MAX:
                 head = chunks[0]
-                done = self._send_slice(head) if isinstance(head, _SliceLeft) else self._send_bytes()
+                done = self._send_slice(head) if isinstance(head, SliceLeft) else self._send_bytes()
                 if not done:
                     return False
         except BlockingIOError:
             return False
         return not chunks
 
+    @abstractmethod
+    def _send_bytes(self) -> bool:
+        """Sends the chunks before the next slice, or some of them; whether more may be sent in this flush."""
+
+    @abstractmethod
+    def _send_slice(self, left: SliceLeft) -> bool:
+        """Sends the slice at the head, or a part of it; whether more may be sent in this flush."""
+
+    def _send_file(self, descriptor: int, left: SliceLeft) -> bool:
+        """Sends the slice at the head by sendfile."""
+        sent = os.sendfile(descriptor, left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))
+        if sent == 0:
+            raise ConnectionAbortedError("the file ended before its slice did")
+        self._sent += sent
+        left.position += sent
+        left.remaining -= sent
+        if left.remaining:
+            # The socket is full for now; other connections get their turn.
+            return False
+        self._chunks.popleft()
+        return True
+
+
+class PlainOutbox(Outbox):
+    """Sends to a socket as it is."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+
     def _send_bytes(self) -> bool:
         chunks = self._chunks
         gathered: list[bytes | bytearray | memoryview] = []
         flags = 0
         for chunk in chunks:
-            if isinstance(chunk, _SliceLeft):
+            if isinstance(chunk, SliceLeft):
                 flags = socket.MSG_MORE
                 break
             gathered.append(chunk)
@@ -110,17 +145,5 @@ class Outbox:
             chunks.popleft()
         return True
 
-    def _send_slice(self, left: _SliceLeft) -> bool:
-        sent = os.sendfile(
-            self._sock.fileno(), left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX)
-        )
-        if sent == 0:
-            raise ConnectionAbortedError("the file ended before its slice did")
-        self._sent += sent
-        left.position += sent
-        left.remaining -= sent
-        if left.remaining:
-            # The socket is full for now; other connections get their turn.
-            return False
-        self._chunks.popleft()
-        return True
+    def _send_slice(self, left: SliceLeft) -> bool:
+        return self._send_file(self._sock.fileno(), left)

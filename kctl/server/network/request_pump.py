@@ -19,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
-from kctl.server.network.channel import Channel, Reply, ThrottledReply
+from kctl.server.network.channel import Channel, ChannelEnded, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
@@ -86,8 +86,8 @@ class RequestPump:
     def turn(self) -> TurnEnd:
         """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
 
-        Raises MalformedRequest and UnansweredRequestFailed, also for a request that has waited, and whatever else a
-        handler raised; the connection has to be closed then.
+        Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and
+        whatever else a handler raised; the connection has to be closed then, after what is queued has been sent.
         """
         if self._error is not None:
             self._raise_error()
@@ -102,6 +102,7 @@ class RequestPump:
                 end_s = self._now_s() + _TURN_S
             elif count and self._now_s() >= end_s:
                 break
+            self._inbox.frame_bytes_max = self._channel.frame_bytes_max
             frame = self._inbox.next_frame()
             if frame is None:
                 return TurnEnd.NEEDS_BYTES
@@ -127,6 +128,8 @@ class RequestPump:
         if self._is_closed:
             return
         self._is_closed = True
+        # Without the reference to its owner, both are freed at once and do not wait for the garbage collector.
+        self._on_wake = _ignore
         self._inbox.close()
         pending, self._pending = self._pending, None
         if pending is not None:
@@ -159,8 +162,14 @@ class RequestPump:
             self._error = asyncio.CancelledError("the request was cancelled")
         elif (error := future.exception()) is not None:
             self._error = error
+            if isinstance(error, ChannelEnded) and error.last is not None:
+                self._put(error.last)
         elif isinstance(reply := future.result(), ThrottledReply):
             self._put_and_mute(reply)
         elif reply is not None:
             self._put(reply)
         self._on_wake()
+
+
+def _ignore() -> None:
+    """Takes the place of `on_wake` in a closed pump."""

@@ -22,6 +22,9 @@ _SLICE_S = LOOP_SLICE_MS_MAX / 1000
 class TakesTurns(Protocol):
     """A connection, for the queue."""
 
+    is_urgent: bool
+    """Whether its turns are not queued behind those of others: the control plane."""
+
     def take_turn(self) -> None:
         """Does a bounded piece of work; nothing if the connection has been closed.  Does not raise."""
         ...
@@ -36,7 +39,9 @@ class Turns:
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""
-        if self._queue or self._loop.time() - iteration_started_s(self._loop) >= _SLICE_S:
+        if not connection.is_urgent and (
+            self._queue or self._loop.time() - iteration_started_s(self._loop) >= _SLICE_S
+        ):
             self.queue(connection)
             return False
         connection.take_turn()

@@ -154,11 +154,13 @@ class RequestAccount:
             return self._throttle(self._mutations.throttle_ms(), self._client.mutation, request_ms)
         return self._throttle(0, None, request_ms)
 
-    def note_encoding(self, started_s: float) -> None:
-        """Counts the time since `started_s` for the next request."""
+    def encoded(self) -> None:
+        """Counts the time since `resumed` for the next request: the response has been encoded."""
         meter = self._client.request
+        self._busy_s = 0.0
+        self.paused()
         if meter is not None and not self._is_exempt:
-            meter.add((self._precise_s() - started_s) * _PERCENT, self._clock.monotonic_ms())
+            meter.add(self._busy_s * _PERCENT, self._clock.monotonic_ms())
 
     def paused(self) -> None:
         """The request waits: it uses no time until it is `measured` or settled."""

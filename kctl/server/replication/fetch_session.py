@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import FETCH_SESSION_PARTITIONS_MAX
 from kctl.model import TopicPartition
 
 NO_SESSION = 0
@@ -131,11 +132,14 @@ def _has_changed(position: FetchPosition, answer: PartitionAnswer, *, has_record
 
 
 class FetchSessionCache:
-    """The sessions of a broker, at most `slots_max` of them (max.incremental.fetch.session.cache.slots)."""
+    """The sessions of a broker, at most `slots_max` of them (max.incremental.fetch.session.cache.slots), with at most
+    FETCH_SESSION_PARTITIONS_MAX partitions together.
+    """
 
     def __init__(self, slots_max: int) -> None:
         self._slots_max = slots_max
         self._sessions: dict[int, FetchSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -164,12 +168,34 @@ class FetchSessionCache:
             return None
         session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
         session.update(positions, ())
+        if self._partition_count + len(session.positions) > FETCH_SESSION_PARTITIONS_MAX:
+            return None
         self._sessions[session_id] = session
+        self._partition_count += len(session.positions)
         return session
+
+    def update(
+        self, session: FetchSession, changed: Iterable[FetchPosition], forgotten: Iterable[TopicPartition]
+    ) -> None:
+        """Applies an incremental request; a session without partitions is closed.
+
+        Raises ApiError(FETCH_SESSION_ID_NOT_FOUND), and closes the session, if all sessions together have too many
+        partitions then.  The client creates a new one.
+        """
+        before = len(session.positions)
+        session.update(changed, forgotten)
+        self._partition_count += len(session.positions) - before
+        if self._partition_count > FETCH_SESSION_PARTITIONS_MAX:
+            self.close(session.session_id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not session.positions:
+            self.close(session.session_id)
 
     def close(self, session_id: int) -> None:
         """Removes a session; an unknown id is ignored."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.positions)
 
     def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots_max:
@@ -178,6 +204,6 @@ class FetchSessionCache:
             # Followers' sessions are evicted after those of consumers: they have more partitions and live longer.
             is_stale = now_ms - session.last_used_ms > EVICTION_MS
             if is_stale or (is_follower and not session.is_follower):
-                del self._sessions[session_id]
+                self.close(session_id)
                 return True
         return False

@@ -8,6 +8,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kctl.storage.config import LogConfig
     from kctl.storage.log import Log
     from kctl.storage.log_manager import LogManager
+    from kctl.storage.plans import CheckpointPlan
 
 log = logging.getLogger(__name__)
 state_log = logging.getLogger("kctl.state_change")
@@ -64,6 +66,7 @@ class ReplicaManager:
         self._log_config = log_config
         self._lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
+        self._has_deletions = False
         self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -150,7 +153,7 @@ class ReplicaManager:
     def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
         """Stops replicas and, if requested, deletes their logs; returns errors and the stopped partitions.
 
-        Raises ApiError(STALE_CONTROLLER_EPOCH).
+        Call `write_deletions` afterwards.  Raises ApiError(STALE_CONTROLLER_EPOCH).
         """
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
@@ -176,10 +179,20 @@ class ReplicaManager:
                     deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
-        if deleted:
-            # All in one call: checkpoints are written and fsynced once.
-            self.logs.delete(*deleted)
+        self._has_deletions |= self.logs.retire(*deleted)
         return outcome, stopped
+
+    async def write_deletions(self) -> None:
+        """Removes logs that were deleted since the last call from the checkpoints, so that a new topic starts empty.
+
+        In a thread, and once for many deletions: each checkpoint contains all logs.
+        """
+        if self._has_deletions:
+            self._has_deletions = False
+            plans = self.logs.checkpoints.plan_after_deletions()
+            await asyncio.get_running_loop().run_in_executor(None, _run_all, plans)
+            for plan in plans:
+                self.logs.take_failures(plan)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of all partitions, for the checkpoint."""
@@ -279,6 +292,11 @@ class ReplicaManager:
         )
         self.partitions[topic_partition] = partition
         return partition
+
+
+def _run_all(plans: Iterable[CheckpointPlan]) -> None:
+    for plan in plans:
+        plan.run()
 
 
 def _partition_states(

@@ -12,13 +12,14 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import decode_request_header, response_header_version
+from kctl.protocol.headers import RequestHeader, decode_request_header, response_header_version
 from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
@@ -28,6 +29,8 @@ from kctl.server.requests.context import Peer, RequestContext
 log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
+_PRODUCE_AND_FETCH = frozenset({0, 1})
+"""Their responses are about as long as their requests, and are not examined, because there are so many."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -43,7 +46,8 @@ class Dispatcher:
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
-        self._tasks: set[asyncio.Future[Response | None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._long_encoding = asyncio.Lock()
 
     def register(self, api_name: str, handler: Handler) -> None:
         """Registers the handler of an API, for the versions in the registry."""
@@ -81,6 +85,8 @@ class Dispatcher:
             return self._encode(api, context, None)
         if isinstance(result, Awaitable):
             return self._later(api, context, result)
+        if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
+            return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
 
     def _later(
@@ -120,42 +126,69 @@ class Dispatcher:
             reply.set_exception(error)
         else:
             try:
-                reply.set_result(self._encode(api, context, wait.result()))
+                response = wait.result()
+                if response is None or api.key in _PRODUCE_AND_FETCH or not codec.is_long_to_encode(response):
+                    reply.set_result(self._encode(api, context, response))
+                else:
+                    self._encoded_off_loop(api, context, response).add_done_callback(partial(_pass_on, reply))
             except Exception as failure:
                 reply.set_exception(failure)
 
-    def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
-        if context.account is not None:
-            return self._settled(api, context, context.account, response)
-        return None if response is None else self._encoded(api, context, response)
+    def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
+        """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
+        mute_ms = _settle_account(api, context, response)
 
-    def _settled(
-        self, api: registry.Api, context: RequestContext, account: RequestAccount, response: Response | None
-    ) -> Reply:
-        """Records what the request has used; the response tells the throttle time and is sent at once."""
-        mute_ms = account.settle(api.key, has_response=response is not None)
+        async def encoded() -> Reply:
+            async with self._long_encoding:
+                loop = asyncio.get_running_loop()
+                chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
+
+        task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        account = context.account
+        if account is None:
+            return None if response is None else framed_response(api, context, response)
+        mute_ms = _settle_account(api, context, response)
         if response is None:
             return ThrottledReply(None, mute_ms) if mute_ms else None
-        if mute_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = mute_ms
         if account.is_timed:
-            started_s = asyncio.get_running_loop().time()
-            chunks = self._encoded(api, context, response)
-            account.note_encoding(started_s)
+            account.resumed()
+            chunks = framed_response(api, context, response)
+            account.encoded()
         else:
-            chunks = self._encoded(api, context, response)
+            chunks = framed_response(api, context, response)
         return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
-
-    def _encoded(self, api: registry.Api, context: RequestContext, response: Response) -> list[Chunk]:
-        body: list[Chunk] = codec.encode(response, context.api_version)
-        return _framed(
-            body, context.correlation_id, is_flexible=response_header_version(api.key, context.api_version) == 1
-        )
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+def _settle_account(api: registry.Api, context: RequestContext, response: Response | None) -> int:
+    """Records what the request has used; returns the throttle time in ms, which the response then tells."""
+    if context.account is None:
+        return 0
+    mute_ms = context.account.settle(api.key, has_response=response is not None)
+    if mute_ms and response is not None and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = mute_ms
+    return mute_ms
+
+
+def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> None:
+    if reply.done():
+        return
+    if encoded.cancelled():
+        reply.cancel()
+    elif (error := encoded.exception()) is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(encoded.result())
 
 
 async def _handled_off_loop(
@@ -172,6 +205,13 @@ async def _handled_off_loop(
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:
     return await result
+
+
+def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
+    """A response with its header and the size of the frame, in the version of the request."""
+    body: list[Chunk] = codec.encode(response, request.api_version)
+    is_flexible = response_header_version(api.key, request.api_version) == 1
+    return _framed(body, request.correlation_id, is_flexible=is_flexible)
 
 
 def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kctl.environment import Clock, Timer
 from kctl.errors import ErrorCode
+from kctl.limits import TRANSACTIONAL_IDS_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks
@@ -89,6 +90,12 @@ class TransactionCoordinator:
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
         error = error or self._status(transactional_id)
+        if (
+            error is ErrorCode.NONE
+            and transactional_id not in self._hosted
+            and len(self._hosted) >= TRANSACTIONAL_IDS_MAX
+        ):
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error is not ErrorCode.NONE:
             return InitOutcome(error)
         call: ParkedCall[InitOutcome] = ParkedCall()

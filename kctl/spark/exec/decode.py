@@ -37,6 +37,7 @@ class Slots(NamedTuple):
 
     @property
     def ends(self) -> Longs:
+        """The position after each field; the start where the field is null."""
         return self.starts + np.maximum(self.lengths, 0)
 
 

@@ -33,7 +33,8 @@ class Files(Protocol):
         """Sorted names in the directory; empty if it does not exist."""
         ...
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: Path) -> bytes:
+        """All bytes of the file.  Raises FileNotFoundError."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Create a file that does not exist yet and sync it."""
@@ -63,6 +64,7 @@ class DiskFiles:
     """Files on a POSIX file system with hard links."""
 
     def make_directory(self, path: Path) -> None:
+        """Creates the directory and its missing parents, and syncs each parent."""
         if path.is_dir():
             return
         if path.parent != path:
@@ -71,24 +73,33 @@ class DiskFiles:
         _sync(path.parent)
 
     def names(self, directory: Path) -> list[str]:
+        """The sorted names in the directory; none if it does not exist."""
         try:
             return sorted(os.listdir(directory))
         except FileNotFoundError:
             return []
 
     def read(self, path: Path) -> bytes:
+        """All bytes of the file.  Raises FileNotFoundError."""
         return path.read_bytes()
 
     def write(self, path: Path, data: bytes) -> None:
+        """Creates the file and syncs it.  Raises FileExistsError."""
         with path.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
 
     def sync(self, path: Path) -> None:
+        """Makes the file or directory durable (fsync)."""
         _sync(path)
 
     def publish(self, temporary: Path, final: Path) -> bool:
+        """Gives the file its final name by a hard link, unless that name exists; False if it did.
+
+        The directory is synced and the temporary name removed in both cases.  Raises OSError where the file system has
+        no hard links.
+        """
         try:
             os.link(temporary, final)
             is_first = True
@@ -106,9 +117,11 @@ class DiskFiles:
         return is_first
 
     def remove(self, path: Path) -> None:
+        """Removes the file if it exists."""
         path.unlink(missing_ok=True)
 
     def lock(self, path: Path) -> BinaryIO:
+        """Locks the file (flock) until it is closed.  Raises Locked while another process holds the lock."""
         file = path.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -56,12 +56,15 @@ class FileOutcome:
 
     @property
     def records(self) -> int:
+        """Number of records in the file."""
         return sum(part.records for part in self.parts)
 
     @property
     def bytes_in(self) -> int:
+        """Size of the fetched batches; 0 if the file existed."""
         return sum(part.bytes_in for part in self.parts)
 
     @property
     def lost(self) -> int:
+        """Offsets of all ranges that the brokers no longer have."""
         return sum(part.lost for part in self.parts)

@@ -60,6 +60,7 @@ class FileTask:
 
     @property
     def offset_count(self) -> int:
+        """Number of offsets of all ranges; an upper bound of the number of records."""
         return sum(one.end - one.start for one in self.ranges)
 
 

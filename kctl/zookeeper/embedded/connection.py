@@ -13,16 +13,13 @@ import logging
 import struct
 from typing import Protocol
 
+from kctl.limits import ZOOKEEPER_FRAME_BYTES_MAX, ZOOKEEPER_UNREAD_BYTES_MAX
 from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import EventType
 
 log = logging.getLogger(__name__)
 
-JUTE_MAX_BUFFER = 0xFFFFF
-"""Maximum size of a frame, the default of ZooKeeper's jute.maxbuffer."""
-UNREAD_BYTES_MAX = 64 << 20
-"""A connection with more unread output is closed."""
 SESSIONLESS_TIMEOUT_S = 10.0
 
 _LENGTH = struct.Struct(">i")
@@ -94,7 +91,7 @@ class Connection(asyncio.Protocol):
             if not self._is_greeted and self._answers_word():
                 return
             (length,) = _LENGTH.unpack_from(self._buffer)
-            if not 0 < length <= JUTE_MAX_BUFFER:
+            if not 0 < length <= ZOOKEEPER_FRAME_BYTES_MAX:
                 self.abort(f"invalid frame length {length}")
                 return
             end = _LENGTH.size + length
@@ -157,7 +154,7 @@ class Connection(asyncio.Protocol):
             self._output.clear()
         if self._ends_after_output:
             self._transport.close()
-        elif self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+        elif self._transport.get_write_buffer_size() > ZOOKEEPER_UNREAD_BYTES_MAX:
             self.abort("too much unread output")
 
     def abort(self, reason: str) -> None:

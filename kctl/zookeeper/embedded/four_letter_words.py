@@ -128,18 +128,8 @@ def _dump(snapshot: Snapshot) -> str:
 
 
 def _wchs(snapshot: Snapshot) -> str:
-    board = snapshot.keeper.watches
-    by_path = board.data.paths()
-    watchers = {id(watcher) for each in by_path.values() for watcher in each}
-    return f"{len(watchers)} connections watching {len(by_path)} paths\nTotal watches:{len(board.data)}\n"
-
-
-def _wchp(snapshot: Snapshot) -> str:
-    lines = []
-    for path, watchers in sorted(snapshot.keeper.watches.data.paths().items()):
-        sessions = "".join(f"\t0x{_session_of(each):x}\n" for each in watchers)
-        lines.append(f"{path}\n{sessions}")
-    return "".join(lines)
+    data = snapshot.keeper.watches.data
+    return f"{data.watcher_count} connections watching {data.path_count} paths\nTotal watches:{len(data)}\n"
 
 
 def _mntr(snapshot: Snapshot) -> str:
@@ -188,10 +178,6 @@ def _connection_text(connection: Peer) -> str:
     return f"/{host}:{port}[1](queued=0,recved={connection.received_count},sent={connection.sent_count})"
 
 
-def _session_of(watcher: object) -> int:
-    return int(getattr(watcher, "session_id", 0))
-
-
 _ANSWERS: dict[str, Callable[[Snapshot], str]] = {
     "ruok": _ruok,
     "isro": _isro,
@@ -203,7 +189,6 @@ _ANSWERS: dict[str, Callable[[Snapshot], str]] = {
     "dirs": _dirs,
     "dump": _dump,
     "wchs": _wchs,
-    "wchp": _wchp,
     "mntr": _mntr,
 }
-_NOT_ALLOWED = frozenset({"crst", "srst", "gtmk", "stmk", "wchc", "hash", "lead"})
+_NOT_ALLOWED = frozenset({"crst", "srst", "gtmk", "stmk", "wchc", "wchp", "hash", "lead"})

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kctl.limits import ZOOKEEPER_MULTI_READ_BYTES_MAX
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
@@ -144,7 +145,7 @@ class Keeper:
                 visible = acls.visible(self.tree.node(request.path).acl, client.identities)
                 return responses.AclList(visible, self.tree.stat(request.path))
             case requests.MultiRead():
-                return responses.Results([self._read_part(client, each) for each in request.operations])
+                return self._multi_read(client, request)
             case requests.Sync():
                 return responses.Path(request.path)
             case requests.GetEphemerals():
@@ -257,6 +258,19 @@ class Keeper:
             self.watches.children.add(request.path, client)
         stat = self.tree.stat(request.path) if request.wants_stat else None
         return responses.Children(list(self.tree.children(request.path)), stat)
+
+    def _multi_read(self, client: Client, request: requests.MultiRead) -> responses.Results:
+        """Read one after the other; a request may name a znode of 1 MB ten thousand times."""
+        results: list[responses.OperationResponse] = []
+        left = ZOOKEEPER_MULTI_READ_BYTES_MAX
+        for operation in request.operations:
+            result = self._read_part(client, operation) if left > 0 else responses.Failed(Code.RUNTIME_INCONSISTENCY)
+            if isinstance(result, responses.Data):
+                left -= len(result.data or b"")
+            elif isinstance(result, responses.Children):
+                left -= sum(map(len, result.names))
+            results.append(result)
+        return responses.Results(results)
 
     def _read_part(
         self, client: Client, request: requests.GetData | requests.GetChildren

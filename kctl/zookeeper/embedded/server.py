@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kctl.errors import MalformedRequest, ZooKeeperError
+from kctl.limits import ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches
@@ -32,6 +33,7 @@ from kctl.zookeeper.embedded.connection import Connection
 from kctl.zookeeper.embedded.jute import Reader
 from kctl.zookeeper.embedded.keeper import Changes, Keeper
 from kctl.zookeeper.embedded.store import Store
+from kctl.zookeeper.embedded.watches import TooManyWatches
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,7 +42,6 @@ DEFAULT_PORT = 2181
 TICK_TIME_MS = 2000
 OUTSTANDING_MAX = 1000
 """Waiting requests above which clients are not read from.  zookeeper.globalOutstandingLimit."""
-CONNECTIONS_MAX = 1000
 EXPIRY_INTERVAL_MIN_S = 0.1
 CONTAINER_CHECK_INTERVAL_S = 60.0
 
@@ -138,7 +139,7 @@ class EmbeddedZooKeeper:
 
     def connection_made(self, connection: Connection) -> bool:
         """Register a connection; False if there are too many."""
-        if self._is_closed_to_clients or len(self._connections) >= CONNECTIONS_MAX:
+        if self._is_closed_to_clients or len(self._connections) >= ZOOKEEPER_CONNECTIONS_MAX:
             return False
         self._connections[connection] = None
         return True
@@ -176,7 +177,7 @@ class EmbeddedZooKeeper:
             "clientPort": self.port,
             "dataDir": self._data_dir,
             "tickTime": self._tick_time_ms,
-            "maxClientCnxns": CONNECTIONS_MAX,
+            "maxClientCnxns": ZOOKEEPER_CONNECTIONS_MAX,
             "minSessionTimeout": 2 * self._tick_time_ms,
             "maxSessionTimeout": 20 * self._tick_time_ms,
             "serverId": 0,
@@ -208,6 +209,9 @@ class EmbeddedZooKeeper:
             return
         timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), 20 * self._tick_time_ms)
         if request.session_id == 0:
+            if len(self._keeper.sessions) >= ZOOKEEPER_SESSIONS_MAX:
+                connection.abort("too many sessions")
+                return
             password = secrets.token_bytes(requests.PASSWORD_LENGTH)
             session = self._keeper.open_session(password, timeout_ms, now_ms=self._now_ms())
         else:
@@ -250,6 +254,8 @@ class EmbeddedZooKeeper:
                 connection.end()
                 return
             self._answer(connection, xid, request)
+        except TooManyWatches:
+            connection.abort("too many watches")
         except MalformedRequest as problem:
             log.info("malformed ZooKeeper request type=%d peer=%s:%d error=%s", op_code, *connection.peer, problem)
             if op_code in requests.WRITES:
@@ -288,6 +294,10 @@ class EmbeddedZooKeeper:
             case "digest":
                 identity = digest_identity(request.credentials)
                 if identity not in connection.identities:
+                    if len(connection.identities) > ZOOKEEPER_IDENTITIES_MAX:
+                        connection.send(responses.frame(xid, 0, Code.AUTH_FAILED))
+                        connection.end()
+                        return
                     connection.identities += (identity,)
             case "ip":
                 pass

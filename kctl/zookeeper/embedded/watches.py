@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
+from kctl.limits import ZOOKEEPER_WATCHES_MAX
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import Acls, Id
@@ -28,6 +29,10 @@ class Watcher(Protocol):
 
     def notify(self, event: EventType, path: str, zxid: int) -> None:
         """Send a watch event."""
+
+
+class TooManyWatches(Exception):
+    """The connection has too many watches and has to be closed; ZooKeeper has no error code for it."""
 
 
 class WatchMode(IntFlag):
@@ -50,14 +55,23 @@ class Watches:
         self._recursive_count = 0
 
     def __len__(self) -> int:
-        return sum(len(watchers) for watchers in self._by_path.values())
+        return sum(len(paths) for paths in self._by_watcher.values())
 
-    def paths(self) -> dict[str, list[Watcher]]:
-        """Return the watchers by path."""
-        return {path: list(watchers) for path, watchers in self._by_path.items()}
+    @property
+    def path_count(self) -> int:
+        """The number of paths with a watch."""
+        return len(self._by_path)
+
+    @property
+    def watcher_count(self) -> int:
+        """The number of connections with a watch."""
+        return len(self._by_watcher)
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
-        """Add a watch."""
+        """Add a watch.  Raises TooManyWatches if the watcher has watches on ZOOKEEPER_WATCHES_MAX other paths."""
+        own = self._by_watcher.get(watcher, ())
+        if len(own) >= ZOOKEEPER_WATCHES_MAX and path not in own:
+            raise TooManyWatches
         watchers = self._by_path.setdefault(path, {})
         self._set(path, watcher, watchers.get(watcher, WatchMode(0)) | mode)
 

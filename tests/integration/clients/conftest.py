@@ -1,6 +1,6 @@
 """One broker for all client tests, on the embedded ZooKeeper and again on Apache ZooKeeper; a fresh topic per test.
 
-With KCTL_TEST_BOOTSTRAP=HOST:PORT the tests judge that broker instead: against Apache Kafka they judge themselves.
+With KCTL_TEST_BOOTSTRAP=HOST:PORT the tests run against that broker instead.  With Apache Kafka this checks the tests.
 """
 
 from __future__ import annotations

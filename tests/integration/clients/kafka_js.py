@@ -38,8 +38,8 @@ class KafkaJs:
         return Shared(_entries(answer["entries"]), answer["owned"])
 
     def _run(self, action: str, **arguments: object) -> Any:
-        wish = json.dumps({"bootstrap": self.bootstrap, "timeoutMs": TIMEOUT_S * 1000, **arguments})
-        finished = kafkajs.run_script(SCRIPT, action, wish, timeout_s=TIMEOUT_S + 15)
+        request = json.dumps({"bootstrap": self.bootstrap, "timeoutMs": TIMEOUT_S * 1000, **arguments})
+        finished = kafkajs.run_script(SCRIPT, action, request, timeout_s=TIMEOUT_S + 15)
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)
 

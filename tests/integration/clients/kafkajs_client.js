@@ -4,11 +4,11 @@
 const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
 
 const [action, json] = process.argv.slice(2)
-const wish = JSON.parse(json)
-const kafka = new Kafka({ clientId: 'kctl-tests', brokers: [wish.bootstrap], logLevel: logLevel.ERROR })
+const request = JSON.parse(json)
+const kafka = new Kafka({ clientId: 'kctl-tests', brokers: [request.bootstrap], logLevel: logLevel.ERROR })
 
 async function until(holds) {
-  const deadline = Date.now() + wish.timeoutMs
+  const deadline = Date.now() + request.timeoutMs
   while (!holds() && Date.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20))
 }
 
@@ -21,12 +21,12 @@ async function withAdmin(act) {
 
 // A member of the group that notes what it reads and how many partitions it has; commits as it goes.
 async function member(entries, owned, index) {
-  const consumer = kafka.consumer({ groupId: wish.group, heartbeatInterval: 500, maxWaitTimeInMs: 200 })
+  const consumer = kafka.consumer({ groupId: request.group, heartbeatInterval: 500, maxWaitTimeInMs: 200 })
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
-    owned[index] = (payload.memberAssignment[wish.topic] || []).length
+    owned[index] = (payload.memberAssignment[request.topic] || []).length
   })
   await consumer.connect()
-  await consumer.subscribe({ topics: [wish.topic], fromBeginning: true })
+  await consumer.subscribe({ topics: [request.topic], fromBeginning: true })
   await consumer.run({
     eachMessage: async ({ partition, message }) => {
       const key = message.key && message.key.toString()
@@ -43,13 +43,13 @@ async function leave(consumers) {
 
 const actions = {
   async createTopic() {
-    const topics = [{ topic: wish.topic, numPartitions: wish.partitions, replicationFactor: 1 }]
+    const topics = [{ topic: request.topic, numPartitions: request.partitions, replicationFactor: 1 }]
     await withAdmin(admin => admin.createTopics({ topics, waitForLeaders: true }))
     return {}
   },
 
   async deleteTopic() {
-    await withAdmin(admin => admin.deleteTopics({ topics: [wish.topic] }))
+    await withAdmin(admin => admin.deleteTopics({ topics: [request.topic] }))
     return {}
   },
 
@@ -57,10 +57,10 @@ const actions = {
     const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 })
     await producer.connect()
     await producer.send({
-      topic: wish.topic,
+      topic: request.topic,
       acks: -1,
-      compression: wish.codec === 'gzip' ? CompressionTypes.GZIP : CompressionTypes.None,
-      messages: wish.records.map(([key, value]) => ({ key, value, headers: { codec: wish.codec } })),
+      compression: request.codec === 'gzip' ? CompressionTypes.GZIP : CompressionTypes.None,
+      messages: request.records.map(([key, value]) => ({ key, value, headers: { codec: request.codec } })),
     })
     await producer.disconnect()
     return {}
@@ -69,7 +69,7 @@ const actions = {
   async consume() {
     const entries = []
     const consumer = await member(entries, [0], 0)
-    await until(() => entries.length >= wish.count)
+    await until(() => entries.length >= request.count)
     await leave([consumer])
     return { entries }
   },
@@ -78,10 +78,10 @@ const actions = {
     const entries = []
     const owned = [0, 0]
     const consumers = [await member(entries, owned, 0), await member(entries, owned, 1)]
-    await until(() => owned[0] > 0 && owned[1] > 0 && owned[0] + owned[1] === wish.partitions)
+    await until(() => owned[0] > 0 && owned[1] > 0 && owned[0] + owned[1] === request.partitions)
     const shared = [...owned] // before the first one leaves and the other gets its partitions
     await actions.produce()
-    await until(() => entries.length >= wish.records.length)
+    await until(() => entries.length >= request.records.length)
     await leave(consumers)
     return { entries, owned: shared }
   },

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration.spark.peer import Topic
+from kctl.spark.class_archive import archive_path
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic
 from tests.peers import apache_kafka
+from tests.peers.cache import cache_folder
 from tests.peers.kctl_broker import kctl_broker
 
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _spark() -> None:
+def _spark() -> Iterator[None]:
+    """Exports start with an archive of classes, made by the first run of these tests on a machine."""
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
     if shutil.which("java") is None:
         pytest.skip("java is not on the PATH: install a Java 17 runtime")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CACHE_HOME", str(cache_folder() / "spark"))
+        if not archive_path().exists():
+            warmup = [sys.executable, "-m", "kctl", "spark", "warmup"]
+            subprocess.run(warmup, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -97,7 +97,7 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
         ("dirs", "datadir_size"),
         ("dump", "Sessions with Ephemerals"),
         ("wchs", "Total watches:"),
-        ("wchp", ""),
+        ("wchp", "not in the whitelist"),
         ("crst", "crst is not executed because it is not in the whitelist."),
     ],
 )

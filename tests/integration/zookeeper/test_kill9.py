@@ -87,7 +87,7 @@ class Writer(threading.Thread):
         else:
             self.acknowledged[name] = value
 
-    def judge(self, client: KazooClient) -> None:
+    def verify(self, client: KazooClient) -> None:
         """Everything acknowledged is there and nothing else; what was in doubt is there wholly or not at all."""
         found: State = {}
         for child in client.get_children(self.folder):
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
 @pytest.mark.timeout(180)
 def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: EmbeddedZooKeeperProcess) -> None:
     rng = random.Random(9)
-    with kazoo(embedded.connect) as judge:
+    with kazoo(embedded.connect) as reader:
         with (
             kazoo(embedded.connect) as one,
             kazoo(embedded.connect) as two,
@@ -114,7 +114,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
             ids = [client.client_id for client in clients]
             writers = []
             for number in range(WRITERS):
-                judge.create(f"/w{number}")
+                reader.create(f"/w{number}")
                 writers.append(Writer(clients[number], f"/w{number}", seed=number))
             for _ in range(ROUNDS):
                 _write_for_a_while(writers, rng.randrange(50, 400))
@@ -126,19 +126,19 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
                 for writer in writers:
                     writer.join(30)
                     assert not writer.is_alive()
-                for client in (judge, *clients):
+                for client in (reader, *clients):
                     probe.wait_until(partial(getattr, client, "connected"), what="reconnect", timeout_s=30)
                     client.sync("/")
                 for writer in writers:
-                    writer.judge(judge)
+                    writer.verify(reader)
                 assert [client.client_id for client in clients] == ids, "a session was not resumed"
                 writers = [_successor(writer) for writer in writers]
             assert sum(writer.writes for writer in writers) > 0
-            mine = {number: _owned(judge, f"/w{number}") for number in range(WRITERS)}
+            mine = {number: _owned(reader, f"/w{number}") for number in range(WRITERS)}
             assert any(mine.values())
         # Their sessions were closed, so of each folder only what is not ephemeral stays.
         for number in range(WRITERS):
-            assert _owned(judge, f"/w{number}") == set()
+            assert _owned(reader, f"/w{number}") == set()
 
 
 def _write_for_a_while(writers: list[Writer], count: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kctl.admin.health import HealthProblem, Observation, Reason, judge
+from kctl.admin.health import HealthProblem, Observation, Reason, health_reasons
 from kctl.admin.partition_health import PartitionProblem, problems_of
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
@@ -22,7 +22,7 @@ def judged(
     ongoing: Ongoing | None = None,
 ) -> list[Reason]:
     moving = {} if ongoing is None else {TP: ongoing}
-    return judge(Observation(metadata, unreachable or {}, {"orders": minimum}, moving))
+    return health_reasons(Observation(metadata, unreachable or {}, {"orders": minimum}, moving))
 
 
 def test_healthy_cluster_has_no_reasons() -> None:

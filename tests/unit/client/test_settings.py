@@ -54,7 +54,7 @@ def test_invalid_bootstrap_servers_are_refused(text: str) -> None:
         parse_servers(text)
 
 
-def test_unsupported_security_protocol_is_refused() -> None:
+def test_security_protocol_without_the_security_made_of_it_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"security\.protocol=SASL_SSL"):
         settings(properties={"security.protocol": "SASL_SSL"})
 

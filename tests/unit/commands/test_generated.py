@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.completion.scripts import script_for
+from kctl.commands.help_pages import PATH, page_for
 from kctl.commands.lazy_group import load, summary_of
 from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
-from kctl.commands.root import NOUNS, all_commands, help_text
+from kctl.commands.root import NOUNS, all_commands, help_pages, help_text
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -75,6 +76,19 @@ def test_bash_completes(line: str, expected: set[str]) -> None:
 def test_reference_is_up_to_date() -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     assert text == cli_reference(all_commands()), "run ./dev docs"
+
+
+def test_help_in_a_pipe_is_up_to_date() -> None:
+    assert PATH.read_text(encoding="utf-8") == help_pages(), "run ./dev docs"
+
+
+def test_help_page_is_found_by_the_words_of_a_command() -> None:
+    for noun, verbs in all_commands().items():
+        for verb, command in verbs.items():
+            words = [noun] if noun == verb else [noun, verb]
+            assert page_for([*words, "--help"]) == page_for([*words, "-h"]) == help_text(noun, verb, command)
+    for words in ([], ["--help"], ["topics"], ["topics", "--help"], ["topics", "create"], ["no", "such", "--help"]):
+        assert page_for(words) is None, words
 
 
 def test_summary_of_a_noun_is_its_own_help() -> None:

@@ -72,7 +72,6 @@ def test_port_0_may_stand_twice() -> None:
         ({"listeners": "PLAINTEXT://localhost:65536"}, "is not an address"),
         ({"listeners": "PLAINTEXT://::1:9092"}, "is not an address"),
         ({"listeners": "X://localhost:1"}, "listener X has no security protocol"),
-        ({"listeners": "PLAINTEXT://a:1,SSL://a:2"}, "SSL uses SSL, which kctl does not support yet"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://a:2"}, "has the name PLAINTEXT twice"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect to 0.0.0.0; set advertised.listeners"),
         ({"advertised.listeners": "SSL://a:1"}, "advertises SSL, which listeners does not have"),

@@ -216,8 +216,8 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
         for number in (1, 2):
             batch = build_batch([Record(0, 1, encode_offset_commit_key("g", "t", number), SOUND)])
             log.append(partition, batch, required_acks=-1, timeout_ms=0)
-        rotten = log.batches[partition][1]
-        log.batches[partition][1] = rotten[:-1] + bytes([rotten[-1] ^ 2])
+        corrupt = log.batches[partition][1]
+        log.batches[partition][1] = corrupt[:-1] + bytes([corrupt[-1] ^ 2])
         host = await Host(loop, log).start()
         assert {tp.partition for tp in host.coordinator.committed("g", None)[1]} == {0, 2}
         await host.coordinator.stop()

@@ -17,7 +17,7 @@ from tests.unit.handlers.world import World, exchange, play
 
 
 @pytest.mark.parametrize(
-    ("wishes", "code"),
+    ("targets", "code"),
     [
         (([1, 0], [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((None, [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -26,9 +26,9 @@ from tests.unit.handlers.world import World, exchange, play
 )
 @pytest.mark.parametrize("is_topic_named_twice", [False, True])
 def test_the_last_entry_for_a_partition_wins(
-    wishes: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
+    targets: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
 ) -> None:
-    partitions = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in wishes]
+    partitions = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in targets]
     parts = [[each] for each in partitions] if is_topic_named_twice else [partitions]
     topics = [ReassignableTopic(name="a", partitions=part) for part in parts]
     request = AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,21 @@ from tests.unit.handlers.world import context
 Asked = dict[str, list[int]]
 
 
-def play(scene: Callable[[Disk], None], *folders: Path) -> None:
+def play(scene: Callable[[Disk], Awaitable[None]], *folders: Path) -> None:
     async def main(loop: SimLoop) -> None:
         disk = Disk(loop, *folders)
         try:
-            scene(disk)
+            await scene(disk)
         finally:
             disk.close()
 
     simulate(main, seed=1)
 
 
-def describe(disk: Disk, asked: Asked | None = None, *, version: int = 2) -> Any:
+async def describe(disk: Disk, asked: Asked | None = None, *, version: int = 2) -> Any:
     topics = None if asked is None else [DescribableLogDirTopic(topic=t, partitions=p) for t, p in asked.items()]
     handler = DescribeLogDirsHandler(disk.logs, disk.replicas)
-    response = handler.handle(DescribeLogDirsRequest(topics=topics), context(version))
+    response = await handler.handle(DescribeLogDirsRequest(topics=topics), context(version))
     return codec.decode(type(response), codec.encode_bytes(response, version), version)[0]
 
 
@@ -50,47 +50,48 @@ def sizes(response: Any) -> dict[str, dict[tuple[str, int], int]]:
 
 @pytest.mark.parametrize("version", range(3))
 def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, version: int) -> None:
-    def scene(disk: Disk) -> None:
+    async def scene(disk: Disk) -> None:
         disk.append(disk.lead("a", 0), 3)
         disk.lead("a", 1)
-        told = sizes(describe(disk, version=version))
+        told = sizes(await describe(disk, version=version))
         assert {entry for found in told.values() for entry in found} == {("a", 0), ("a", 1)}
         assert len(told[str(tmp_path / "one")]) == len(told[str(tmp_path / "two")]) == 1
         written = {entry: size for found in told.values() for entry, size in found.items()}
-        assert written["a", 0] == sum(file.stat().st_size for file in tmp_path.glob("*/a-0/*.log")) > 0
+        stored = [file.stat().st_size for file in tmp_path.glob("*/a-0/*.log")]  # noqa: ASYNC240
+        assert written["a", 0] == sum(stored) > 0
         assert written["a", 1] == 0
 
     play(scene, tmp_path / "one", tmp_path / "two")
 
 
 def test_only_requested_partitions_are_described(tmp_path: Path) -> None:
-    def scene(disk: Disk) -> None:
+    async def scene(disk: Disk) -> None:
         disk.lead("a", 0)
         disk.lead("a", 1)
         disk.lead("b", 0)
-        told = sizes(describe(disk, {"a": [1, 7], "nope": [0]}))
+        told = sizes(await describe(disk, {"a": [1, 7], "nope": [0]}))
         assert told == {str(tmp_path): {("a", 1): 0}}
-        assert sizes(describe(disk, {})) == {str(tmp_path): {}}
+        assert sizes(await describe(disk, {})) == {str(tmp_path): {}}
 
     play(scene, tmp_path)
 
 
 def test_a_log_that_is_behind_its_high_watermark_has_a_lag(tmp_path: Path) -> None:
-    def scene(disk: Disk) -> None:
+    async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         disk.append(partition, 2)
         partition.high_watermark = 9
-        (entry,) = describe(disk).results[0].topics[0].partitions
+        (entry,) = (await describe(disk)).results[0].topics[0].partitions
         assert (entry.offset_lag, entry.is_future_key) == (7, False)
 
     play(scene, tmp_path)
 
 
 def test_an_offline_directory_lists_no_replicas(tmp_path: Path) -> None:
-    def scene(disk: Disk) -> None:
+    async def scene(disk: Disk) -> None:
         disk.lead("a")
         disk.logs.directories[0].fail(OSError(5, "Input/output error"))
-        (result,) = describe(disk).results
+        (result,) = (await describe(disk)).results
         assert (ErrorCode(result.error_code), result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
     play(scene, tmp_path)

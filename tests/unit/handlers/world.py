@@ -28,12 +28,14 @@ from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -105,9 +107,23 @@ class World:
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
-        self.resources = ConfigResources(BROKER_ID, self.configs, self.metadata, self.topics)
+        self.resources = ConfigResources(
+            BROKER_ID,
+            self.configs,
+            self.metadata,
+            self.topics,
+            check_listeners=ListenerCertificates(self.configs).check,
+        )
+        self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
-        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.quotas, self.clock, lambda _: None)
+        self.changes = ConfigChanges(
+            BROKER_ID,
+            self.zookeeper,
+            self.configs,
+            (self.credentials, self.quotas),
+            self.clock,
+            lambda _: None,
+        )
         self.controller = ControllerRunner(
             BROKER_ID,
             zookeeper=self.zookeeper,
@@ -160,7 +176,7 @@ class World:
 
     # controller.broker_channels.ControlPlane
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         self.changes.topics_appeared(topic.topic_name for topic in request.topic_states)
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
@@ -168,14 +184,14 @@ class World:
             for state in topic.partition_states
         }
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
         for topic, _ in self.metadata.update(request):
             self.configs.forget_topic(topic)
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
             for topic in request.topic_states

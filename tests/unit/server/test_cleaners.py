@@ -180,11 +180,11 @@ def test_without_an_io_limit_nothing_is_delayed_but_a_stop_is_noticed() -> None:
 def test_an_outdated_cleaner_checkpoint_is_not_written(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
     directory = LogDirectory(str(tmp_path))
-    older = CheckpointPlan(RealFiles(), [(directory, path, b"older")])
-    newer = CheckpointPlan(RealFiles(), [(directory, path, b"newer")])
+    older = CheckpointPlan(RealFiles(), [(directory, path, lambda: b"older")])
+    newer = CheckpointPlan(RealFiles(), [(directory, path, lambda: b"newer")])
     newer.run()
     older.run()
     assert Path(path).read_bytes() == b"newer"
     assert not older.failures
-    CheckpointPlan(RealFiles(), [(directory, path, b"newest")]).run()
+    CheckpointPlan(RealFiles(), [(directory, path, lambda: b"newest")]).run()
     assert Path(path).read_bytes() == b"newest"

@@ -16,6 +16,7 @@ from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
 from kctl.server.controller.znode_reader import read_written_states
+from kctl.server.controller.znode_writer import ZnodeWriter
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
@@ -229,7 +230,7 @@ def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
         again.changes = type(again.changes)(
-            0, world.zookeeper, again.configs, again.quotas, again.clock, lambda _: None
+            0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, lambda _: None
         )
         await again.changes.load()
 
@@ -385,3 +386,42 @@ def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecord
     simulate(main, seed=1)
     gc.collect()
     assert [str(each.message) for each in recwarn] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "are_supported", "after"),
+    [
+        (None, True, b'{"version":1,"status":1,"features":{}}'),
+        (None, False, b'{"version":1,"status":0,"features":{}}'),
+        (znodes.Features(0), True, b'{"version":1,"status":1,"features":{}}'),
+        (znodes.Features(1, {"f": (1, 2)}), False, b'{"version":1,"status":0,"features":{}}'),
+        (
+            znodes.Features(0, {"f": (1, 2)}),
+            True,
+            b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}',
+        ),
+    ],
+)
+def test_the_feature_znode_follows_the_protocol_version_of_the_controller(
+    before: znodes.Features | None, are_supported: bool, after: bytes
+) -> None:
+    """As Apache Kafka 2.8 writes it; a second election changes nothing."""
+
+    async def main(_loop: SimLoop) -> None:
+        session = SimZooKeeper().session()
+        await session.start(10_000)
+        await session.create(paths.CONTROLLER_EPOCH, b"1")
+        writer = ZnodeWriter(session)
+        writer.epoch_version = 0
+        if before is not None:
+            await session.create(paths.FEATURE, znodes.encode_features(before))
+        versions = []
+        for _election in range(2):
+            await writer.set_up_features(are_supported=are_supported)
+            data, stat = await session.get(paths.FEATURE)
+            assert data == after
+            versions.append(stat.version)
+        assert versions[0] == versions[1]
+        await session.close()
+
+    simulate(main, seed=1)

@@ -65,7 +65,7 @@ TRANSACTIONS = [
 ]
 
 
-class RottenLog:
+class DamagedLog:
     """The replica manager of one partition, a byte of which is wrong."""
 
     def __init__(self, batches: list[bytes], number: int, position: int) -> None:
@@ -87,14 +87,14 @@ class RottenLog:
         file = files.open("/logs/internal-0/00000000000000000000.log")
         file.write_at(place, bytes([file.read_at(place, 1)[0] ^ 0xFF]))
 
-    def partition(self, _topic: str, _index: int) -> RottenLog:
+    def partition(self, _topic: str, _index: int) -> DamagedLog:
         return self
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         self.failures.append(failure)
 
 
-def take_in(log: RottenLog, replay: PartitionReplay, load_buffer_bytes: int) -> None:
+def take_in(log: DamagedLog, replay: PartitionReplay, load_buffer_bytes: int) -> None:
     async def main(_loop: SimLoop) -> None:
         one = cast("Any", log)
         async for chunk in InternalLog(one, one, one, load_buffer_bytes=load_buffer_bytes).read_all(0):
@@ -105,34 +105,36 @@ def take_in(log: RottenLog, replay: PartitionReplay, load_buffer_bytes: int) -> 
 
 
 @pytest.mark.parametrize("load_buffer_bytes", [1, 200, 1 << 20])
-@pytest.mark.parametrize("rotten", range(BATCHES))
-def test_any_corrupt_byte_loses_only_its_batch(rotten: int, load_buffer_bytes: int) -> None:
-    for position in rotten_positions(COMMITS[rotten]):
+@pytest.mark.parametrize("damaged", range(BATCHES))
+def test_any_corrupt_byte_loses_only_its_batch(damaged: int, load_buffer_bytes: int) -> None:
+    for position in positions_to_damage(COMMITS[damaged]):
         playback = GroupPlayback()
         replay = PartitionReplay(playback)
-        take_in(RottenLog(COMMITS, rotten, position), replay, load_buffer_bytes)
-        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(2 * rotten, 2 * rotten + 1)], position
+        take_in(DamagedLog(COMMITS, damaged, position), replay, load_buffer_bytes)
+        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(2 * damaged, 2 * damaged + 1)], (
+            position
+        )
         found = {tp.partition for group in playback.groups(GroupConfig()) for tp in group.offsets}
-        assert found == set(range(BATCHES)) - {rotten}, position
+        assert found == set(range(BATCHES)) - {damaged}, position
 
 
-@pytest.mark.parametrize("rotten", range(BATCHES))
-def test_corrupt_batch_of_transactions_loses_only_its_transactional_ids(rotten: int) -> None:
-    for position in rotten_positions(TRANSACTIONS[rotten]):
+@pytest.mark.parametrize("damaged", range(BATCHES))
+def test_corrupt_batch_of_transactions_loses_only_its_transactional_ids(damaged: int) -> None:
+    for position in positions_to_damage(TRANSACTIONS[damaged]):
         playback = TransactionPlayback()
         replay = PartitionReplay(playback)
-        take_in(RottenLog(TRANSACTIONS, rotten, position), replay, 1 << 20)
-        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(rotten, rotten)], position
+        take_in(DamagedLog(TRANSACTIONS, damaged, position), replay, 1 << 20)
+        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(damaged, damaged)], position
         found = {each.producer.producer_id for each in playback.transactions()}
-        assert found == set(range(BATCHES)) - {rotten}, position
+        assert found == set(range(BATCHES)) - {damaged}, position
 
 
-def rotten_positions(batch: bytes) -> list[int]:
+def positions_to_damage(batch: bytes) -> list[int]:
     return [position for position in range(len(batch)) if position not in LEADER_EPOCH]
 
 
 def test_unreadable_disk_takes_its_log_directory_offline() -> None:
-    log = RottenLog(COMMITS, 0, 0)
+    log = DamagedLog(COMMITS, 0, 0)
     log.files.fail_at(1)
     with pytest.raises(LogDirFailure):
         take_in(log, PartitionReplay(GroupPlayback()), 1 << 20)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import partial
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 from kctl.server.network.inbox import Inbox
 
 FRAME_MAX = 16 << 20
@@ -134,3 +136,41 @@ def test_the_memory_of_a_very_large_frame_is_not_kept() -> None:
     inbox.close()
     assert pool.lent_bytes == 0
     assert pool.retained_bytes <= 16 << 20
+
+
+@given(
+    sizes=st.lists(st.integers(1, 400_000), min_size=1, max_size=12),
+    chunk=st.integers(1_000, 100_000),
+    bytes_max=st.integers(1, 600_000),
+    seed=st.integers(0, 1000),
+)
+def test_the_budget_bounds_memory_and_every_frame_arrives(
+    sizes: list[int], chunk: int, bytes_max: int, seed: int
+) -> None:
+    """Connections send one frame each, in pieces, in any order; memory is the budget and at most one frame more."""
+    pool = BufferPool(bytes_max=bytes_max)
+    inboxes = [Inbox(pool, 1 << 20) for _ in sizes]
+    left = [memoryview(struct.pack(">i", size) + bytes(size)) for size in sizes]
+    ready = set(range(len(sizes)))
+    chance, arrived = Random(seed), []
+    largest = rounded_up(max(sizes) + 4)
+    while ready:
+        number = chance.choice(sorted(ready))
+        inbox = inboxes[number]
+        if not inbox.has_memory():
+            ready.discard(number)
+            pool.wait_for_room(partial(ready.add, number), is_growing=len(inbox) > 0)
+            continue
+        buffer = inbox.buffer()
+        count = min(chunk, len(buffer), len(left[number]))
+        buffer[:count] = left[number][:count]
+        left[number] = left[number][count:]
+        inbox.received(count)
+        # Growing copies from one buffer to the next, so that both exist for a moment.
+        assert pool.lent_bytes <= bytes_max + 2 * largest + MAPPED_BYTES_MIN
+        if inbox.next_frame() is not None:
+            arrived.append(number)
+            ready.discard(number)
+        inbox.settle()
+    assert sorted(arrived) == list(range(len(sizes)))
+    assert (pool.lent_bytes, pool.reserved_bytes) == (0, 0)

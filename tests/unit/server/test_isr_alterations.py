@@ -45,11 +45,11 @@ def controller() -> ControllerState:
     return state
 
 
-def wish(**changes: Any) -> LeaderAndIsr:
+def new_state(**changes: Any) -> LeaderAndIsr:
     return replace(KNOWN, isr=(1, 2), controller_epoch=0, **changes)
 
 
-def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
+def checked(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
     """The controller's first answer, and whether it writes."""
     (action,) = step(controller(), IsrAlterationsRequested({topic_partition: wanted}), 0)
     assert isinstance(action, AlterStates)
@@ -57,36 +57,36 @@ def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[
 
 
 def test_the_controller_writes_a_requested_isr_based_on_the_current_state() -> None:
-    assert judged(wish()) == (ErrorCode.NONE, True)
+    assert checked(new_state()) == (ErrorCode.NONE, True)
 
 
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (wish(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
-        (wish(leader_epoch=6), ErrorCode.INVALID_REQUEST),
-        (wish(leader=2), ErrorCode.INVALID_REQUEST),
-        (wish(partition_epoch=9), ErrorCode.INVALID_UPDATE_VERSION),
-        (replace(wish(), isr=(2, 3)), ErrorCode.INVALID_REQUEST),
+        (new_state(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (new_state(leader_epoch=6), ErrorCode.INVALID_REQUEST),
+        (new_state(leader=2), ErrorCode.INVALID_REQUEST),
+        (new_state(partition_epoch=9), ErrorCode.INVALID_UPDATE_VERSION),
+        (replace(new_state(), isr=(2, 3)), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_the_controller_refuses_isr_changes_from_stale_states_or_non_leaders(
     wanted: LeaderAndIsr, code: ErrorCode
 ) -> None:
-    assert judged(wanted) == (code, False)
+    assert checked(wanted) == (code, False)
 
 
 def test_an_unknown_partition_is_answered_with_unknown_topic_or_partition() -> None:
-    assert judged(wish(), TopicPartition("b", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
+    assert checked(new_state(), TopicPartition("b", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
 
 
 def test_a_repeated_isr_change_is_answered_with_the_current_state() -> None:
-    assert judged(replace(KNOWN, partition_epoch=9)) == (ErrorCode.NONE, False)
+    assert checked(replace(KNOWN, partition_epoch=9)) == (ErrorCode.NONE, False)
 
 
 def test_isr_changes_are_sent_to_all_brokers_as_update_metadata_only() -> None:
     state = controller()
-    written = wish(partition_epoch=11)
+    written = new_state(partition_epoch=11)
     actions = step(state, StatesAltered({A0: written}, {}, (), {A0: ErrorCode.NONE}, "token"), 0)
     assert actions[0] == CompleteRequest("token", {A0: ErrorCode.NONE})
     assert {type(action) for action in actions[1:]} == {SendUpdateMetadata}
@@ -191,7 +191,7 @@ def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
 
         async def later(number: int) -> LeaderAndIsr | None:
             await asyncio.sleep(0.1 * number)
-            return await states.put(TopicPartition("a", number), wish())
+            return await states.put(TopicPartition("a", number), new_state())
 
         written = await asyncio.gather(*(later(number) for number in range(3)))
         assert written == [LeaderAndIsr(1, 5, (1, 2), partition_epoch=11)] * 3
@@ -211,7 +211,7 @@ def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
 def test_an_isr_change_waits_for_a_newer_leader_and_isr(told: AlterPartitionResponse) -> None:
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told]
-        assert await states.put(A0, wish()) is None
+        assert await states.put(A0, new_state()) is None
 
     play(scene)
 
@@ -230,8 +230,8 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told, answer(0)]
         with pytest.raises(raised):
-            await states.put(A0, wish())
-        assert await states.put(A0, wish()) is not None
+            await states.put(A0, new_state())
+        assert await states.put(A0, new_state()) is not None
 
     play(scene)
 
@@ -241,11 +241,11 @@ def test_isr_change_replaced_by_one_of_another_epoch_is_answered() -> None:
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
-        sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), wish()))
+        sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), new_state()))
         await asyncio.sleep(0.1)
-        present = asyncio.ensure_future(states.put(A0, wish()))
+        present = asyncio.ensure_future(states.put(A0, new_state()))
         await asyncio.sleep(0.1)
-        late = asyncio.ensure_future(states.put(A0, wish(leader_epoch=4)))
+        late = asyncio.ensure_future(states.put(A0, new_state(leader_epoch=4)))
         with pytest.raises(ApiError):
             await asyncio.wait_for(present, 10)
         assert await late is None

@@ -18,7 +18,8 @@ from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.channel import DirectChannel, Handle, Reply
-from kctl.server.network.outbox import Outbox
+from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.outbox import PlainOutbox
 from kctl.server.requests.context import Peer
 
 LOOPBACK = Endpoint("PLAINTEXT", "127.0.0.1", 0)
@@ -44,7 +45,8 @@ class Slice:
 
 async def listening(handle: Handle) -> tuple[Acceptor, int]:
     acceptor = Acceptor(
-        open_channel=partial(DirectChannel, handle, frame_bytes_max=FRAME_MAX), connections_max_idle_ms=600_000
+        open_channel=partial(DirectChannel, handle, frame_bytes_max=FRAME_MAX),
+        settings=ListenSettings(connections_max_idle_ms=600_000),
     )
     port = acceptor.bind(LOOPBACK).port
     acceptor.start()
@@ -66,7 +68,7 @@ def test_all_queued_bytes_are_sent_in_order_through_a_small_socket_buffer(
         os.write(fd, content)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         ours.setblocking(False)
-        outbox = Outbox(ours)
+        outbox = PlainOutbox(ours)
         expected = b"".join(c if isinstance(c, bytes) else content[c[0] : c[0] + c[1]] for c in chunks)
         outbox.put(c if isinstance(c, bytes) else Slice(fd, *c) for c in chunks)
         received = b""
@@ -208,7 +210,8 @@ def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
     async def main() -> None:
         acceptor, port = await listening(lambda *_: None)
         other = Acceptor(
-            open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1), connections_max_idle_ms=0
+            open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1),
+            settings=ListenSettings(connections_max_idle_ms=0),
         )
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
             other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))

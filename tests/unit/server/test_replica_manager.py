@@ -95,6 +95,7 @@ def syncs_of_a_deletion(partitions: int) -> int:
         lead(manager, partitions)
         disk.steps.clear()
         delete(manager, partitions)
+        runner.run(manager.write_deletions())
     assert not manager.partitions
     assert manager.logs.get(TopicPartition(TOPIC, 0)) is None
     return disk.steps.get("sync", 0)

@@ -14,6 +14,8 @@ from kctl.server.network.turns import Turns
 class Busy:
     """A connection that always has more requests; each turn takes a few milliseconds of processor time."""
 
+    is_urgent = False
+
     def __init__(self, name: str, turns: Turns, taken: list[str]) -> None:
         self.name, self._turns, self._taken = name, turns, taken
         self.is_open = True
@@ -57,6 +59,8 @@ def test_a_turn_is_queued_once_the_iteration_has_used_up_its_slice() -> None:
     ran_at_once: list[bool] = []
 
     class Quick:
+        is_urgent = False
+
         def take_turn(self) -> None:
             pass
 
@@ -100,3 +104,26 @@ def test_a_histogram_counts_each_duration_in_one_bucket() -> None:
     assert histogram.count == 2 * len(BOUNDS_MS)
     assert histogram.above(20) == 2 * len(BOUNDS_MS) - 2 * BOUNDS_MS.index(20) - 1
     assert histogram.max_ms == BOUNDS_MS[-1] + 0.5
+
+
+def test_the_control_plane_does_not_queue_behind_other_connections() -> None:
+    taken: list[str] = []
+
+    class Named:
+        def __init__(self, name: str, *, is_urgent: bool) -> None:
+            self.name, self.is_urgent = name, is_urgent
+
+        def take_turn(self) -> None:
+            taken.append(self.name)
+
+    async def main() -> None:
+        turns = Turns(asyncio.get_running_loop())
+        for name in "ab":
+            turns.queue(Named(name, is_urgent=False))
+        assert not turns.take_or_queue(Named("data", is_urgent=False))
+        assert turns.take_or_queue(Named("control", is_urgent=True))
+        while len(taken) < 4:  # noqa: ASYNC110 - turns are taken in later iterations
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert taken == ["control", "a", "b", "data"]

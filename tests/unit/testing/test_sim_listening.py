@@ -9,6 +9,7 @@ from functools import partial
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
 from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.requests.context import Peer
 from kctl.testing.sim_listening import SimListening
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -28,7 +29,9 @@ def play(
     async def main(loop: SimLoop) -> None:
         network = SimNetwork(loop)
         listening = SimListening(
-            network, open_channel=partial(DirectChannel, handle, frame_bytes_max=100), connections_max_idle_ms=0
+            network,
+            open_channel=partial(DirectChannel, handle, frame_bytes_max=100),
+            settings=ListenSettings(connections_max_idle_ms=0),
         )
         listening.bind(Endpoint("PLAINTEXT", "broker", 9092))
         with network.on_host("broker"):

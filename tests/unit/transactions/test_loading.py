@@ -120,9 +120,9 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
 ) -> None:
     async def main(loop: SimLoop) -> None:
         log = log_with([transaction_record("before", snapshot(), 1)])
-        for name in ("rotten", "after"):
+        for name in ("broken", "after"):
             log.append(0, build_batch([transaction_record(name, snapshot(), 1)]), required_acks=-1, timeout_ms=0)
-        log.batches[0][1] = log.batches[0][1].replace(b"rotten", b"rotted")
+        log.batches[0][1] = log.batches[0][1].replace(b"broken", b"brokeN")
         host = await Host(loop, log).start()
         assert {each.transactional_id for each in host.coordinator.transactions()[2]} == {"before", "after"}
         await host.coordinator.stop()
@@ -130,7 +130,7 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    key = encode_transaction_key("rotted")
+    key = encode_transaction_key("brokeN")
     assert line.startswith(
         f"skipped records topic=__transaction_state partition=0 offset=1 key={key!r} reason=wrong checksum, "
     )

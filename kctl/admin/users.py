@@ -1,0 +1,105 @@
+"""SCRAM users through the APIs of KIP-554, which Apache Kafka has since 2.7.
+
+Passwords do not leave this process: what is sent is derived from them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.client.cluster import ClusterClient
+from kctl.client.transport import Connection
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kctl.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+from kctl.security.scram_credentials import Mechanism, salted_password
+
+SALT_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedUser:
+    """The credentials of a user, without their secrets."""
+
+    outcome: Outcome
+    iterations: dict[Mechanism, int] = field(default_factory=dict)
+    """By mechanism."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPassword:
+    """A password for some mechanisms."""
+
+    password: str = field(repr=False)
+    mechanisms: tuple[Mechanism, ...]
+    iterations: int
+
+
+async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> list[DescribedUser]:
+    """The users with SCRAM credentials, by name; without names all of them."""
+
+    async def ask(connection: Connection) -> DescribeUserScramCredentialsResponse:
+        request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in sorted(names)] or None)
+        response = await connection.send(request, DescribeUserScramCredentialsResponse)
+        raise_if(response.error_code, ErrorCode.NOT_CONTROLLER)
+        return response
+
+    response = await client.on_any_broker(ask)
+    if response.error_code:
+        return [DescribedUser(outcome_of("", response.error_code, response.error_message))]
+    return [
+        DescribedUser(
+            outcome_of(each.user, each.error_code, each.error_message),
+            {Mechanism(info.mechanism): info.iterations for info in each.credential_infos if _is_known(info.mechanism)},
+        )
+        for each in sorted(response.results, key=lambda each: each.user)
+    ]
+
+
+async def set_password(client: ClusterClient, user: str, new: NewPassword) -> Outcome:
+    """Creates or replaces the credentials of a user.  Takes some milliseconds of hashing for each mechanism."""
+    upsertions = [_upsertion(user, mechanism, new) for mechanism in new.mechanisms]
+    return await _alter(client, AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions))
+
+
+async def delete_credentials(client: ClusterClient, user: str, mechanisms: Sequence[Mechanism]) -> Outcome:
+    """Removes credentials of a user; RESOURCE_NOT_FOUND if one does not exist, and then none is removed."""
+    deletions = [ScramCredentialDeletion(name=user, mechanism=mechanism) for mechanism in mechanisms]
+    return await _alter(client, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
+
+
+async def _alter(client: ClusterClient, request: AlterUserScramCredentialsRequest) -> Outcome:
+    async def ask(connection: Connection) -> Outcome:
+        response = await connection.send(request, AlterUserScramCredentialsResponse)
+        (result,) = response.results
+        raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
+        return outcome_of(result.user, result.error_code, result.error_message)
+
+    return await client.on_controller(ask)
+
+
+def _upsertion(user: str, mechanism: Mechanism, new: NewPassword) -> ScramCredentialUpsertion:
+    salt = secrets.token_bytes(SALT_BYTES)
+    return ScramCredentialUpsertion(
+        name=user,
+        mechanism=mechanism,
+        iterations=new.iterations,
+        salt=salt,
+        salted_password=salted_password(mechanism, new.password, salt, new.iterations),
+    )
+
+
+def _is_known(mechanism: int) -> bool:
+    return mechanism in set(Mechanism)

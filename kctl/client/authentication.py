@@ -1,0 +1,105 @@
+"""The SASL authentication of a connection, as a dialogue.  KIP-43, KIP-152, KIP-368.
+
+It follows ApiVersions, whose response says in which versions the broker supports SaslHandshake and SaslAuthenticate.
+
+Kafka: SaslClientAuthenticator.
+"""
+
+from __future__ import annotations
+
+from kctl.client.framing import response_of
+from kctl.client.opening import Ask, Dialogue, RawToken
+from kctl.client.transport import ConnectionClosed
+from kctl.client.versions import BrokerVersions
+from kctl.errors import AuthenticationFailed, ErrorCode, KctlError, shortened
+from kctl.limits import SASL_ROUNDS_MAX
+from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kctl.security.sasl_client import SaslClient
+
+
+def authenticate(mechanism: str, client: SaslClient, versions: BrokerVersions) -> Dialogue[int]:
+    """Authenticates, or authenticates again; returns the session lifetime in ms, 0 if it is not limited (KIP-368).
+
+    Raises AuthenticationFailed, whose text names the property to change but not the broker.
+    """
+    if not versions.knows(SaslHandshakeRequest):
+        raise AuthenticationFailed("the broker does not support SASL; set security.protocol to PLAINTEXT or SSL")
+    version = versions.highest(SaslHandshakeRequest)
+    frame = yield Ask(SaslHandshakeRequest(mechanism=mechanism), version)
+    _check_handshake(mechanism, response_of(frame, SaslHandshakeResponse, version))
+    if version == 0:
+        return (yield from _raw_exchange(mechanism, client))
+    return (yield from _exchange(mechanism, client, versions))
+
+
+def _check_handshake(mechanism: str, response: SaslHandshakeResponse) -> None:
+    match ErrorCode.of(response.error_code):
+        case ErrorCode.NONE:
+            return
+        case ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            enabled = shortened(", ".join(response.mechanisms)) or "none"
+            raise AuthenticationFailed(
+                f"the broker does not enable {mechanism}; set sasl.mechanism to one of: {enabled}"
+            )
+        case ErrorCode.ILLEGAL_SASL_STATE:
+            raise AuthenticationFailed("the listener does not use SASL; set security.protocol to PLAINTEXT or SSL")
+        case code:
+            raise AuthenticationFailed(f"the broker refused SaslHandshake: {code.name}: {code.description}")
+
+
+def _exchange(mechanism: str, client: SaslClient, versions: BrokerVersions) -> Dialogue[int]:
+    """The messages in SaslAuthenticate requests."""
+    version = versions.highest(SaslAuthenticateRequest)
+    message = _first(mechanism, client)
+    for _ in range(SASL_ROUNDS_MAX):
+        frame = yield Ask(SaslAuthenticateRequest(auth_bytes=message), version)
+        response = response_of(frame, SaslAuthenticateResponse, version)
+        if response.error_code:
+            raise AuthenticationFailed(_refused(mechanism, response.error_message))
+        answer = _next(mechanism, client, bytes(response.auth_bytes))
+        if answer is None:
+            return max(0, response.session_lifetime_ms)
+        message = answer
+    raise AuthenticationFailed(_endless(mechanism))
+
+
+def _raw_exchange(mechanism: str, client: SaslClient) -> Dialogue[int]:
+    """The messages as frames, for brokers before 1.0, which can refuse credentials only by closing the connection."""
+    if mechanism == "GSSAPI":
+        raise AuthenticationFailed("GSSAPI needs Kafka 1.0 or newer; set sasl.mechanism to another one")
+    message = _first(mechanism, client)
+    for _ in range(SASL_ROUNDS_MAX):
+        try:
+            frame = yield RawToken(message)
+        except ConnectionClosed:
+            raise AuthenticationFailed(_refused(mechanism, "the broker closed the connection")) from None
+        answer = _next(mechanism, client, bytes(frame))
+        if answer is None:
+            return 0
+        message = answer
+    raise AuthenticationFailed(_endless(mechanism))
+
+
+def _first(mechanism: str, client: SaslClient) -> bytes:
+    try:
+        return client.first()
+    except KctlError as error:
+        raise AuthenticationFailed(_refused(mechanism, str(error))) from None
+
+
+def _next(mechanism: str, client: SaslClient, message: bytes) -> bytes | None:
+    try:
+        return client.respond(message)
+    except KctlError as error:
+        raise AuthenticationFailed(_refused(mechanism, str(error))) from None
+
+
+def _refused(mechanism: str, reason: str | None) -> str:
+    """The text for a failed exchange; neither the broker's reason nor the client's contains a secret."""
+    text = shortened(reason) or "the broker gave no reason"
+    return f"authentication with {mechanism} failed: {text.removesuffix('.')}; check sasl.jaas.config"
+
+
+def _endless(mechanism: str) -> str:
+    return f"the broker does not complete {mechanism} in {SASL_ROUNDS_MAX} messages"

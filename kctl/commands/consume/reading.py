@@ -1,0 +1,241 @@
+"""Reads the records of a topic, alone or in a consumer group, and shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kctl.admin.offset_spec import Anchor
+from kctl.admin.offsets import find_offset_ranges, partitions_of, resolve
+from kctl.client.consumer import Consumer
+from kctl.client.list_offsets import IsolationLevel
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.records import RECORD_COLUMNS, record_item, record_row
+from kctl.commands.rows import known
+from kctl.commands.values import format_time
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kctl.admin.offset_spec import OffsetSpec
+    from kctl.admin.offsets import OffsetRange
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.invocation import Invocation
+    from kctl.console import RowStream
+    from kctl.model import TopicPartition
+    from kctl.records.header import Record
+
+    Write = Callable[[TopicPartition, Record], bool]
+    "Shows one record; False if it was skipped."
+
+
+class Reading(NamedTuple):
+    """What to read, from where to where, and how to show it."""
+
+    topic: str
+    lower: OffsetSpec
+    upper: OffsetSpec | None
+    """Exclusive; None: the current end, unless `follows`."""
+    records_max: int | None
+    partitions: list[int] | None
+    """None: all partitions."""
+    follows: bool
+    """Wait for more records at the end."""
+    group: str | None
+    assignor: str | None
+    reads_committed: bool
+    formatter: str | None
+    compat: str | None
+    """The version of Kafka whose formatter is imitated."""
+
+
+class DecodedRecordItem(NamedTuple):
+    """A record of an internal topic; key and value are JSON objects."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    value: object
+
+
+async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -> ExitStatus:
+    """Show the records; FAILED if some of the partitions could not be read.  Raises ApiError and UsageError."""
+    isolation = IsolationLevel.READ_COMMITTED if reading.reads_committed else IsolationLevel.READ_UNCOMMITTED
+    with client.one_deadline(follows_elections=True):
+        tps = _select(await partitions_of(client, [reading.topic]), reading.partitions)
+        held = await _reachable(run, client, tps, isolation)
+        bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
+
+    async def copy(write: Write, flush: Callable[[], None]) -> None:
+        if reading.group is not None:
+            await _read_in_group(run, client, reading, reading.group, held, isolation, write, flush)
+            return
+        consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=isolation)
+        ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
+        await _copy(consumer, write, ends, reading.records_max, flush=flush if reading.follows else None)
+
+    if reading.formatter and reading.compat:
+        await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+    else:
+        with run.console.stream(RECORD_COLUMNS) as stream:
+            await copy(
+                _decoding_writer(run, stream, reading.formatter) if reading.formatter else _writer(run, stream),
+                stream.flush,
+            )
+    return ExitStatus.DONE if len(held) == len(tps) else ExitStatus.FAILED
+
+
+async def _read_in_group(
+    run: Invocation,
+    client: ClusterClient,
+    reading: Reading,
+    group: str,
+    held: dict[TopicPartition, OffsetRange],
+    isolation: IsolationLevel,
+    write: Write,
+    flush: Callable[[], None],
+) -> None:
+    from kctl.commands.consume.group_reading import group_reading, read_in_group  # noqa: PLC0415 - takes long to import
+
+    in_group = group_reading(
+        group,
+        reading.topic,
+        run.client_properties(),
+        assignor=reading.assignor,
+        lower=reading.lower,
+        isolation=isolation,
+        ends=None if reading.follows else {tp: range_.end for tp, range_ in held.items()},
+        records_max=reading.records_max,
+    )
+    await read_in_group(client, run.console, in_group, write, flush)
+
+
+async def _reachable(
+    run: Invocation, client: ClusterClient, tps: list[TopicPartition], isolation: IsolationLevel
+) -> dict[TopicPartition, OffsetRange]:
+    """What the partitions hold; those that cannot be asked are left out with a warning.
+
+    Raises ApiError when none can be.
+    """
+    held: dict[TopicPartition, OffsetRange] = {}
+    failed: dict[TopicPartition, ApiError] = {}
+    for tp, found in (await find_offset_ranges(client, tps, isolation=isolation)).items():
+        if isinstance(found, ApiError):
+            failed[tp] = found
+        else:
+            held[tp] = found
+    for tp, error in failed.items():
+        if not held:
+            raise ApiError(error.code, f"{tp}: {error}")
+        run.console.warn(f"{tp} is not read: {error.code.name}: {error}")
+    return held
+
+
+def _select(tps: list[TopicPartition], wanted: list[int] | None) -> list[TopicPartition]:
+    if wanted is None:
+        return tps
+    missing = sorted(set(wanted) - {tp.partition for tp in tps})
+    if missing:
+        message = f"{tps[0].topic} has no partition {', '.join(map(str, missing))}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return [tp for tp in tps if tp.partition in wanted]
+
+
+async def _bounds(
+    run: Invocation, client: ClusterClient, held: dict[TopicPartition, OffsetRange], reading: Reading
+) -> dict[TopicPartition, tuple[int, int | None]]:
+    """First offset and the one to stop at (None: never), moved into what the partitions hold."""
+    starts = await resolve(client, held, reading.lower)
+    ends = await resolve(client, held, reading.upper) if reading.upper is not None else {}
+    bounds: dict[TopicPartition, tuple[int, int | None]] = {}
+    for tp, range_ in held.items():
+        start = starts[tp]
+        inside = min(max(start, range_.start), range_.end)
+        if start != inside and reading.lower.anchor is Anchor.ZERO:
+            bounds_text = f"{range_.start} to {range_.end}"
+            run.console.note(f"{tp}: offset {start} lies outside of {bounds_text}; reading from {inside}")
+        end = ends.get(tp)
+        if not reading.follows:
+            end = range_.end if end is None else min(end, range_.end)
+        bounds[tp] = (inside, end)
+    return bounds
+
+
+async def _copy(
+    consumer: Consumer,
+    write: Write,
+    ends: dict[TopicPartition, int],
+    max_records: int | None,
+    *,
+    flush: Callable[[], None] | None = None,
+) -> None:
+    """Show records until all partitions have reached their ends or there are enough."""
+    left = max_records
+    _drop_finished(consumer, ends)
+    while consumer.positions and left != 0:
+        for tp, records in await consumer.poll():
+            end = ends.get(tp)
+            for record in records:
+                if left == 0 or (end is not None and record.offset >= end):
+                    break
+                if write(tp, record):
+                    left = None if left is None else left - 1
+        if flush is not None:
+            flush()
+        _drop_finished(consumer, ends)
+
+
+def _writer(run: Invocation, stream: RowStream) -> Write:
+    """Shows every record as it is."""
+    show = record_item if run.console.is_machine_readable else record_row
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        stream.write(show(tp, record))
+        return True
+
+    return write
+
+
+def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Write:
+    """Shows the records of one kind decoded."""
+    from kctl.commands.compat.formatters import key_and_value  # noqa: PLC0415 - takes long to import
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        try:
+            told = key_and_value(formatter, record)
+        except MalformedRequest as error:
+            run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
+            return False
+        if told is None:
+            return False
+        timestamp_ms, time_text = known(record.timestamp), format_time(record.timestamp)
+        stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *told))
+        return True
+
+    return write
+
+
+def _classic_writer(run: Invocation, formatter: str, compat: str) -> Write:
+    """Shows the records of one kind as Kafka's formatter prints them."""
+    from kctl.commands.compat.formatters import classic_text  # noqa: PLC0415 - takes long to import
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        try:
+            text = classic_text(formatter, compat, record)
+        except MalformedRequest as error:
+            run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
+            return False
+        if text is not None:
+            run.console.verbatim(text)
+        return text is not None
+
+    return write
+
+
+def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
+    for tp, end in ends.items():
+        if tp in consumer.positions and consumer.positions[tp] >= end:
+            consumer.drop(tp)

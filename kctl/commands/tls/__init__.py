@@ -1,0 +1,14 @@
+"""`kctl tls`: check the TLS listener of a broker."""
+
+from __future__ import annotations
+
+import typer
+
+from kctl.commands.lazy_group import verbs
+
+app = typer.Typer(
+    cls=verbs(__name__, "check"),
+    help="Check the TLS listener of a broker.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -1,0 +1,52 @@
+"""`kctl tokens create`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.tokens import BROKER_DEFAULT, create_token
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.tokens.options import CREATED_COLUMNS, check_principals, duration_ms, secret_token_row
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "create",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl tokens create --command-config alice.properties",
+        "kctl tokens create --renewer User:scheduler --max-lifetime 12h --command-config alice.properties",
+    ),
+)
+def create(
+    ctx: typer.Context,
+    *,
+    renewer: Annotated[
+        list[str] | None,
+        typer.Option("--renewer", metavar="PRINCIPAL", help="Who may also renew and expire the token."),
+    ] = None,
+    max_lifetime: Annotated[
+        str | None,
+        typer.Option(
+            "--max-lifetime",
+            metavar="DURATION",
+            help="How long it can be renewed.  Default and limit: the broker's delegation.token.max.lifetime.ms.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Create a delegation token of the user that this command authenticates as.
+
+    Whoever has the token can act as that user: as user name and password for SCRAM take token_id and hmac, and add
+    tokenauth="true".  It prints the secret, so direct the output to a file that only you can read.
+    """
+    run: Invocation = ctx.obj
+    check_principals(renewer or (), "--renewer")
+    lifetime_ms = duration_ms(max_lifetime, "--max-lifetime", BROKER_DEFAULT)
+    token = run.on_cluster(lambda client: create_token(client, renewer or (), max_lifetime_ms=lifetime_ms))
+    run.console.show(CREATED_COLUMNS, [secret_token_row(token)])
+    return ExitStatus.DONE

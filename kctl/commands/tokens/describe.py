@@ -1,0 +1,49 @@
+"""`kctl tokens describe`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.tokens import describe_tokens
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.tokens.options import (
+    CREATED_COLUMNS,
+    TOKEN_COLUMNS,
+    check_principals,
+    secret_token_row,
+    token_row,
+)
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "describe",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl tokens describe --command-config alice.properties",
+        "kctl tokens describe --owner User:alice --show-hmac --command-config alice.properties",
+    ),
+)
+def describe(
+    ctx: typer.Context,
+    *,
+    owner: Annotated[
+        list[str] | None,
+        typer.Option("--owner", metavar="PRINCIPAL", help="Only tokens of this owner or renewer."),
+    ] = None,
+    show_hmac: Annotated[bool, typer.Option("--show-hmac", help="Show the secrets of the tokens too.")] = False,
+) -> ExitStatus:
+    """Describe delegation tokens that the user may see: own ones, those to renew, and what access control allows."""
+    run: Invocation = ctx.obj
+    check_principals(owner or (), "--owner")
+    tokens = run.on_cluster(lambda client: describe_tokens(client, owner or ()))
+    if show_hmac:
+        run.console.show(CREATED_COLUMNS, [secret_token_row(token) for token in tokens])
+    else:
+        run.console.show(TOKEN_COLUMNS, [token_row(token) for token in tokens])
+    return ExitStatus.DONE

@@ -1,0 +1,42 @@
+"""`kctl tokens renew`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.tokens import BROKER_DEFAULT, renew_token
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
+from kctl.commands.values import format_time
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "renew",
+    cls=ClusterCommand,
+    epilog=examples("kctl tokens renew 7nBcGm7JQuqhCbVdNdrUyA --period 1d --command-config alice.properties"),
+)
+def renew(
+    ctx: typer.Context,
+    token_id: Annotated[str, TOKEN],
+    *,
+    period: Annotated[
+        str | None,
+        typer.Option(
+            "--period",
+            metavar="DURATION",
+            help="Let it expire after this time from now.  Default: the broker's delegation.token.expiry.time.ms.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Extend the life of a delegation token, up to its maximum, as its owner or a renewer."""
+    run: Invocation = ctx.obj
+    period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
+    expiry_ms = run.on_cluster(lambda client: renew_token(client, token_id, period_ms=period_ms))
+    run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), "renewed")])
+    return ExitStatus.DONE

@@ -1,0 +1,51 @@
+"""`kctl users alter`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.topics.options import DRY_RUN
+from kctl.commands.users.options import ITERATIONS, MECHANISMS, NAME, PASSWORD_FILE, ZOOKEEPER
+from kctl.commands.users.setting import set_user_password
+from kctl.security.scram_messages import ITERATIONS_MIN
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "alter",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl users alter alice",
+        "kctl users alter alice --mechanism SCRAM-SHA-512 --iterations 8192 --password-file alice.password",
+    ),
+)
+def alter(
+    ctx: typer.Context,
+    name: Annotated[str, NAME],
+    *,
+    mechanism: Annotated[list[str] | None, MECHANISMS] = None,
+    iterations: Annotated[int, ITERATIONS] = ITERATIONS_MIN,
+    password_file: Annotated[str | None, PASSWORD_FILE] = None,
+    zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Change the password of a user.
+
+    Without --mechanism for all mechanisms that the user has.  Connections that are authenticated stay open until the
+    broker's connections.max.reauth.ms has passed.
+    """
+    return set_user_password(
+        ctx.obj,
+        name,
+        mechanism_names=mechanism,
+        iterations=iterations,
+        password_file=password_file,
+        zookeeper=zookeeper,
+        is_new=False,
+        dry_run=dry_run,
+    )

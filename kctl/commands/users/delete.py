@@ -1,0 +1,62 @@
+"""`kctl users delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin import users, users_in_zookeeper
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.topics.options import DRY_RUN, YES
+from kctl.commands.users.options import NAME, ZOOKEEPER, mechanisms_of, on_users
+from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row
+from kctl.security.scram_credentials import Mechanism
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "delete",
+    cls=ClusterCommand,
+    epilog=examples("kctl users delete alice --yes", "kctl users delete alice --mechanism SCRAM-SHA-256 --yes"),
+)
+def delete(
+    ctx: typer.Context,
+    name: Annotated[str, NAME],
+    *,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option("--mechanism", metavar="NAME", help="Delete only this credential.  Default: all."),
+    ] = None,
+    zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    yes: Annotated[bool, YES] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Delete the SCRAM credentials of a user.
+
+    Quotas and access control lists of the user stay, and so do connections that are authenticated.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    chosen: tuple[Mechanism, ...] = mechanisms_of(mechanism) if mechanism else ()
+    (described,) = on_users(
+        run,
+        zookeeper,
+        on_cluster=lambda client: users.describe_users(client, [name]),
+        on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
+    )
+    outcome, chosen = described.outcome, chosen or tuple(described.iterations)
+    if outcome.is_done and not dry_run:
+        run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?", yes=yes)
+        outcome = on_users(
+            run,
+            zookeeper,
+            on_cluster=lambda client: users.delete_credentials(client, name, chosen),
+            on_zookeeper=lambda session: users_in_zookeeper.delete_credentials(session, name, chosen),
+        )
+    row = user_change_row(outcome, chosen, "would be deleted" if dry_run else "deleted")
+    run.console.show(CHANGE_COLUMNS, [row])
+    return run.status_of([row])

@@ -1,0 +1,45 @@
+"""`kctl users list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin import users, users_in_zookeeper
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.users.options import ZOOKEEPER, on_users
+from kctl.commands.users.rows import USER_COLUMNS, user_rows
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "list",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl users list", "kctl users list alice bob --format json", "kctl users list --zookeeper zk1:2181"
+    ),
+)
+def list_users(
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Users to list.  Default: all.", metavar="USER")] = None,
+    *,
+    zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+) -> ExitStatus:
+    """List users with SCRAM credentials.
+
+    Brokers before 2.7 have no API for this; use --zookeeper there.
+    """
+    run: Invocation = ctx.obj
+    described = on_users(
+        run,
+        zookeeper,
+        on_cluster=lambda client: users.describe_users(client, set(names or ())),
+        on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, set(names or ())),
+    )
+    rows = [row for user in described for row in user_rows(user)]
+    run.console.show(USER_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,111 @@
+"""Options of `kctl users`, and where a password comes from."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from kctl.commands.exit_status import Refused
+from kctl.commands.invocation import Invocation
+from kctl.errors import UsageError
+from kctl.input_files import read_input
+from kctl.security.scram_credentials import Mechanism
+from kctl.security.scram_messages import ITERATIONS_MIN
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.zookeeper.operations import ZooKeeper
+
+T = TypeVar("T")
+
+PASSWORD_VARIABLE = "KCTL_USER_PASSWORD"  # noqa: S105 - the name of a variable
+PASSWORD_CHARACTERS_MAX = 1_000
+ITERATIONS_MAX = 16_384
+DEFAULT_MECHANISM = Mechanism.SCRAM_SHA_512
+MECHANISM_NAMES = ", ".join(each.config_key for each in Mechanism)
+
+NAME = typer.Argument(help="Name of the user.", metavar="USER")
+MECHANISMS = typer.Option(
+    "--mechanism", metavar="NAME", help=f"{MECHANISM_NAMES}.  Default: {DEFAULT_MECHANISM.config_key}."
+)
+ITERATIONS = typer.Option(
+    "--iterations",
+    metavar="N",
+    help="Iterations of the hash: more make guessing a stolen credential, and every login, slower.",
+    min=ITERATIONS_MIN,
+    max=ITERATIONS_MAX,
+)
+PASSWORD_FILE = typer.Option(
+    "--password-file",
+    metavar="FILE",
+    help=f"File whose first line is the password.  Default: ${PASSWORD_VARIABLE}, else a prompt.",
+)
+ZOOKEEPER = typer.Option(
+    "--zookeeper",
+    metavar="HOST:PORT[,...][/CHROOT]",
+    help="Ensemble to use instead of brokers, which need not run.",
+)
+
+
+def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
+    """The mechanisms that the option names, by default one.  Raises UsageError."""
+    chosen: dict[Mechanism, None] = {}
+    for name in names or [DEFAULT_MECHANISM.config_key]:
+        mechanism = Mechanism.named(name.upper())
+        if mechanism is None:
+            raise UsageError(f"--mechanism {name} is not one of {MECHANISM_NAMES}")
+        chosen[mechanism] = None
+    return tuple(chosen)
+
+
+def read_password(path: str | None, user: str) -> str:
+    """The password from the file, else from the environment, else from the terminal.
+
+    Never from the command line, which every user of the machine can read.  Raises UsageError, and Refused without a
+    terminal.
+    """
+    if path is not None:
+        password = _of_file(path)
+    elif PASSWORD_VARIABLE in os.environ:
+        password = os.environ[PASSWORD_VARIABLE]
+    elif sys.stdin.isatty():
+        password = getpass.getpass(f"Password of {user}: ")
+        if getpass.getpass("Again: ") != password:
+            raise UsageError("the two passwords differ")
+    else:
+        raise Refused(f"there is no terminal to ask on: use --password-file or ${PASSWORD_VARIABLE}")
+    if not password:
+        raise UsageError("the password must not be empty")
+    if len(password) > PASSWORD_CHARACTERS_MAX:
+        raise UsageError(f"the password has more than {PASSWORD_CHARACTERS_MAX} characters")
+    return password
+
+
+def _of_file(path: str) -> str:
+    try:
+        lines = read_input(path).decode().splitlines()
+    except OSError as error:
+        raise UsageError(f"--password-file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--password-file {path} is not UTF-8") from None
+    return lines[0] if lines else ""
+
+
+def on_users(
+    run: Invocation,
+    connect: str | None,
+    *,
+    on_cluster: Callable[[ClusterClient], Awaitable[T]],
+    on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
+) -> T:
+    """Runs one of the two: on ZooKeeper if its address is given, else on the cluster."""
+    if connect is None:
+        return run.on_cluster(on_cluster)
+    from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
+
+    return ask_zookeeper(connect, "/", lambda session, _: on_zookeeper(session))

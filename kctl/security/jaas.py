@@ -1,0 +1,114 @@
+"""Parses values of `sasl.jaas.config`: a login module and its options.  KIP-85, KIP-103.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
+
+The name of the module selects behaviour that is built in; no class is ever loaded.  Options often contain passwords:
+they are not part of the repr, and errors contain no values.
+
+Kafka: JaasConfig, JaasContext (2.8).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kctl.errors import KctlError
+from kctl.limits import JAAS_CHARACTERS_MAX
+
+CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+ | //[^\n]* | /\*.*?\*/)
+    | "(?P<double>(?:[^"\\\n]|\\.)*)"
+    | '(?P<single>(?:[^'\\\n]|\\.)*)'
+    | (?P<word>(?:[^\s"'=;/]|/(?![/*]))+)
+    | (?P<mark>[=;])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class JaasError(KctlError):
+    """The value is malformed.  The text contains no option values."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """One login module with its options."""
+
+    class_name: str
+    """The Java class, such as `org.apache.kafka.common.security.scram.ScramLoginModule`."""
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def simple_name(self) -> str:
+        """The class without its package: `ScramLoginModule`."""
+        return self.class_name.rpartition(".")[2]
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """The one login module of a `sasl.jaas.config` value.  Raises JaasError."""
+    if len(text) > JAAS_CHARACTERS_MAX:
+        raise JaasError(f"the value has {len(text)} characters; the limit is {JAAS_CHARACTERS_MAX}")
+    tokens = _tokens(text)
+    class_name, is_word = next(tokens, ("", False))
+    if not is_word:
+        raise JaasError("the login module is missing")
+    flag, is_word = next(tokens, ("", False))
+    if not is_word or flag.lower() not in CONTROL_FLAGS:
+        raise JaasError("the control flag (required, requisite, sufficient or optional) after the module is missing")
+    options: dict[str, str] = {}
+    for name, is_word in tokens:
+        if not is_word:
+            if name == ";":
+                break
+            raise JaasError("an option begins with '='")
+        if next(tokens, None) != ("=", False):
+            raise JaasError(f"option {_shown(name)} has no value")
+        value, is_value = next(tokens, ("", False))
+        if not is_value:
+            raise JaasError(f"option {_shown(name)} has no value")
+        options[name] = value
+    else:
+        raise JaasError("the semicolon at the end is missing")
+    if next(tokens, None) is not None:
+        raise JaasError("the value contains more than one login module")
+    return LoginModule(class_name, options)
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,80}")
+
+
+def _shown(name: str) -> str:
+    """The name of an option for an error; what is not a plain name may be part of a password."""
+    return name if _NAME.fullmatch(name) else "(unreadable)"
+
+
+def _tokens(text: str) -> Iterator[tuple[str, bool]]:
+    """Each token, and whether it is a word or a quoted string and not one of the marks `=` and `;`."""
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            what = "a quotation mark is not closed" if text[position] in "\"'" else "a comment is not closed"
+            raise JaasError(f"{what} at character {position + 1}")
+        position = found.end()
+        if (quoted := found["double"] if found["double"] is not None else found["single"]) is not None:
+            yield _ESCAPE.sub(_unescaped, quoted), True
+        elif found["word"]:
+            yield found["word"], True
+        elif found["mark"]:
+            yield found["mark"], False
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """The character of an escape sequence of java.io.StreamTokenizer."""
+    code = found[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)

@@ -1,0 +1,201 @@
+"""Reads key stores and trust stores: PEM, PKCS12 and JKS.
+
+The format is recognised by the content, as Java does for JKS and PKCS12.  Keys stay in memory: nothing is written.
+This module imports `cryptography`, which takes time: import it only to read a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
+from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
+
+from kctl.errors import KctlError
+
+if TYPE_CHECKING:
+    from jks import KeyStore
+
+_PEM_MARK = b"-----BEGIN "
+_JKS_MARKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PKCS12_MARK = b"\x30"
+_PEM_KEY = re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
+_NEW_FILE = "create it again, for example with keytool or openssl"
+
+
+class KeyStoreError(KctlError):
+    """A store cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A private key and its certificates: the certificate of the key first, then the authorities that signed it."""
+
+    certificates: tuple[Certificate, ...]
+    key: PrivateKeyTypes = field(repr=False)
+
+    def pem(self) -> bytes:
+        """Unencrypted key and certificates as PEM text."""
+        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
+
+
+def key_pair_of_store(data: bytes, *, store_password: str | None, key_password: str | None) -> KeyPair:
+    """The key and certificates of a key store's content.  Raises KeyStoreError."""
+    if _PEM_MARK in data:
+        text = _ascii(data)
+        return key_pair_of_pem(certificates=text, key=text, key_password=key_password)
+    if data.startswith(_JKS_MARKS):
+        return _jks_key_pair(data, store_password, key_password or store_password)
+    if data.startswith(_PKCS12_MARK):
+        return _pkcs12_key_pair(data, store_password)
+    raise KeyStoreError(f"is not a PEM, PKCS12 or JKS key store: {_NEW_FILE}")
+
+
+def key_pair_of_pem(*, certificates: str, key: str, key_password: str | None) -> KeyPair:
+    """The key and certificates of PEM texts (KIP-651).  Raises KeyStoreError."""
+    found = _PEM_KEY.search(key)
+    if found is None:
+        raise KeyStoreError("has no private key: add the PEM block that begins with -----BEGIN PRIVATE KEY-----")
+    is_encrypted = "ENCRYPTED" in found[0]
+    if is_encrypted and key_password is None:
+        raise KeyStoreError("the private key is encrypted: set ssl.key.password")
+    try:
+        loaded = load_pem_private_key(
+            found[0].encode(), key_password.encode() if is_encrypted and key_password is not None else None
+        )
+    except Exception as error:
+        if is_encrypted:
+            raise KeyStoreError("the private key cannot be decrypted: correct ssl.key.password") from None
+        raise KeyStoreError(f"the private key cannot be read ({_first_line(error)}): {_NEW_FILE}") from None
+    return _matching(loaded, certificates_of_pem(certificates))
+
+
+def certificates_of_store(data: bytes, *, password: str | None) -> tuple[Certificate, ...]:
+    """The certificates of a trust store's content; a key store also has some.  Raises KeyStoreError."""
+    if _PEM_MARK in data:
+        return certificates_of_pem(_ascii(data))
+    if data.startswith(_JKS_MARKS):
+        return _jks_certificates(data, password)
+    if data.startswith(_PKCS12_MARK):
+        return _pkcs12_certificates(data, password)
+    raise KeyStoreError(f"is not a PEM, PKCS12 or JKS trust store: {_NEW_FILE}")
+
+
+def certificates_of_pem(text: str) -> tuple[Certificate, ...]:
+    """The certificates of a PEM text.  Raises KeyStoreError."""
+    try:
+        return tuple(load_pem_x509_certificates(text.encode()))
+    except Exception:
+        raise KeyStoreError(
+            "has no readable certificate: add the PEM blocks that begin with -----BEGIN CERTIFICATE-----"
+        ) from None
+
+
+def _ascii(data: bytes) -> str:
+    return data.decode("ascii", "replace")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _matching(key: object, certificates: Sequence[Certificate]) -> KeyPair:
+    """The key with its chain, leaf first.  Raises KeyStoreError if no certificate belongs to the key."""
+    if not isinstance(
+        key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey
+    ):
+        raise KeyStoreError("the private key is neither RSA nor EC nor EdDSA: create another key")
+    leaf = next((entry for entry in certificates if entry.public_key() == key.public_key()), None)
+    if leaf is None:
+        raise KeyStoreError("the private key does not match the certificate: use the key that the certificate is for")
+    return KeyPair(_chain(leaf, certificates), key)
+
+
+def _chain(leaf: Certificate, certificates: Sequence[Certificate]) -> tuple[Certificate, ...]:
+    """The leaf and its issuers in order; stores keep them in any order."""
+    chain = [leaf]
+    others = [entry for entry in certificates if entry != leaf]
+    while others and chain[-1].issuer != chain[-1].subject:
+        issuer = next((entry for entry in others if entry.subject == chain[-1].issuer), None)
+        if issuer is None:
+            break
+        others.remove(issuer)
+        chain.append(issuer)
+    return tuple(chain)
+
+
+def _pkcs12_key_pair(data: bytes, password: str | None) -> KeyPair:
+    try:
+        key, certificate, others = load_key_and_certificates(data, None if password is None else password.encode())
+    except Exception:
+        raise KeyStoreError("cannot be decrypted: correct the password, or use another PKCS12 file") from None
+    if key is None or certificate is None:
+        raise KeyStoreError("has no private key with a certificate: name the key store, not the trust store")
+    return _matching(key, [certificate, *others])
+
+
+def _pkcs12_certificates(data: bytes, password: str | None) -> tuple[Certificate, ...]:
+    if password is None:
+        raise KeyStoreError("is a PKCS12 file, whose certificates are encrypted: set its password")
+    try:
+        _, certificate, others = load_key_and_certificates(data, password.encode())
+    except Exception:
+        raise KeyStoreError("cannot be decrypted: correct the password, or use another PKCS12 file") from None
+    return tuple(entry for entry in (certificate, *others) if entry is not None)
+
+
+def _load_jks(data: bytes, password: str | None) -> KeyStore:
+    try:
+        import jks  # noqa: PLC0415 - from an extra
+    except ImportError:
+        raise KeyStoreError(
+            "is a JKS file, which needs an extra: pip install 'kctl-kafka[jks]', or convert the file with "
+            "keytool -importkeystore -deststoretype pkcs12"
+        ) from None
+    try:
+        return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
+    except jks.util.KeystoreSignatureException:
+        raise KeyStoreError("the password is wrong or the file is damaged: correct the password") from None
+    except Exception as error:
+        raise KeyStoreError(f"is damaged ({_first_line(error)}): {_NEW_FILE}") from None
+
+
+def _jks_key_pair(data: bytes, store_password: str | None, key_password: str | None) -> KeyPair:
+    entries = list(_load_jks(data, store_password).private_keys.values())
+    if not entries:
+        raise KeyStoreError("has no private key: name the key store, not the trust store")
+    entry = entries[0]
+    try:
+        entry.decrypt(key_password)
+        key = load_der_private_key(entry.pkey_pkcs8, None)
+    except Exception:
+        raise KeyStoreError("the private key cannot be decrypted: correct ssl.key.password") from None
+    return _matching(key, [load_der_x509_certificate(der) for _, der in entry.cert_chain])
+
+
+def _jks_certificates(data: bytes, password: str | None) -> tuple[Certificate, ...]:
+    store = _load_jks(data, password)
+    encoded = [entry.cert for entry in store.certs.values()]
+    encoded += [entry.cert_chain[0][1] for entry in store.private_keys.values()]
+    try:
+        return tuple(load_der_x509_certificate(der) for der in encoded)
+    except ValueError as error:
+        raise KeyStoreError(f"has a damaged certificate ({_first_line(error)}): {_NEW_FILE}") from None
+
+
+def der(certificates: Sequence[Certificate]) -> bytes:
+    """The certificates, DER encoded, one after the other."""
+    return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)

@@ -1,0 +1,61 @@
+"""PLAIN: a user name and a password in one message.  RFC 4616.
+
+Kafka: PlainSaslServer, PlainServerCallbackHandler (2.8).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.errors import KctlError
+
+USER_OPTION_PREFIX = "user_"
+"""Options of PlainLoginModule with this prefix are the users of a broker: user_alice="password"."""
+
+
+class PlainError(KctlError):
+    """The message is malformed.  The text contains nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainMessage:
+    """What a client sends."""
+
+    authorization_id: str
+    user: str
+    password: str = field(repr=False)
+
+
+def parse_plain(message: bytes) -> PlainMessage:
+    """The authorization id, the user and the password, separated by NUL.  Raises PlainError."""
+    try:
+        parts = message.decode().split("\0")
+    except UnicodeDecodeError:
+        raise PlainError("the PLAIN message is not UTF-8") from None
+    if len(parts) != 3:
+        raise PlainError(f"the PLAIN message has {len(parts)} parts, not 3")
+    if not parts[1]:
+        raise PlainError("the PLAIN message has no user name")
+    if not parts[2]:
+        raise PlainError("the PLAIN message has no password")
+    return PlainMessage(*parts)
+
+
+def plain_users(options: Mapping[str, str]) -> dict[str, str]:
+    """The passwords by user in the options of a PlainLoginModule."""
+    return {
+        name.removeprefix(USER_OPTION_PREFIX): password
+        for name, password in options.items()
+        if name.startswith(USER_OPTION_PREFIX)
+    }
+
+
+def is_password(users: Mapping[str, str], message: PlainMessage) -> bool:
+    """Whether the password is the user's.  The time does not tell whether the user exists."""
+    expected = users.get(message.user)
+    is_equal = hmac.compare_digest((expected or "").encode(), message.password.encode())
+    return is_equal and expected is not None

@@ -1,0 +1,332 @@
+"""TLS settings from Kafka's `ssl.*` properties, and the ssl contexts made of them.
+
+The caller resolves prefixes such as `listener.name.internal.` before.  Differences from Java: the format of a store is
+recognised by its content; TLS 1.0 and 1.1 are never enabled (RFC 8996).
+
+Kafka: SslConfigs, DefaultSslEngineFactory (2.8), KIP-651.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kctl.errors import ConfigError
+from kctl.input_files import read_regular
+from kctl.limits import KEY_STORE_FILE_BYTES_MAX
+from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+    from kctl.security.keystores import KeyPair
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OLD_VERSIONS = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_STORE_TYPES = ("JKS", "PKCS12", "PEM")
+_SERVER_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2: forward secrecy and authenticated encryption; OpenSSL's default also has CBC suites."""
+HIDDEN = "[hidden]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The `ssl.*` properties of a listener or of a client.  Secrets are not part of the repr."""
+
+    enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    """TLSv1.2, TLSv1.3 or both."""
+    cipher_suites: tuple[str, ...] = ()
+    """Names as in Java (IANA) or OpenSSL; empty for the defaults of OpenSSL."""
+    client_auth: str = "none"
+    """none, requested or required."""
+    verifies_host_name: bool = True
+    """Whether a client compares the server's certificate with the host that it connected to."""
+    keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    keystore_certificate_chain: str | None = field(default=None, repr=False)
+    keystore_key: str | None = field(default=None, repr=False)
+    truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+    truststore_certificates: str | None = field(default=None, repr=False)
+    principal_mapping_rules: str = "DEFAULT"
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> TlsSettings:
+        """The settings of properties; the names that are not `ssl.*` are ignored.
+
+        Raises ConfigError for invalid values and for combinations that Kafka refuses.
+        """
+        given = {name: text.strip() for name, text in properties.items() if name.startswith("ssl.") and text.strip()}
+        for name in ("ssl.keystore.type", "ssl.truststore.type"):
+            if given.get(name, "JKS").upper() not in _STORE_TYPES:
+                raise ConfigError(name, given[name], f"is not supported: use {', '.join(_STORE_TYPES)}")
+        _check_key_store(given)
+        _check_trust_store(given)
+        return cls(
+            enabled_protocols=_enabled_protocols(given),
+            cipher_suites=_list(given.get("ssl.cipher.suites", "")),
+            client_auth=_client_auth(given.get("ssl.client.auth", "none")),
+            verifies_host_name=_verifies_host_name(properties.get("ssl.endpoint.identification.algorithm", "https")),
+            keystore_location=given.get("ssl.keystore.location"),
+            keystore_password=given.get("ssl.keystore.password"),
+            key_password=given.get("ssl.key.password"),
+            keystore_certificate_chain=given.get("ssl.keystore.certificate.chain"),
+            keystore_key=given.get("ssl.keystore.key"),
+            truststore_location=given.get("ssl.truststore.location"),
+            truststore_password=given.get("ssl.truststore.password"),
+            truststore_certificates=given.get("ssl.truststore.certificates"),
+            principal_mapping_rules=given.get("ssl.principal.mapping.rules", "DEFAULT"),
+        )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the stores; a change of their content needs a new context."""
+        return tuple(path for path in (self.keystore_location, self.truststore_location) if path is not None)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key and a certificate are configured."""
+        return self.keystore_location is not None or self.keystore_key is not None
+
+    @property
+    def has_trust(self) -> bool:
+        """Whether trusted certificates are configured; without them a client uses those of the system."""
+        return self.truststore_location is not None or self.truststore_certificates is not None
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context for accepted connections.  Raises ConfigError."""
+    if not settings.has_key:
+        raise ConfigError(
+            "ssl.keystore.location", "", "a TLS listener needs a key and a certificate: set ssl.keystore.location"
+        )
+    if settings.client_auth != "none" and not settings.has_trust:
+        raise ConfigError(
+            "ssl.client.auth",
+            settings.client_auth,
+            "would admit every certificate that the system trusts: set ssl.truststore.location",
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    context.set_ciphers(_SERVER_CIPHERS)
+    _configure(context, settings)
+    return context
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context for outgoing connections, which are always verified.  Raises ConfigError.
+
+    The caller passes `server_hostname`: the host as the user or the cluster named it, never the result of a reverse
+    look-up (CVE-2026-24281).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.verifies_host_name
+    context.verify_mode = ssl.CERT_REQUIRED
+    _configure(context, settings)
+    if not settings.has_trust:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def server_certificates(settings: TlsSettings) -> tuple[Certificate, ...]:
+    """The certificates that a context of these settings presents, its own first.  Raises ConfigError."""
+    pair = _key_pair(settings)
+    return () if pair is None else pair.certificates
+
+
+def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    versions = [_VERSIONS[name] for name in _versions_with_ciphers(settings)]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    # Python 3.12 and later; the kernel then encrypts, if it has the tls module, so that sendfile can be used.
+    context.options |= getattr(ssl, "OP_ENABLE_KTLS", 0)
+    ciphers = openssl_ciphers(settings.cipher_suites)
+    if ciphers:
+        try:
+            context.set_ciphers(":".join(ciphers))
+        except ssl.SSLError:
+            raise ConfigError(
+                "ssl.cipher.suites",
+                ",".join(settings.cipher_suites),
+                "OpenSSL knows none of them: correct the names or remove the property",
+            ) from None
+    pair = _key_pair(settings)
+    if pair is not None:
+        _load_key_pair(context, settings, pair)
+    if settings.has_trust:
+        _load_trust(context, settings)
+
+
+def _versions_with_ciphers(settings: TlsSettings) -> list[str]:
+    """The enabled versions for which ssl.cipher.suites, if it is set, has a suite."""
+    versions = list(settings.enabled_protocols)
+    name, value = "ssl.cipher.suites", ",".join(settings.cipher_suites)
+    if not settings.cipher_suites:
+        return versions
+    newest = tls_1_3_suites(settings.cipher_suites)
+    if "TLSv1.3" in versions:
+        offered = {entry["name"] for entry in ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).get_ciphers()}
+        if not newest:
+            versions.remove("TLSv1.3")
+        elif missing := {suite for suite in offered if suite.startswith("TLS_")} - newest:
+            raise ConfigError(
+                name,
+                value,
+                f"Python cannot leave out single suites of TLS 1.3: add {', '.join(sorted(missing))}, or set "
+                "ssl.enabled.protocols=TLSv1.2",
+            )
+    if "TLSv1.2" in versions and not openssl_ciphers(settings.cipher_suites):
+        versions.remove("TLSv1.2")
+    if not versions:
+        raise ConfigError(name, value, "has no suite for ssl.enabled.protocols: add one or remove the property")
+    return versions
+
+
+def _key_pair(settings: TlsSettings) -> KeyPair | None:
+    from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
+
+    name, value = "ssl.keystore.location", settings.keystore_location or ""
+    try:
+        if settings.keystore_location is not None:
+            return keystores.key_pair_of_store(
+                _read(name, settings.keystore_location),
+                store_password=settings.keystore_password,
+                key_password=settings.key_password,
+            )
+        if settings.keystore_key is not None and settings.keystore_certificate_chain is not None:
+            name, value = "ssl.keystore.key", HIDDEN
+            return keystores.key_pair_of_pem(
+                certificates=settings.keystore_certificate_chain,
+                key=settings.keystore_key,
+                key_password=settings.key_password,
+            )
+    except keystores.KeyStoreError as error:
+        raise ConfigError(name, value, str(error)) from None
+    return None
+
+
+def _load_key_pair(context: ssl.SSLContext, settings: TlsSettings, pair: KeyPair) -> None:
+    name = "ssl.keystore.location" if settings.keystore_location is not None else "ssl.keystore.certificate.chain"
+    value = settings.keystore_location or HIDDEN
+    leaf, now = pair.certificates[0], datetime.now(UTC)
+    if leaf.not_valid_after_utc < now:
+        raise ConfigError(name, value, f"the certificate expired at {leaf.not_valid_after_utc}: renew it")
+    if leaf.not_valid_before_utc > now:
+        raise ConfigError(
+            name, value, f"the certificate is valid from {leaf.not_valid_before_utc}: set the clock or renew it"
+        )
+    try:
+        with _private_file(pair.pem()) as path:
+            context.load_cert_chain(path)
+    except ssl.SSLError as error:
+        raise ConfigError(name, value, f"OpenSSL refuses it ({error.reason}): use a stronger key") from None
+
+
+def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
+
+    name, value = "ssl.truststore.location", settings.truststore_location or ""
+    try:
+        if settings.truststore_location is not None:
+            certificates = keystores.certificates_of_store(
+                _read(name, settings.truststore_location), password=settings.truststore_password
+            )
+        else:
+            name, value = "ssl.truststore.certificates", HIDDEN
+            certificates = keystores.certificates_of_pem(settings.truststore_certificates or "")
+    except keystores.KeyStoreError as error:
+        raise ConfigError(name, value, str(error)) from None
+    if not certificates:
+        raise ConfigError(name, value, "has no certificate: add those of the authorities to trust")
+    # Java accepts every certificate of the trust store as an anchor, also one that an authority has signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=keystores.der(certificates))
+
+
+def _read(name: str, path: str) -> bytes:
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise ConfigError(
+            name, path, f"cannot be read ({error.strerror or error}): correct the path or its permissions"
+        ) from None
+    if len(data) > KEY_STORE_FILE_BYTES_MAX:
+        raise ConfigError(name, path, f"has more than {KEY_STORE_FILE_BYTES_MAX} bytes: correct the path")
+    return data
+
+
+@contextlib.contextmanager
+def _private_file(data: bytes) -> Iterator[str]:
+    """The path of a file that only this process can find: `load_cert_chain` reads nothing else."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("kctl-key", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as memory:
+            memory.write(data)
+            memory.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.NamedTemporaryFile() as private:  # Mode 0600; deleted on leaving.
+            private.write(data)
+            private.flush()
+            yield private.name
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
+
+
+def _enabled_protocols(given: Mapping[str, str]) -> tuple[str, ...]:
+    name = "ssl.enabled.protocols"
+    names = _list(given.get(name, "TLSv1.2,TLSv1.3"))
+    unknown = set(names) - set(_VERSIONS) - _OLD_VERSIONS
+    enabled = tuple(version for version in _VERSIONS if version in names)
+    if unknown or not enabled:
+        raise ConfigError(name, ",".join(names), "use TLSv1.2, TLSv1.3 or both")
+    return enabled
+
+
+def _client_auth(text: str) -> str:
+    value = text.lower()
+    if value not in _CLIENT_AUTH:
+        raise ConfigError("ssl.client.auth", text, f"use {', '.join(_CLIENT_AUTH)}")
+    return value
+
+
+def _verifies_host_name(text: str) -> bool:
+    value = text.strip().lower()
+    if value not in {"", "https"}:
+        raise ConfigError(
+            "ssl.endpoint.identification.algorithm", text, "use https, or leave it empty to switch the check off"
+        )
+    return value == "https"
+
+
+def _check_key_store(given: Mapping[str, str]) -> None:
+    location, password = given.get("ssl.keystore.location"), given.get("ssl.keystore.password")
+    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
+    if location is not None and (key is not None or chain is not None):
+        raise ConfigError("ssl.keystore.location", location, "ssl.keystore.key is also set: keep one of them")
+    if key is not None and chain is None:
+        raise ConfigError("ssl.keystore.key", HIDDEN, "has no certificate: set ssl.keystore.certificate.chain")
+    if chain is not None and key is None:
+        raise ConfigError("ssl.keystore.certificate.chain", HIDDEN, "has no key: set ssl.keystore.key")
+    if location is None and password is not None:
+        raise ConfigError("ssl.keystore.password", HIDDEN, "there is no key store: set ssl.keystore.location")
+
+
+def _check_trust_store(given: Mapping[str, str]) -> None:
+    location, certificates = given.get("ssl.truststore.location"), given.get("ssl.truststore.certificates")
+    if location is not None and certificates is not None:
+        raise ConfigError(
+            "ssl.truststore.location", location, "ssl.truststore.certificates is also set: keep one of them"
+        )
+    if location is None and given.get("ssl.truststore.password") is not None:
+        raise ConfigError("ssl.truststore.password", HIDDEN, "there is no trust store: set ssl.truststore.location")

@@ -1,0 +1,105 @@
+"""Notifications of changes as sequential znodes below one parent.  Kafka: ZkNodeChangeNotificationListener.
+
+A writer changes something in ZooKeeper and then creates a notification, which tells every broker what to read again.
+A missing or repeated one is harmless, because the first reading and that of a new session are complete.
+Notifications older than 15 minutes are deleted by any broker that sees a newer one.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from kctl.environment import Clock
+from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.zookeeper import paths
+from kctl.zookeeper.operations import WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+_KEEP_MS = 15 * 60_000
+
+
+class ChangeNotifications:
+    """Calls `apply` with path and data of each new notification, in order.
+
+    `apply` raises ValueError if the notification is invalid, which is logged.
+    """
+
+    def __init__(
+        self, zookeeper: ZooKeeper, parent: str, apply: Callable[[str, bytes], Awaitable[None]], clock: Clock
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._parent = parent
+        self._apply = apply
+        self._clock = clock
+        self._last_seen = -1
+        self._is_stale = False
+        self._reading: asyncio.Task[None] | None = None
+
+    async def watch(self) -> None:
+        """Watches for notifications from now on; what the present ones announce is read by the caller after this."""
+        names = await self._zookeeper.children(self._parent, watch=True)
+        self._last_seen = max((number for number, _ in self._numbered(names)), default=-1)
+
+    def on_watch(self, event: WatchEvent) -> None:
+        """Handles a watch event of the session; other paths are ignored."""
+        if event.path != self._parent:
+            return
+        self._is_stale = True
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read(), name=f"changes-{self._parent}")
+
+    async def close(self) -> None:
+        """Cancels pending reads."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                names = await self._zookeeper.children(self._parent, watch=True)
+                for number, name in self._numbered(names):
+                    if number > self._last_seen:
+                        await self._take(f"{self._parent}/{name}")
+                        self._last_seen = number
+                await self._delete_old(names)
+        except ZooKeeperError as error:
+            # Everything is read again in the next session.
+            log.warning("cannot read change notifications path=%s error=%s", self._parent, error)
+        finally:
+            self._reading = None
+
+    async def _take(self, path: str) -> None:
+        try:
+            data, _ = await self._zookeeper.get(path)
+            await self._apply(path, data)
+        except NoNodeError:
+            return
+        except (ConnectionLossError, SessionLostError):
+            raise
+        except (ValueError, ZooKeeperError) as error:
+            log.error("ignoring invalid change notification path=%s error=%s", path, error)
+
+    async def _delete_old(self, names: list[str]) -> None:
+        oldest_ms = self._clock.now_ms() - _KEEP_MS
+        for name in names:
+            path = f"{self._parent}/{name}"
+            stat = await self._zookeeper.exists(path)
+            if stat is not None and stat.ctime_ms < oldest_ms:
+                await self._zookeeper.delete(path, recursive=True)
+
+    def _numbered(self, names: list[str]) -> list[tuple[int, str]]:
+        """Notifications in order; nodes without a number, created by other programs, are skipped and logged."""
+        numbered: list[tuple[int, str]] = []
+        for name in names:
+            try:
+                numbered.append((paths.sequence_number(name), name))
+            except ValueError:
+                log.error("ignoring znode that is no change notification path=%s/%s", self._parent, name)
+        return sorted(numbered)

@@ -1,0 +1,105 @@
+"""Splits a controller's request into requests that the event loop can apply without a pause.
+
+Each piece has the sender, the epochs and the brokers of the whole request, so that every check is made again for each
+piece.  The pieces name the same partitions in the same order.  Pieces are made when they are asked for, because a
+request may have a hundred thousand partitions.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.model import TopicPartition
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
+
+T = TypeVar("T")
+_TopicState = Any
+"""A message with the fields topic_name and partition_states, as in all three requests."""
+
+
+def pieces_of_leader_and_isr(
+    request: LeaderAndIsrRequest, has_replica: Callable[[TopicPartition], bool]
+) -> Iterator[LeaderAndIsrRequest]:
+    """Pieces of at most ROLES_PER_SLICE_MAX partitions, LOGS_CREATED_PER_SLICE_MAX of which are new to this broker.
+
+    `has_replica` is asked when the piece before has been applied.
+    """
+    new_log = -(-ROLES_PER_SLICE_MAX // LOGS_CREATED_PER_SLICE_MAX)
+
+    def cost_of(topic: str, partition: int) -> int:
+        return 1 if has_replica(TopicPartition(topic, partition)) else new_log
+
+    for topics in _cut(request.topic_states, cost_of, ROLES_PER_SLICE_MAX):
+        yield replace(request, topic_states=topics, ungrouped_partition_states=[])
+    flat = ((cost_of(state.topic_name, state.partition_index), state) for state in request.ungrouped_partition_states)
+    for states in _batches(flat, ROLES_PER_SLICE_MAX):
+        yield replace(request, topic_states=[], ungrouped_partition_states=states)
+
+
+def pieces_of_stop_replica(request: StopReplicaRequest) -> Iterator[StopReplicaRequest]:
+    """Pieces of at most LOGS_STOPPED_PER_SLICE_MAX partitions."""
+    for topics in _cut(request.topic_states, lambda _topic, _partition: 1, LOGS_STOPPED_PER_SLICE_MAX):
+        yield replace(request, topic_states=topics)
+
+
+def pieces_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[UpdateMetadataRequest]:
+    """Pieces of whole topics, of about SLICE_OBJECTS partitions; there is one piece at least, for the brokers.
+
+    Topics are not cut: a producer that saw only some partitions of a topic would assign keys to the wrong ones.
+    """
+    topics = [*request.topic_states, *_by_topic(request)]
+    sized = ((len(topic.partition_states), topic) for topic in topics)
+    is_empty = True
+    for batch in _batches(sized, SLICE_OBJECTS):
+        is_empty = False
+        yield replace(request, topic_states=batch, ungrouped_partition_states=[])
+    if is_empty:
+        yield request
+
+
+def _by_topic(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
+    """The partitions of versions before 5, which are listed flat."""
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    for state in request.ungrouped_partition_states:
+        topic = topics.get(state.topic_name)
+        if topic is None:
+            topic = topics[state.topic_name] = UpdateMetadataTopicState(
+                topic_name=state.topic_name, partition_states=[]
+            )
+        topic.partition_states.append(state)
+    return list(topics.values())
+
+
+def _batches(sized: Iterable[tuple[int, T]], cost_max: int) -> Iterator[list[T]]:
+    """Lists of objects whose costs are `cost_max` together, or more if the last one alone exceeds it."""
+    batch: list[T] = []
+    left = cost_max
+    for cost, each in sized:
+        batch.append(each)
+        left -= cost
+        if left <= 0:
+            yield batch
+            batch, left = [], cost_max
+    if batch:
+        yield batch
+
+
+def _cut(
+    topics: Sequence[_TopicState], cost_of: Callable[[str, int], int], cost_max: int
+) -> Iterator[list[_TopicState]]:
+    """As `_batches`, for the partitions of topics; a topic may be cut into several."""
+    flat = (
+        (cost_of(topic.topic_name, state.partition_index), (topic, state))
+        for topic in topics
+        for state in topic.partition_states
+    )
+    for batch in _batches(flat, cost_max):
+        cut: dict[int, tuple[_TopicState, list[Any]]] = {}
+        for topic, state in batch:
+            cut.setdefault(id(topic), (topic, []))[1].append(state)
+        yield [replace(topic, partition_states=states) for topic, states in cut.values()]

@@ -1,0 +1,23 @@
+"""Recognises that a file has changed, by what the system knows of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TypeAlias
+
+FileStates: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Time of the last change (ns), size and inode of each file; None for one that cannot be accessed."""
+
+
+def states_of(paths: Iterable[str]) -> FileStates:
+    """The present states."""
+    return tuple(_state(path) for path in paths)
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

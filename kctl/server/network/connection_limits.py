@@ -1,0 +1,180 @@
+"""Decides which connections are accepted, and when.  KIP-402, KIP-612.
+
+- The broker and each listener have a maximum number of connections.  At the maximum the listener stops accepting, and
+  new clients wait in the system's backlog.  The inter-broker listener, if there are others, is protected: it may
+  exceed the maximum of the broker, and a connection of another listener is closed instead.
+- An address above its maximum is refused: the connection is closed at once.
+- The broker and each listener have a maximum rate.  Above it the listener pauses.
+- An address above its rate is refused after a delay, so that it does not come back at once.
+
+Kafka: ConnectionQuotas (2.8).  Pure; times are arguments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kctl.limits import CONNECTION_RATES_MAX
+
+UNLIMITED = 2**31 - 1
+_PAUSE_MS_MAX = 1000
+"""Kafka: maxThrottleTimeMs, one window."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Limits of one listener."""
+
+    connections: int = UNLIMITED
+    connections_per_second: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """All limits in force."""
+
+    connections: int = UNLIMITED
+    connections_per_second: int = UNLIMITED
+    connections_per_address: int = UNLIMITED
+    per_address: Mapping[str, int] = field(default_factory=dict)
+    """Exceptions from `connections_per_address`, by the text of the address."""
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    protected_listener: str | None = None
+    """The inter-broker listener, if the broker has others."""
+
+    def listener(self, name: str) -> ListenerLimits:
+        """The limits of a listener."""
+        return self.listeners.get(name, ListenerLimits())
+
+
+class RateWindow:
+    """Counts events in windows of one second.  Kafka: Rate with SampledStat."""
+
+    __slots__ = ("_windows",)
+
+    WINDOWS = 11
+    WINDOW_MS = 1000
+
+    def __init__(self) -> None:
+        self._windows: deque[list[int]] = deque()
+        """Start in ms and count of each window."""
+
+    def record(self, now_ms: int, limit: float) -> int:
+        """Counts one event; returns for how many ms to pause so that the rate falls to `limit` per second."""
+        windows = self._windows
+        while windows and windows[0][0] <= now_ms - self.WINDOWS * self.WINDOW_MS:
+            windows.popleft()
+        if windows and now_ms < windows[-1][0] + self.WINDOW_MS:
+            windows[-1][1] += 1
+        else:
+            windows.append([now_ms, 1])
+        elapsed_ms = now_ms - windows[0][0]
+        full = elapsed_ms // self.WINDOW_MS
+        if full < self.WINDOWS - 1:
+            elapsed_ms += (self.WINDOWS - 1 - full) * self.WINDOW_MS
+        allowed = limit * elapsed_ms / 1000
+        excess = sum(count for _, count in windows) - allowed
+        if excess <= 0:
+            return 0
+        return min(round(excess / limit * 1000), _PAUSE_MS_MAX) if limit else _PAUSE_MS_MAX
+
+    def forget_one(self) -> None:
+        """Takes back the event that was counted last."""
+        if self._windows:
+            self._windows[-1][1] -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The decision about one accepted socket."""
+
+    refusal: str | None = None
+    """Why the connection must be closed; None if it is admitted."""
+    close_after_ms: int = 0
+    """Time after which a refused connection is closed."""
+    pause_ms: int = 0
+    """Time for which the listener accepts no more connections."""
+
+
+class ConnectionLimits:
+    """Counts connections and decides.  Owner: event loop."""
+
+    def __init__(self, settings: LimitSettings | None = None) -> None:
+        self.settings = settings or LimitSettings()
+        """The limits in force; may be replaced at any time."""
+        self.connection_rate_of: Callable[[str], float | None] = lambda _address: None
+        """The quota `connection_creation_rate` of an address in connections per second; None for no limit."""
+        self.count = 0
+        self._by_listener: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
+        self._rate = RateWindow()
+        self._listener_rates: dict[str, RateWindow] = {}
+        self._address_rates: dict[str, RateWindow] = {}
+
+    def has_slot(self, listener: str) -> bool:
+        """Whether the listener may accept a connection now."""
+        if self._by_listener[listener] >= self.settings.listener(listener).connections:
+            return False
+        return self._is_protected(listener) or self.count < self.settings.connections
+
+    def has_excess(self) -> bool:
+        """Whether a connection of a listener that is not protected has to be closed."""
+        return self.count > self.settings.connections
+
+    def is_closable(self, listener: str) -> bool:
+        """Whether a connection of this listener may be closed because of `has_excess`."""
+        return not self._is_protected(listener)
+
+    def admit(self, listener: str, address: str, now_ms: int) -> Admission:
+        """Counts an accepted connection.  The caller calls `released` when it is closed, unless it is refused."""
+        pause_ms = self._record(listener, now_ms)
+        delay_ms = self._record_address(address, now_ms)
+        if delay_ms:
+            self._listener_rate(listener).forget_one()
+            return Admission("connection_creation_rate of its address", delay_ms, pause_ms)
+        allowed = self.settings.per_address.get(address, self.settings.connections_per_address)
+        if self._by_address[address] >= allowed:
+            return Admission("max.connections.per.ip", 0, pause_ms)
+        self.count += 1
+        self._by_listener[listener] += 1
+        self._by_address[address] += 1
+        return Admission(pause_ms=pause_ms)
+
+    def released(self, listener: str, address: str) -> None:
+        """An admitted connection has been closed."""
+        self.count -= 1
+        self._by_listener[listener] -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def _is_protected(self, listener: str) -> bool:
+        return listener == self.settings.protected_listener
+
+    def _record(self, listener: str, now_ms: int) -> int:
+        of_broker = self.settings.connections_per_second
+        of_listener = self.settings.listener(listener).connections_per_second
+        pause_ms = 0
+        if of_broker != UNLIMITED and not self._is_protected(listener):
+            pause_ms = self._rate.record(now_ms, of_broker)
+        if of_listener != UNLIMITED:
+            pause_ms = max(pause_ms, self._listener_rate(listener).record(now_ms, of_listener))
+        return pause_ms
+
+    def _listener_rate(self, listener: str) -> RateWindow:
+        return self._listener_rates.setdefault(listener, RateWindow())
+
+    def _record_address(self, address: str, now_ms: int) -> int:
+        limit = self.connection_rate_of(address)
+        if limit is None:
+            self._address_rates.pop(address, None)
+            return 0
+        rates = self._address_rates
+        rate = rates.pop(address, None) or RateWindow()
+        # The address that has not connected for the longest time is first.
+        rates[address] = rate
+        if len(rates) > CONNECTION_RATES_MAX:
+            del rates[next(iter(rates))]
+        return rate.record(now_ms, limit)

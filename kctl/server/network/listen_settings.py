@@ -1,0 +1,26 @@
+"""What the listeners of a broker share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kctl.server.network.connection_limits import ConnectionLimits
+from kctl.server.network.tls_handshakes import ListenerTls
+
+TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
+"""The security protocols that begin with a TLS handshake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """Settings of all listeners and their connections."""
+
+    connections_max_idle_ms: int = 0
+    """Time after which an idle connection is closed; 0 for never."""
+    request_bytes_max: int = -1
+    """queued.max.request.bytes; below 1 for no limit."""
+    urgent_listener: str | None = None
+    """The control-plane listener: its requests overtake those of the others."""
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: ListenerTls | None = None
+    """Required by listeners with the protocols SSL and SASL_SSL."""

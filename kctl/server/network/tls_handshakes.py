@@ -1,0 +1,189 @@
+"""TLS handshakes of accepted sockets, before they become connections.
+
+A handshake computes a signature, about a millisecond, so only a few steps run in one iteration of the event loop.  A
+client has a deadline, and above a number of unfinished handshakes the oldest is closed: a client that sends nothing,
+or one byte at a time, costs its socket only, and memory for TLS only after its first byte.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from kctl.errors import KctlError
+from kctl.limits import TLS_HANDSHAKE_STEPS_MAX, TLS_HANDSHAKE_TIMEOUT_MS, TLS_HANDSHAKES_MAX
+from kctl.server.network.tls_stream import TlsStream
+from kctl.server.requests.context import Peer
+
+log = logging.getLogger(__name__)
+
+_LOGGED_PER_S = 10
+"""Failures per second that are logged one by one."""
+
+
+class ListenerTls(Protocol):
+    """The certificates of TLS listeners and the names of their clients."""
+
+    def context(self, listener: str) -> ssl.SSLContext:
+        """The current context of a listener."""
+        ...
+
+    def principal(self, listener: str, certificate: bytes | None) -> str:
+        """The principal of a client with this certificate (DER), None without one.  Raises KctlError, ValueError."""
+        ...
+
+
+class _Handshake:
+    """One socket; `stream` is None before its first byte."""
+
+    __slots__ = ("deadline", "is_queued", "is_writing", "peer", "sock", "stream")
+
+    def __init__(self, sock: socket.socket, peer: Peer) -> None:
+        self.sock = sock
+        self.peer = peer
+        self.stream: TlsStream | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self.is_queued = False
+        self.is_writing = False
+
+    def fileno(self) -> int:
+        return self.sock.fileno() if self.stream is None else self.stream.fileno()
+
+
+class TlsHandshakes:
+    """Runs handshakes; passes each finished one to `on_done`, with the authenticated peer, others to `on_failed`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tls: ListenerTls,
+        *,
+        on_done: Callable[[TlsStream, Peer], None],
+        on_failed: Callable[[Peer], None],
+    ) -> None:
+        self._loop = loop
+        self._tls = tls
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._open: dict[_Handshake, None] = {}
+        self._ready: deque[_Handshake] = deque()
+        self._logged_second = 0
+        self._logged_count = 0
+        self.failed_count = 0
+
+    def __len__(self) -> int:
+        """Unfinished handshakes."""
+        return len(self._open)
+
+    def begin(self, sock: socket.socket, peer: Peer) -> None:
+        """Takes over a socket."""
+        if len(self._open) >= TLS_HANDSHAKES_MAX:
+            self._fail(next(iter(self._open)), "too many unfinished handshakes")
+        handshake = _Handshake(sock, peer)
+        self._open[handshake] = None
+        handshake.deadline = self._loop.call_later(
+            TLS_HANDSHAKE_TIMEOUT_MS / 1000, self._fail, handshake, "not finished in time"
+        )
+        self._loop.add_reader(sock, self._on_event, handshake)
+
+    def close(self) -> None:
+        """Closes all sockets."""
+        for handshake in list(self._open):
+            self._end(handshake)
+
+    def _on_event(self, handshake: _Handshake) -> None:
+        if handshake.is_queued:
+            return
+        handshake.is_queued = True
+        if not self._ready:
+            self._loop.call_soon(self._run_some)
+        self._ready.append(handshake)
+
+    def _run_some(self) -> None:
+        for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready))):
+            handshake = self._ready.popleft()
+            handshake.is_queued = False
+            if handshake in self._open:
+                self._step(handshake)
+        if self._ready:
+            self._loop.call_soon(self._run_some)
+
+    def _step(self, handshake: _Handshake) -> None:
+        try:
+            if handshake.stream is None:
+                self._loop.remove_reader(handshake.sock)
+                handshake.stream = TlsStream(handshake.sock, self._tls.context(handshake.peer.listener))
+                self._loop.add_reader(handshake.stream, self._on_event, handshake)
+            handshake.stream.handshake()
+            principal = self._tls.principal(handshake.peer.listener, handshake.stream.peer_certificate)
+        except ssl.SSLWantReadError:
+            self._watch_writing(handshake, is_writing=False)
+        except ssl.SSLWantWriteError:
+            self._watch_writing(handshake, is_writing=True)
+        except (OSError, KctlError, ValueError) as error:
+            self._fail(handshake, _reason(error))
+        else:
+            self._release(handshake)
+            self._on_done(handshake.stream, replace(handshake.peer, principal=principal))
+
+    def _watch_writing(self, handshake: _Handshake, *, is_writing: bool) -> None:
+        if is_writing is handshake.is_writing:
+            return
+        handshake.is_writing = is_writing
+        if is_writing:
+            self._loop.add_writer(handshake, self._on_event, handshake)
+        else:
+            self._loop.remove_writer(handshake)
+
+    def _release(self, handshake: _Handshake) -> None:
+        del self._open[handshake]
+        if handshake.deadline is not None:
+            handshake.deadline.cancel()
+        if handshake.fileno() >= 0:
+            self._loop.remove_reader(handshake)
+            self._watch_writing(handshake, is_writing=False)
+
+    def _end(self, handshake: _Handshake) -> None:
+        self._release(handshake)
+        if handshake.stream is None:
+            handshake.sock.close()
+        else:
+            handshake.stream.close()
+        self._on_failed(handshake.peer)
+
+    def _fail(self, handshake: _Handshake, reason: str) -> None:
+        self._end(handshake)
+        self.failed_count += 1
+        second = int(self._loop.time())
+        if second != self._logged_second:
+            if self._logged_count > _LOGGED_PER_S:
+                log.info("more TLS handshakes failed count=%s", self._logged_count - _LOGGED_PER_S)
+            self._logged_second, self._logged_count = second, 0
+        self._logged_count += 1
+        if self._logged_count <= _LOGGED_PER_S:
+            log.info(
+                "TLS handshake failed peer=%s listener=%s reason=%s",
+                handshake.peer.client_host,
+                handshake.peer.listener,
+                reason,
+            )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"client certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the client closed the connection"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error)

@@ -1,0 +1,1 @@
+"""SASL on listeners: negotiation, mechanisms, and the channels of clients that authenticate."""

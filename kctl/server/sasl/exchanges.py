@@ -1,0 +1,136 @@
+"""The broker's end of one authentication, mechanism by mechanism: PLAIN and SCRAM.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from kctl.errors import KctlError
+from kctl.security.plain import PlainError, is_password, parse_plain
+from kctl.security.scram import NONCE_BYTES, Phase, ScramServer
+from kctl.security.scram_credentials import Mechanism, ScramCredential
+from kctl.security.scram_messages import ScramError
+from kctl.server.sasl.negotiation import Identity, TokenAnswered
+from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.server.tokens.token_cache import TokenCache
+
+USER = "User"
+
+
+class AuthenticationRefused(KctlError):
+    """The client is not who it says, or its message is malformed.
+
+    The text is for the log and contains no secret; `message` is for the client, "" for the general one.
+    """
+
+    def __init__(self, reason: str, message: str = "") -> None:
+        super().__init__(reason)
+        self.message = message
+
+
+class Exchange(Protocol):
+    """One authentication."""
+
+    def respond(self, token: bytes) -> TokenAnswered | Awaitable[TokenAnswered]:
+        """The answer to a message of the client.  Raises AuthenticationRefused."""
+        ...
+
+
+OpenExchange = Callable[[], Exchange]
+
+
+class PlainExchange:
+    """PLAIN with the users of the listener's JAAS configuration."""
+
+    __slots__ = ("_users",)
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+
+    def respond(self, token: bytes) -> TokenAnswered:
+        """Completes the authentication."""
+        try:
+            message = parse_plain(token)
+        except PlainError as error:
+            raise AuthenticationRefused(str(error)) from None
+        if not is_password(self._users, message):
+            raise AuthenticationRefused(
+                "invalid user name or password", "Authentication failed: Invalid username or password"
+            )
+        if message.authorization_id not in ("", message.user):
+            text = "Client requested an authorization id that is different from username"
+            raise AuthenticationRefused(text, f"Authentication failed: {text}")
+        return TokenAnswered(b"", Identity(f"{USER}:{message.user}"))
+
+
+class _NotDerived(Exception):
+    """The credential of a delegation token has to be derived first."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__()
+        self.token_id = token_id
+
+
+class ScramExchange:
+    """SCRAM with the credentials of users and delegation tokens.
+
+    The credential of a token is derived from its HMAC when it is first used, in a thread.
+    """
+
+    __slots__ = ("_credentials", "_mechanism", "_now_ms", "_server", "_tokens")
+
+    def __init__(
+        self, mechanism: Mechanism, *, credentials: ScramCredentials, tokens: TokenCache, now_ms: Callable[[], int]
+    ) -> None:
+        """`now_ms` is the wall clock, by which tokens expire."""
+        self._mechanism = mechanism
+        self._credentials = credentials
+        self._tokens = tokens
+        self._now_ms = now_ms
+        self._server = self._begin()
+
+    def respond(self, token: bytes) -> TokenAnswered | Awaitable[TokenAnswered]:
+        """The next message of the exchange."""
+        try:
+            return self._answer(token)
+        except _NotDerived as missing:
+            self._server = self._begin()
+            return self._answer_after_derivation(missing.token_id, token)
+
+    async def _answer_after_derivation(self, token_id: str, token: bytes) -> TokenAnswered:
+        await self._tokens.derive_credential(self._mechanism, token_id)
+        return self._answer(token)
+
+    def _answer(self, token: bytes) -> TokenAnswered:
+        try:
+            answer = self._server.respond(token)
+        except ScramError as error:
+            raise AuthenticationRefused(str(error)) from None
+        is_complete = self._server.phase is Phase.COMPLETE
+        return TokenAnswered(answer, self._identity() if is_complete else None)
+
+    def _begin(self) -> ScramServer:
+        return ScramServer(self._mechanism, nonce=secrets.token_urlsafe(NONCE_BYTES), lookup=self._lookup)
+
+    def _lookup(self, name: str, is_token: bool) -> ScramCredential:
+        if not is_token:
+            return self._credentials.credential(self._mechanism, name)
+        if not self._tokens.is_valid(name, self._now_ms()):
+            return self._credentials.unknown(self._mechanism, name)
+        credential = self._tokens.credential(self._mechanism, name)
+        if credential is None:
+            raise _NotDerived(name)
+        return credential
+
+    def _identity(self) -> Identity:
+        name = self._server.user
+        if not self._server.is_token:
+            return Identity(f"{USER}:{name}")
+        token, now_ms = self._tokens.get(name), self._now_ms()
+        if token is None or token.is_expired(now_ms):
+            raise AuthenticationRefused("the delegation token has expired during the authentication")
+        return Identity(token.owner, is_token=True, lifetime_ms=token.expiry_ms - now_ms)

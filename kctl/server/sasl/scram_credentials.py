@@ -1,0 +1,97 @@
+"""The SCRAM credentials of all users, as ZooKeeper has them: read at start and after each change notification.
+
+Kafka: CredentialProvider (2.8).
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+
+from kctl.security.scram_credentials import Mechanism, ScramCredential, parse_credential
+from kctl.security.scram_messages import ITERATIONS_MIN, ScramError
+from kctl.zookeeper import paths
+
+log = logging.getLogger(__name__)
+
+_SALT_BYTES = 24
+_USERS = "users/"
+_USERS_PER_SLICE = 200
+
+
+class ScramCredentials:
+    """Credentials by user; implements config_changes.ClientConfigs.
+
+    A malformed credential is logged once and its user refused.
+    """
+
+    def __init__(self) -> None:
+        self._by_user: dict[str, dict[Mechanism, ScramCredential]] = {}
+        self._reported: dict[str, str] = {}
+        """The last reported reason by user, so that reading the same credential again does not log it again."""
+        self._secret = secrets.token_bytes(32)
+
+    async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Takes the configuration of all users; there are no others."""
+        users = {user: config for path, config in configs.items() if (user := _user(path)) is not None}
+        for user in self._by_user.keys() - users.keys():
+            self._set(user, {})
+        for position, (user, config) in enumerate(users.items()):
+            self._set(user, config)
+            if position % _USERS_PER_SLICE == _USERS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+
+    async def change(self, path: str, config: Mapping[str, str]) -> None:
+        """Takes the configuration of one entity."""
+        user = _user(path)
+        if user is not None:
+            self._set(user, config)
+
+    def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
+        """The credential of a user, or one that no password matches."""
+        known = self._by_user.get(user)
+        found = known.get(mechanism) if known else None
+        return found or self.unknown(mechanism, user)
+
+    def unknown(self, mechanism: Mechanism, user: str) -> ScramCredential:
+        """A credential that no password matches, always the same for a user.
+
+        With it the exchange with an unknown user goes on like one with a wrong password.
+        """
+        seed = hmac.digest(self._secret, f"{mechanism.config_key}:{user}".encode(), "sha512")
+        unmatched = secrets.token_bytes(mechanism.key_bytes)
+        return ScramCredential(seed[:_SALT_BYTES], unmatched, unmatched, ITERATIONS_MIN)
+
+    def _set(self, user: str, config: Mapping[str, str]) -> None:
+        credentials, problems = {}, []
+        for mechanism in Mechanism:
+            if mechanism.config_key in config:
+                try:
+                    credentials[mechanism] = parse_credential(mechanism, config[mechanism.config_key])
+                except ScramError as error:
+                    problems.append(f"{mechanism.config_key}: {error}")
+        if credentials:
+            self._by_user[user] = credentials
+        else:
+            self._by_user.pop(user, None)
+        self._report(user, "; ".join(problems))
+
+    def _report(self, user: str, problems: str) -> None:
+        if not problems:
+            self._reported.pop(user, None)
+        elif self._reported.get(user) != problems:
+            self._reported[user] = problems
+            log.error("ignoring invalid SCRAM credential user=%s reason=%s", user, problems)
+
+
+def _user(path: str) -> str | None:
+    """The user of a path below /config; None for the default, for a client of a user, and for other entities."""
+    element = path.removeprefix(_USERS)
+    if element == path or "/" in element or element == paths.DEFAULT_ENTITY:
+        return None
+    return paths.desanitize(element)

@@ -1,0 +1,1 @@
+"""Delegation tokens (KIP-48): rules, cache, znodes and their manager."""

@@ -1,0 +1,58 @@
+"""Requests without content, in every version of every API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kctl.protocol import codec
+from kctl.protocol.headers import RequestHeader, encode_request_header
+from kctl.protocol.message import Field, definition_of
+from kctl.protocol.registry import api
+from tests.hostile.fuzzing import advertised_apis, unexpected_lines
+from tests.hostile.raw_client import Attacker
+from tests.peers.kctl_broker import KctlBroker
+
+_ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean": False, "float64": 0.0}
+
+
+def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: bool) -> Any:
+    """A message of zeros, with nulls where they are possible or with arrays of one such element, if wanted."""
+
+    def value(spec: Field) -> Any:
+        if has_nulls and version in spec.nullable:
+            return None
+        if spec.struct is not None:
+            return empty_message(spec.struct, version, has_nulls=has_nulls, has_elements=has_elements)
+        if spec.element is not None:
+            return [value(spec.element)] if has_elements else []
+        if spec.kind == "uuid":
+            return spec.default if spec.default is not None else None
+        return _ZEROS.get(spec.kind, 0)
+
+    fields = [each for each in definition_of(cls).fields if version in each.versions]
+    return cls(**{each.name: value(each) for each in fields if each.kind != "uuid"})
+
+
+def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -> None:
+    """CVE-2026-83525: FetchSnapshot with an empty array of topics ended the controller's process."""
+    before = unexpected_lines(broker.log_text)
+    sent = 0
+    for known, version in advertised_apis(broker.bootstrap):
+        for has_nulls, has_elements in ((False, False), (True, False), (False, True)):
+            try:
+                body = codec.encode_bytes(
+                    empty_message(known.request, version, has_nulls=has_nulls, has_elements=has_elements), version
+                )
+            except (ValueError, TypeError):
+                continue  # A field without a default and without a null.
+            header = RequestHeader(known.key, version, 1, "")
+            with Attacker(broker.bootstrap) as attacker:
+                # Some requests have no answer, and some wait: the end of the connection is the answer to all of them.
+                attacker.send_and_end(encode_request_header(header) + body)
+            sent += 1
+    assert sent > 400
+    assert unexpected_lines(broker.log_text) == before
+    with Attacker(broker.bootstrap) as attacker:
+        versions = api(18)
+        assert versions is not None
+        assert attacker.exchange(encode_request_header(RequestHeader(18, 0, 1, "")))

@@ -1,0 +1,199 @@
+"""Attacks on the embedded ZooKeeper server that have hit Apache ZooKeeper, and floods of sessions and watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from kctl.limits import ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_MULTI_READ_BYTES_MAX
+from kctl.zookeeper.embedded import requests, responses, server, watches
+from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id, digest_identity
+from kctl.zookeeper.embedded.codes import READ, Code, KeeperError, OpCode
+from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
+from tests.unit.zookeeper.player import Player, new_keeper
+
+T = TypeVar("T")
+
+OWNER = digest_identity(b"owner:secret")
+CONNECT = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16)
+
+
+@pytest.mark.parametrize("is_recursive", [True, False])
+def test_persistent_watches_tell_nothing_about_znodes_that_the_watcher_may_not_read(is_recursive: bool) -> None:
+    """CVE-2024-23944: addWatch on a readable parent told the paths of its children whatever their ACLs."""
+    keeper = new_keeper()
+    owner, stranger = Player(keeper), Player(keeper)
+    owner.identities += (OWNER,)
+    owner.create("/open")
+    stranger.ask(requests.AddWatch("/open", is_recursive=is_recursive))
+    stranger.ask(requests.AddWatch("/open/secret", is_recursive=is_recursive))
+    for path in ("/open/secret", "/open/secret/below"):
+        owner.create(path, acl=(Acl(31, OWNER),))
+        owner.set(path, b"x")
+    owner.delete("/open/secret/below")
+    owner.delete("/open/secret")
+    assert [path for _, path in stranger.take_heard() if path != "/open"] == []
+    owner.create("/open/public")
+    assert ("CREATED", "/open/public") in stranger.take_heard() or not is_recursive
+
+
+def test_acls_hide_password_hashes_from_those_who_may_only_read() -> None:
+    """CVE-2019-0201: getACL gave the hash of each digest to everybody."""
+    keeper = new_keeper()
+    owner, reader = Player(keeper), Player(keeper)
+    owner.identities += (OWNER,)
+    owner.create("/guarded", acl=(Acl(31, OWNER), Acl(READ, Id("world", "anyone"))))
+    shown = reader.ask(requests.GetAcl("/guarded"))
+    assert isinstance(shown, responses.AclList)
+    assert b"owner:x" in shown.encode()
+    assert OWNER.id.encode() not in shown.encode()
+    owner.create("/hidden", acl=(Acl(31, OWNER),))
+    assert reader.ask(requests.GetAcl("/hidden")) == "NO_AUTH"
+    full = owner.ask(requests.GetAcl("/guarded"))
+    assert isinstance(full, responses.AclList)
+    assert OWNER.id.encode() in full.encode()
+
+
+def served(test: Callable[[EmbeddedZooKeeper], Awaitable[T]], folder: Path) -> T:
+    """Runs the test with a server on a free port."""
+
+    async def main() -> T:
+        zookeeper = EmbeddedZooKeeper(folder)
+        await zookeeper.start()
+        try:
+            return await test(zookeeper)
+        finally:
+            await zookeeper.stop()
+
+    return asyncio.run(main())
+
+
+class RawClient:
+    """A connection to the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(cls, zookeeper: EmbeddedZooKeeper) -> AsyncIterator[RawClient]:
+        reader, writer = await asyncio.open_connection(zookeeper.host, zookeeper.port)
+        try:
+            yield cls(reader, writer)
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def exchange(self, frame: bytes) -> bytes:
+        """The next frame of the server; empty when it closes the connection."""
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+        try:
+            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return b""
+
+    async def word(self, word: bytes) -> bytes:
+        self._writer.write(word)
+        try:
+            return await self._reader.read()
+        except ConnectionError:
+            return b""
+
+
+@pytest.mark.parametrize("word", [b"wchp", b"wchc"])
+def test_words_that_list_all_watches_are_refused(word: bytes, tmp_path: Path) -> None:
+    """CVE-2017-5637: wchp and wchc listed all watches for anybody, without end."""
+
+    async def ask(zookeeper: EmbeddedZooKeeper) -> bytes:
+        async with RawClient.connected(zookeeper) as client:
+            return await client.word(word)
+
+    assert served(ask, tmp_path) == word + b" is not executed because it is not in the whitelist.\n"
+
+
+def test_no_client_adds_a_server() -> None:
+    """CVE-2018-8012 and CVE-2023-44981: a stranger joined the quorum.  This server has none, and refuses reconfig."""
+    keeper = new_keeper()
+    with pytest.raises(KeeperError) as refused:
+        keeper.write(Player(keeper), requests.Reconfig(), wall_ms=0)
+    assert refused.value.code is Code.RECONFIG_DISABLED
+
+
+def test_sessions_over_the_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that connects again and again with new sessions leaves one each time."""
+    monkeypatch.setattr(server, "ZOOKEEPER_SESSIONS_MAX", 5)
+
+    async def flood(zookeeper: EmbeddedZooKeeper) -> list[bool]:
+        accepted = []
+        for _ in range(7):
+            async with RawClient.connected(zookeeper) as client:
+                accepted.append(bool(await client.exchange(CONNECT)))
+        return accepted
+
+    assert served(flood, tmp_path) == [True] * 5 + [False] * 2
+
+
+def request(op_code: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 1, op_code) + body
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack(">i", len(value)) + value
+
+
+def test_watches_over_the_bound_close_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "ZOOKEEPER_WATCHES_MAX", 3)
+
+    async def flood(zookeeper: EmbeddedZooKeeper) -> list[bool]:
+        async with RawClient.connected(zookeeper) as client:
+            await client.exchange(CONNECT)
+            return [
+                bool(await client.exchange(request(OpCode.EXISTS, text(b"/missing-%d" % number) + b"\1")))
+                for number in (0, 1, 2, 2, 3)
+            ]
+
+    assert served(flood, tmp_path) == [True, True, True, True, False]
+
+
+def test_digests_over_the_bound_are_refused(tmp_path: Path) -> None:
+    async def flood(zookeeper: EmbeddedZooKeeper) -> list[int]:
+        codes = []
+        async with RawClient.connected(zookeeper) as client:
+            await client.exchange(CONNECT)
+            for number in range(ZOOKEEPER_IDENTITIES_MAX + 1):
+                body = struct.pack(">i", 0) + text(b"digest") + text(b"user-%d:x" % number)
+                answer = await client.exchange(request(OpCode.AUTH, body))
+                codes.append(struct.unpack_from(">i", answer, 12)[0])
+        return codes
+
+    assert served(flood, tmp_path) == [0] * ZOOKEEPER_IDENTITIES_MAX + [Code.AUTH_FAILED]
+
+
+def test_one_multi_read_cannot_ask_for_gigabytes() -> None:
+    """A request of 1 MB can name a znode of 1 MB forty thousand times."""
+    player = Player(new_keeper())
+    player.create("/large", bytes(1 << 20), acl=OPEN_ACL_UNSAFE)
+    operations = tuple(requests.GetData("/large", watch=False) for _ in range(1_000))
+    answer = player.ask(requests.MultiRead(operations))
+    assert isinstance(answer, responses.Results)
+    read = [each for each in answer.results if isinstance(each, responses.Data)]
+    assert len(read) == ZOOKEEPER_MULTI_READ_BYTES_MAX >> 20
+    assert len(answer.results) == 1_000
+
+
+def test_a_declared_length_over_the_bound_closes_the_connection(tmp_path: Path) -> None:
+    """CVE-2022-34917, for the embedded server: a length alone must not allocate a buffer of that size."""
+
+    async def declare(zookeeper: EmbeddedZooKeeper) -> bytes:
+        async with RawClient.connected(zookeeper) as client:
+            return await client.word(struct.pack(">i", (1 << 31) - 1))
+
+    assert served(declare, tmp_path) == b""

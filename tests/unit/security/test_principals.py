@@ -1,0 +1,47 @@
+"""Distinguished names and mapping rules; tests/property/test_principals_kafka.py compares them with Java and Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import ConfigError
+from kctl.security.principals import Attribute, NoMatchingRuleError, PrincipalRules, distinguished_name
+
+NAME = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "user"),
+    [
+        ("DEFAULT", NAME),
+        ("", None),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "Duke"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L", "duke"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1@$2/U", "DUKE@$2"),
+        ("RULE:^CN=(.*?),OU=Admins.*$/$1/, DEFAULT", NAME),
+        ("RULE:^CN=(.*?),OU=Admins.*$/$1/", None),
+        (r"RULE:^CN=(?<user>.*?),.*$/${user}\/x/", "Duke/x"),
+        ("RULE:.*/x/", "xx"),
+    ],
+)
+def test_the_first_rule_that_matches_gives_the_name(rules: str, user: str | None) -> None:
+    if user is None:
+        with pytest.raises(NoMatchingRuleError):
+            PrincipalRules(rules).user_name(NAME)
+    else:
+        assert PrincipalRules(rules).user_name(NAME) == user
+
+
+@pytest.mark.parametrize("rules", ["default", "RULE:", "RULE:a", "RULE:/x", "RULE:a/b/X", "RULE:(/$1/"])
+def test_an_invalid_rule_is_refused(rules: str) -> None:
+    with pytest.raises(ConfigError, match=r"ssl.principal.mapping.rules"):
+        PrincipalRules(rules)
+
+
+def test_a_distinguished_name_is_reversed_and_escaped() -> None:
+    country = Attribute("2.5.4.6", "US", b"")
+    user = Attribute("2.5.4.3", ' a,b+"c" ', b"")
+    unit = Attribute("2.5.4.11", "é", b"")
+    mail = Attribute("1.2.840.113549.1.9.1", "a@b", b"\x16\x03a@b")
+    text = distinguished_name([[country], [unit, user], [mail]])
+    assert text == '1.2.840.113549.1.9.1=#1603614062,OU=é+CN=\\ a\\,b\\+\\"c\\"\\ ,C=US'

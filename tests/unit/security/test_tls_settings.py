@@ -1,0 +1,228 @@
+"""TLS settings and contexts: every form of key store, handshakes in memory, and the errors of bad stores."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import ConfigError
+from kctl.security.tls import TlsSettings, client_context, server_context
+from tests.peers.certificates import PASSWORD, CertificateAuthority, Identity
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority.create(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(authority: CertificateAuthority) -> Identity:
+    return authority.issue("server")
+
+
+def _key_store(identity: Identity, form: str) -> dict[str, str]:
+    match form:
+        case "pem":
+            return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(identity.pem)}
+        case "inline":
+            return {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.key": identity.encrypted_key_text,
+                "ssl.keystore.certificate.chain": identity.certificate_text,
+                "ssl.key.password": PASSWORD,
+            }
+        case _:
+            path = identity.pkcs12 if form == "pkcs12" else identity.jks
+            return {"ssl.keystore.location": str(path), "ssl.keystore.password": PASSWORD}
+
+
+def _trust_store(authority: CertificateAuthority, form: str) -> dict[str, str]:
+    match form:
+        case "pem":
+            return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.pem)}
+        case "inline":
+            return {"ssl.truststore.certificates": authority.pem.read_text()}
+        case _:
+            path = authority.pkcs12 if form == "pkcs12" else authority.jks
+            return {"ssl.truststore.location": str(path), "ssl.truststore.password": PASSWORD}
+
+
+FORMS = ("pem", "inline", "pkcs12", "jks")
+
+
+def handshake(
+    server_settings: Mapping[str, str], client_settings: Mapping[str, str], host: str = "localhost"
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """A handshake in memory; raises what either side raises."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context(TlsSettings.of(server_settings)).wrap_bio(to_server, to_client, server_side=True)
+    client = client_context(TlsSettings.of(client_settings)).wrap_bio(to_client, to_server, server_hostname=host)
+    open_sides = [client, server]
+    for _ in range(10):
+        for side in list(open_sides):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            open_sides.remove(side)
+    assert open_sides == []
+    return server, client
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mutual_tls_works_with_every_form_of_store(
+    authority: CertificateAuthority, server: Identity, form: str
+) -> None:
+    trust = _trust_store(authority, form)
+    client = authority.issue("client")
+    there, here = handshake(
+        {**_key_store(server, form), **trust, "ssl.client.auth": "required"}, {**_key_store(client, form), **trust}
+    )
+    assert here.version() == "TLSv1.3"
+    assert there.getpeercert() is not None
+    assert (("commonName", "client"),) in there.getpeercert()["subject"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("versions", "chosen"), [("TLSv1.2", "TLSv1.2"), ("TLSv1.2,TLSv1.3,TLSv1.1", "TLSv1.3")])
+def test_enabled_protocols_bound_the_version(
+    authority: CertificateAuthority, server: Identity, versions: str, chosen: str
+) -> None:
+    _, here = handshake(
+        {**_key_store(server, "pem"), "ssl.enabled.protocols": versions}, _trust_store(authority, "pem")
+    )
+    assert here.version() == chosen
+
+
+def test_a_suite_with_javas_name_is_used(authority: CertificateAuthority, server: Identity) -> None:
+    suite = {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+    _, here = handshake({**_key_store(server, "pem"), **suite}, _trust_store(authority, "pem"))
+    assert here.cipher() == ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2", 128)
+
+
+def test_a_part_of_the_suites_of_tls_1_3_is_refused(server: Identity) -> None:
+    with pytest.raises(ConfigError, match=r"Python cannot leave out single suites of TLS 1\.3: add TLS_AES_128"):
+        server_context(TlsSettings.of({**_key_store(server, "pem"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}))
+
+
+def test_the_host_name_is_verified_unless_it_is_switched_off(authority: CertificateAuthority) -> None:
+    other = _key_store(authority.issue("other", hosts=("elsewhere.example",)), "pem")
+    trust = _trust_store(authority, "pem")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        handshake(other, trust)
+    handshake(other, {**trust, "ssl.endpoint.identification.algorithm": ""})
+
+
+def test_a_server_of_another_authority_is_refused(tmp_path: Path, server: Identity) -> None:
+    stranger = CertificateAuthority.create(tmp_path, "Another CA")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(_key_store(server, "pem"), _trust_store(stranger, "pem"))
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_required(
+    authority: CertificateAuthority, server: Identity
+) -> None:
+    trust = _trust_store(authority, "pem")
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        handshake({**_key_store(server, "pem"), **trust, "ssl.client.auth": "required"}, trust)
+    handshake({**_key_store(server, "pem"), **trust, "ssl.client.auth": "requested"}, trust)
+
+
+def test_secrets_are_not_in_the_repr_or_in_errors(tmp_path: Path, server: Identity) -> None:
+    settings = TlsSettings.of({**_key_store(server, "inline"), "ssl.key.password": "the-secret"})
+    assert "the-secret" not in repr(settings)
+    assert "PRIVATE" not in repr(settings)
+    with pytest.raises(ConfigError) as caught:
+        server_context(settings)
+    assert "the-secret" not in str(caught.value)
+    assert "correct ssl.key.password" in str(caught.value)
+
+
+def test_no_key_is_left_in_the_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Identity
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    server_context(TlsSettings.of(_key_store(server, "pkcs12")))
+    assert os.listdir(tmp_path) == []
+
+
+BAD_STORES = {
+    "missing file": ({"ssl.keystore.location": "{folder}/none.p12"}, "cannot be read .No such file"),
+    "a directory": ({"ssl.keystore.location": "{folder}"}, "correct the path"),
+    "not a store": ({"ssl.keystore.location": "{folder}/text"}, "is not a PEM, PKCS12 or JKS key store"),
+    "wrong password of PKCS12": (
+        {"ssl.keystore.location": "{pkcs12}", "ssl.keystore.password": "no"},
+        "p12: cannot be decrypted: correct the password",
+    ),
+    "wrong password of JKS": (
+        {"ssl.keystore.location": "{jks}", "ssl.keystore.password": "no"},
+        "jks: the password is wrong or the file is damaged",
+    ),
+    "wrong key password of JKS": (
+        {"ssl.keystore.location": "{jks}", "ssl.keystore.password": PASSWORD, "ssl.key.password": "no"},
+        "cannot be decrypted: correct ssl.key.password",
+    ),
+    "only certificates": ({"ssl.keystore.location": "{certificates}"}, "has no private key"),
+    "a trust store as key store": (
+        {"ssl.keystore.location": "{trust}", "ssl.keystore.password": PASSWORD},
+        "name the key store, not the trust store",
+    ),
+    "key of another certificate": ({"ssl.keystore.location": "{mismatch}"}, "does not match the certificate"),
+    "expired": ({"ssl.keystore.location": "{expired}"}, "the certificate expired at .*: renew it"),
+    "not yet valid": ({"ssl.keystore.location": "{future}"}, "the certificate is valid from"),
+    "no key store": ({}, "a TLS listener needs a key and a certificate"),
+    "client certificates without trust": (
+        {"ssl.keystore.location": "{pem}", "ssl.client.auth": "required"},
+        "set ssl.truststore.location",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STORES)
+def test_a_bad_store_is_refused_with_the_reason(
+    authority: CertificateAuthority, server: Identity, tmp_path: Path, case: str
+) -> None:
+    other = authority.issue("other")
+    (tmp_path / "text").write_text("hello")
+    mismatch = tmp_path / "mismatch.pem"
+    mismatch.write_text(other.key_text + server.certificate_text)
+    paths = {
+        "folder": tmp_path,
+        "pem": server.pem,
+        "pkcs12": server.pkcs12,
+        "jks": server.jks,
+        "certificates": server.certificate_pem,
+        "trust": authority.pkcs12,
+        "mismatch": mismatch,
+        "expired": authority.issue("expired", valid_days=(-10, -1)).pem,
+        "future": authority.issue("future", valid_days=(1, 2)).pem,
+    }
+    properties, reason = BAD_STORES[case]
+    given = {name: text.format_map(paths) if "{" in text else text for name, text in properties.items()}
+    with pytest.raises(ConfigError, match=reason) as caught:
+        server_context(TlsSettings.of(given))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"ssl.keystore.type": "BCFKS"}, "use JKS, PKCS12, PEM"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "use TLSv1.2, TLSv1.3 or both"),
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv9"}, "use TLSv1.2, TLSv1.3 or both"),
+        ({"ssl.client.auth": "maybe"}, "use none, requested, required"),
+        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "use https"),
+        ({"ssl.keystore.key": "k"}, "set ssl.keystore.certificate.chain"),
+        ({"ssl.keystore.certificate.chain": "c"}, "set ssl.keystore.key"),
+        ({"ssl.keystore.password": "p"}, "set ssl.keystore.location"),
+        ({"ssl.truststore.password": "p"}, "set ssl.truststore.location"),
+        ({"ssl.truststore.location": "/t", "ssl.truststore.certificates": "c"}, "keep one of them"),
+        ({"ssl.keystore.location": "/k", "ssl.keystore.key": "k"}, "keep one of them"),
+    ],
+)
+def test_contradictory_and_unknown_values_are_refused(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        TlsSettings.of(properties)

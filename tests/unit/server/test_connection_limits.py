@@ -1,0 +1,114 @@
+"""Which connections are accepted: Kafka's ConnectionQuotas with an injected time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.config.config_loading import load_broker_config
+from kctl.errors import ConfigError
+from kctl.server.connection_settings import limit_settings
+from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings, ListenerLimits, RateWindow
+
+
+def test_the_maximum_of_the_broker_stops_all_listeners_except_the_protected_one() -> None:
+    limits = ConnectionLimits(LimitSettings(connections=2, protected_listener="INTERNAL"))
+    for address in ("1.1.1.1", "1.1.1.2"):
+        assert limits.has_slot("EXTERNAL")
+        assert limits.admit("EXTERNAL", address, 0).refusal is None
+    assert not limits.has_slot("EXTERNAL")
+    assert limits.has_slot("INTERNAL")
+    assert not limits.has_excess()
+    limits.admit("INTERNAL", "1.1.1.3", 0)
+    assert limits.has_excess()
+    assert limits.is_closable("EXTERNAL")
+    assert not limits.is_closable("INTERNAL")
+    limits.released("EXTERNAL", "1.1.1.1")
+    assert not limits.has_excess()
+
+
+def test_the_maximum_of_a_listener_holds_for_the_protected_one_too() -> None:
+    limits = ConnectionLimits(
+        LimitSettings(listeners={"INTERNAL": ListenerLimits(connections=1)}, protected_listener="INTERNAL")
+    )
+    limits.admit("INTERNAL", "1.1.1.1", 0)
+    assert not limits.has_slot("INTERNAL")
+    limits.released("INTERNAL", "1.1.1.1")
+    assert limits.has_slot("INTERNAL")
+
+
+def test_an_address_above_its_maximum_is_refused_and_not_counted() -> None:
+    limits = ConnectionLimits(LimitSettings(connections_per_address=1, per_address={"2.2.2.2": 2, "3.3.3.3": 0}))
+    assert limits.admit("A", "1.1.1.1", 0).refusal is None
+    assert limits.admit("A", "1.1.1.1", 0).refusal == "max.connections.per.ip"
+    assert limits.admit("A", "3.3.3.3", 0).refusal == "max.connections.per.ip"
+    assert [limits.admit("A", "2.2.2.2", 0).refusal for _ in range(3)] == [None, None, "max.connections.per.ip"]
+    assert limits.count == 3
+    limits.released("A", "1.1.1.1")
+    assert limits.admit("A", "1.1.1.1", 0).refusal is None
+
+
+def test_a_listener_above_its_rate_pauses_and_the_protected_one_ignores_the_rate_of_the_broker() -> None:
+    limits = ConnectionLimits(LimitSettings(connections_per_second=1, protected_listener="INTERNAL"))
+    pauses = [limits.admit("EXTERNAL", "1.1.1.1", 0).pause_ms for _ in range(12)]
+    # Windows of 10 s allow a burst of 10.
+    assert pauses == [0] * 10 + [1000, 1000]
+    assert limits.admit("INTERNAL", "1.1.1.1", 0).pause_ms == 0
+
+
+def test_an_address_above_its_rate_is_refused_after_a_delay() -> None:
+    limits = ConnectionLimits()
+    limits.connection_rate_of = {"1.1.1.1": 1.0}.get
+    refusals = [limits.admit("A", "1.1.1.1", 0) for _ in range(11)]
+    assert [each.refusal for each in refusals[:10]] == [None] * 10
+    assert refusals[10].refusal == "connection_creation_rate of its address"
+    assert 0 < refusals[10].close_after_ms <= 1000
+    assert limits.count == 10
+    assert limits.admit("A", "9.9.9.9", 0).refusal is None
+
+
+@given(
+    limit=st.integers(1, 50),
+    gaps_ms=st.lists(st.integers(0, 200), min_size=1, max_size=400),
+)
+def test_pausing_as_told_keeps_the_rate_within_the_limit_after_a_burst(limit: int, gaps_ms: list[int]) -> None:
+    window, now_ms, accepted = RateWindow(), 0, 0
+    for gap_ms in gaps_ms:
+        now_ms += gap_ms + window.record(now_ms, limit)
+        accepted += 1
+    # The burst is what ten seconds allow, plus the connections of pauses that are cut at one second.
+    assert accepted <= limit * (now_ms / 1000 + 11) + 1 + now_ms / 1000
+
+
+def test_the_settings_come_from_the_properties() -> None:
+    properties = {
+        "listeners": "PLAINTEXT://127.0.0.1:1,INSIDE://127.0.0.1:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+        "max.connections": "100",
+        "max.connection.creation.rate": "10",
+        "max.connections.per.ip": "5",
+        "max.connections.per.ip.overrides": "10.0.0.1:50,[::1]:10",
+        "listener.name.inside.max.connections": "7",
+        "listener.name.inside.max.connection.creation.rate": "3",
+    }
+    settings = limit_settings(load_broker_config(properties)[0], properties)
+    assert (settings.connections, settings.connections_per_second, settings.connections_per_address) == (100, 10, 5)
+    assert settings.per_address == {"10.0.0.1": 50, "::1": 10}
+    assert settings.listener("INSIDE") == ListenerLimits(7, 3)
+    assert settings.listener("PLAINTEXT") == ListenerLimits()
+    assert settings.protected_listener == "INSIDE"
+    with pytest.raises(ConfigError, match="must be a number"):
+        limit_settings(
+            load_broker_config(properties)[0], {**properties, "listener.name.inside.max.connections": "many"}
+        )
+
+
+def test_the_only_listener_is_not_protected() -> None:
+    assert limit_settings(load_broker_config({})[0], {}).protected_listener is None
+
+
+def test_an_exception_that_is_no_address_and_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match="list of address:count pairs"):
+        load_broker_config({"max.connections.per.ip.overrides": "host.example:5"})

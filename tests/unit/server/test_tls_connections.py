@@ -1,0 +1,369 @@
+"""TLS connections over real sockets: handshakes, bytes both ways, limits, memory and misbehaving clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import struct
+import warnings
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kctl.config.dynamic import ConfigView
+from kctl.model import Endpoint
+from kctl.server.listener_tls import ListenerCertificates
+from kctl.server.network import tls_handshakes
+from kctl.server.network.acceptor import Acceptor
+from kctl.server.network.channel import DirectChannel, Handle, Reply
+from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
+from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.requests.context import Peer
+from tests.peers.certificates import PASSWORD, CertificateAuthority
+
+ENDPOINT = Endpoint("SECURE", "127.0.0.1", 0, "SSL")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority.create(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def properties(authority: CertificateAuthority) -> dict[str, str]:
+    return {
+        "ssl.keystore.location": str(authority.issue("server").pkcs12),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.truststore.location": str(authority.pem),
+        "listener.name.secure.ssl.client.auth": "requested",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?),OU=kctl.*$/$1/",
+    }
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def client_context(authority: CertificateAuthority, version: str = "TLSv1.3") -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.pem)
+    context.minimum_version = context.maximum_version = getattr(ssl.TLSVersion, version.replace(".", "_"))
+    return context
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    handle: Handle, properties: dict[str, str], *, limits: ConnectionLimits | None = None, request_bytes_max: int = -1
+) -> AsyncIterator[tuple[Acceptor, int]]:
+    certificates = ListenerCertificates(ConfigView(properties))
+    await certificates.load([ENDPOINT])
+    acceptor = Acceptor(
+        open_channel=partial(DirectChannel, handle, frame_bytes_max=8 << 20),
+        settings=ListenSettings(
+            tls=certificates, limits=limits or ConnectionLimits(), request_bytes_max=request_bytes_max
+        ),
+    )
+    port = acceptor.bind(ENDPOINT).port
+    acceptor.start()
+    try:
+        yield acceptor, port
+    finally:
+        acceptor.close()
+        await certificates.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - what is waited for comes from another socket
+            await asyncio.sleep(0.005)
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """Waits until the broker has closed the connection; what it did not read makes that a reset."""
+    with contextlib.suppress(ConnectionResetError):
+        await reader.read()
+
+
+class Slice:
+    """A range of a file, as storage hands it out."""
+
+    def __init__(self, fd: int, position: int, size: int) -> None:
+        self._fd, self.position, self.size = fd, position, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_large_requests_and_responses_pass_unchanged(
+    authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path, version: str
+) -> None:
+    content = os.urandom(3 << 20)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    requests = [os.urandom(size) for size in (1, 100, 16_384, 70_000, 5 << 20)]
+    received: list[bytes] = []
+
+    async def main() -> bytes:
+        fd = os.open(path, os.O_RDONLY)
+
+        def handle(frame: memoryview, _: Peer) -> Reply:
+            received.append(bytes(frame))
+            return [b"head", Slice(fd, 5, 1 << 20), b"", b"middle" * 9000, Slice(fd, 0, len(content)), b"tail"]
+
+        async with listening(handle, properties) as (_, port):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=client_context(authority, version), limit=1 << 14
+            )
+            writer.write(b"".join(framed(request) for request in requests))
+            answer = await reader.readexactly(len(requests) * len(expected))
+            writer.close()
+        os.close(fd)
+        return answer
+
+    expected = b"head" + content[5 : 5 + (1 << 20)] + b"middle" * 9000 + content + b"tail"
+    assert asyncio.run(main()) == expected * len(requests)
+    assert received == requests
+
+
+def test_the_principal_is_the_mapped_name_of_the_client_certificate(
+    authority: CertificateAuthority, properties: dict[str, str]
+) -> None:
+    peers: list[Peer] = []
+
+    def handle(_: memoryview, peer: Peer) -> Reply:
+        peers.append(peer)
+        return [b"ok"]
+
+    async def main() -> None:
+        alice = client_context(authority)
+        alice.load_cert_chain(authority.issue("alice").pem)
+        async with listening(handle, properties) as (acceptor, port):
+            for context in (alice, client_context(authority)):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+                writer.write(framed(b"who"))
+                assert await reader.readexactly(2) == b"ok"
+                writer.close()
+            await until(lambda: acceptor.connection_count == 0)
+
+    asyncio.run(main())
+    assert [(peer.principal, peer.security_protocol, peer.listener) for peer in peers] == [
+        ("User:alice", "SSL", "SECURE"),
+        ("User:ANONYMOUS", "SSL", "SECURE"),
+    ]
+
+
+def test_a_certificate_without_a_mapping_rule_is_refused(
+    authority: CertificateAuthority, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        context = client_context(authority)
+        context.load_cert_chain(authority.issue("mallory").pem)
+        rules = {**properties, "ssl.principal.mapping.rules": "RULE:^CN=alice,.*$/alice/"}
+        async with listening(lambda *_: [b"ok"], rules) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            assert await reader.read() == b""
+            writer.close()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    assert "no rule of ssl.principal.mapping.rules applies to CN=mallory,OU=kctl,O=Tests" in caplog.text
+
+
+def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
+    authority: CertificateAuthority, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties) as (acceptor, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"a request without TLS"))
+            await ended(reader)
+            writer.close()
+            old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+            old.set_ciphers("ALL:@SECLEVEL=0")
+            old.options &= ~(ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1)
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.open_connection("127.0.0.1", port, ssl=old)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            writer.write(framed(b"x"))
+            assert await reader.readexactly(2) == b"ok"
+            assert acceptor.connection_count == 1
+            writer.close()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    assert "TLS handshake failed peer=/127.0.0.1 listener=SECURE reason=unsupported protocol" in caplog.text
+
+
+def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
+    authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(tls_handshakes, "TLS_HANDSHAKE_TIMEOUT_MS", 1500)
+    limits = ConnectionLimits()
+
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties, limits=limits) as (_, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+            for _, writer in silent[1:]:
+                writer.write(b"\x16\x03\x01")
+            await ended(silent[0][0])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            writer.write(framed(b"x"))
+            assert await reader.readexactly(2) == b"ok"
+            for late, _ in silent[1:]:
+                await ended(late)
+            await until(lambda: limits.count == 1)
+            for _, opened in (*silent, (reader, writer)):
+                opened.close()
+            await until(lambda: limits.count == 0)
+
+    asyncio.run(main())
+
+
+def test_certificates_are_replaced_while_connections_are_open(
+    authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "server.pem"
+    first, second = authority.issue("first"), authority.issue("second")
+    store.write_bytes(first.pem.read_bytes())
+    given = {
+        **{name: text for name, text in properties.items() if "keystore" not in name},
+        "ssl.keystore.location": str(store),
+    }
+
+    async def subject(port: int) -> str:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+        certificate = writer.get_extra_info("peercert")
+        writer.close()
+        return str(dict(entry[0] for entry in certificate["subject"])["commonName"])
+
+    async def main() -> None:
+        view = ConfigView(given)
+        certificates = ListenerCertificates(view)
+        await certificates.load([ENDPOINT])
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
+            settings=ListenSettings(tls=certificates),
+        )
+        port = acceptor.bind(ENDPOINT).port
+        acceptor.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+        assert await subject(port) == "first"
+        context = certificates.context("SECURE")
+        store.write_bytes(b"not a key store")
+        certificates.check_files()
+        await until(lambda: "cannot load certificates" in caplog.text)
+        assert certificates.context("SECURE") is context
+        store.write_bytes(second.pem.read_bytes())
+        certificates.check_files()
+        await until(lambda: certificates.context("SECURE") is not context)
+        assert await subject(port) == "second"
+        view.set_dynamic_broker({"listener.name.secure.ssl.keystore.location": str(first.pem)})
+        context = certificates.context("SECURE")
+        await until(lambda: certificates.context("SECURE") is not context)
+        assert await subject(port) == "first"
+        writer.write(framed(b"x"))
+        assert await reader.readexactly(2) == b"ok"
+        writer.close()
+        acceptor.close()
+        await certificates.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_required"), [("ssl.client.auth", False), ("listener.name.x.ssl.client.auth", True)]
+)
+def test_a_sasl_listener_requires_certificates_only_by_a_property_of_its_own(
+    properties: dict[str, str], name: str, *, is_required: bool
+) -> None:
+    async def main() -> ssl.VerifyMode:
+        certificates = ListenerCertificates(ConfigView({**properties, name: "required"}))
+        await certificates.load([Endpoint("X", "127.0.0.1", 0, "SASL_SSL")])
+        mode = certificates.context("X").verify_mode
+        await certificates.close()
+        return mode
+
+    assert asyncio.run(main()) == (ssl.CERT_REQUIRED if is_required else ssl.CERT_NONE)
+
+
+def test_an_address_above_its_limit_is_refused_before_tls(
+    authority: CertificateAuthority, properties: dict[str, str]
+) -> None:
+    limits = ConnectionLimits(LimitSettings(connections_per_address=1))
+
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], properties, limits=limits) as (_, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            writer.close()
+            await until(lambda: limits.count == 0)
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_reading_stops_at_the_budget_of_request_bytes_and_goes_on_later(
+    authority: CertificateAuthority, properties: dict[str, str]
+) -> None:
+    large = framed(os.urandom(1 << 20))
+
+    async def main() -> None:
+        handled: list[int] = []
+
+        def handle(frame: memoryview, _: Peer) -> Reply:
+            handled.append(len(frame))
+            return [b"ok"]
+
+        async with listening(handle, properties, request_bytes_max=200_000) as (acceptor, port):
+            slow_reader, slow = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            slow.write(large[:300_000])
+            await slow.drain()
+            other_reader, other = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+            await until(lambda: acceptor._buffers.reserved_bytes > 0)
+            other.write(framed(b"small"))
+            await until(lambda: len(acceptor._buffers._waiting) == 1)
+            assert handled == []
+            slow.write(large[300_000:])
+            assert await slow_reader.readexactly(2) == b"ok"
+            assert await other_reader.readexactly(2) == b"ok"
+            assert handled == [1 << 20, 5]
+            slow.close()
+            other.close()
+
+    asyncio.run(main())
+
+
+def test_a_peer_that_disappears_after_the_handshake_costs_nothing(
+    authority: CertificateAuthority, properties: dict[str, str]
+) -> None:
+    async def main() -> None:
+        limits = ConnectionLimits()
+        async with listening(lambda *_: [b"x" * (4 << 20)], properties, limits=limits) as (acceptor, port):
+            loop = asyncio.get_running_loop()
+
+            def ask_and_vanish() -> None:
+                with socket.create_connection(("127.0.0.1", port)) as sock:
+                    tls = client_context(authority).wrap_socket(sock, server_hostname="127.0.0.1")
+                    tls.sendall(framed(b"give"))
+                    tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    tls.close()
+
+            await loop.run_in_executor(None, ask_and_vanish)
+            await until(lambda: limits.count == 0)
+            assert acceptor.connection_count == 0
+
+    asyncio.run(main())
