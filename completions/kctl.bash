@@ -458,22 +458,25 @@ _kctl() {
         esac
         ;;
     'zookeeper ls')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper get')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper stat')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac

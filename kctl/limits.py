@@ -152,6 +152,12 @@ REFUSED_SOCKETS_MAX = _limit(
     "connections",
     on_excess="further ones are closed at once",
 )
+REFUSED_CONNECTION_LINES_MAX = _limit(
+    "lines in the broker's log per second about refused connections and failed TLS handshakes",
+    10,
+    "lines",
+    on_excess="they are counted, and the next line has their number",
+)
 TLS_HANDSHAKE_TIMEOUT_MS = _limit(
     "time for a TLS handshake",
     10_000,

@@ -271,11 +271,3 @@ def _not_yet(config: BrokerConfig) -> Iterator[Problem]:
             "this version of kctl has no authorizer, so all requests would be allowed",
             "remove the property and restrict access by other means",
         )
-    for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
-        if getattr(config, name.replace(".", "_")):
-            yield _problem(
-                config,
-                name,
-                "this version of kctl connects to ZooKeeper without TLS and ACLs",
-                "remove the property",
-            )

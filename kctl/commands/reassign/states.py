@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_states(run: Invocation, situation: Situation, compat: str | None) -> ExitStatus:
-
+    """Shows a row per move, or the text of Kafka's tool of version `compat`; UNMET while any move is in progress."""
     rows = [state_row(move, situation) for move in situation.moves]
     states = {move: situation.state_of(move) for move in situation.moves}
     if compat:
@@ -34,7 +34,7 @@ def show_states(run: Invocation, situation: Situation, compat: str | None) -> Ex
 
 
 def say_cleared(run: Invocation, restored: Restored, compat: str | None) -> bool:
-    """Whether nothing is left to be restored."""
+    """Shows in `compat` which throttles were removed; False if the removal of one failed."""
     if compat:
         run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))
     return not restored.failed

@@ -296,7 +296,6 @@ class SaslProperties:
         STRING,
         default="GSSAPI",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanism between brokers.",
     )
     sasl_jaas_config: str | None = prop(
@@ -375,7 +374,6 @@ class SaslProperties:
         LIST,
         default=("DEFAULT",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Rules that map Kerberos principals to user names.",
     )
     sasl_login_refresh_window_factor: float = prop(
