@@ -427,12 +427,12 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host) kind='none' ;;
         esac
         ;;
     'broker stop')

@@ -591,6 +591,8 @@ complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcomm
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l port -x -d 'Port on 127.0.0.1, 0 for a free one.  Default: 9092.'
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l zookeeper -x -d 'ZooKeeper ensemble to use.  Default: zookeeper.connect, else an embedded service.'
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l embedded-zookeeper-port -x -d 'Port of the embedded service.  Default: a free one.'
+complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l secure -d 'Use TLS and SCRAM, with certificates and a user that are made at the first start.'
+complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l host -x -d 'With --secure: another host name for the certificate.'
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l detach -d 'Run in the background; returns when the broker accepts connections.'
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l format -x -a 'table plain json jsonl' -d 'How to show the result.  Default: table on a terminal, plain elsewhere.'
 complete -c kctl -n '__fish_seen_subcommand_from broker; and __fish_seen_subcommand_from start' -l header -d 'With plain, begin with a line of column titles.'
