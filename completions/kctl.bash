@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,6 +26,7 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
     users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
@@ -340,35 +341,92 @@ _kctl() {
         --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'users list')
-        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'acls list')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls add')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls remove')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls check')
+        flags='--host --from --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls export')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls apply')
+        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'users list')
+        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;

@@ -524,6 +524,45 @@ CONFIG_BYTES_MAX = _limit(
     on_excess="INVALID_CONFIG for the resource",
 )
 
+# Access control lists.  All ACLs of a resource pattern are in one znode, for which ZooKeeper accepts one MiB.
+
+ACL_ZNODE_BYTES_MAX = _limit(
+    "all ACLs of one resource pattern, as JSON",
+    1_000_000,
+    "bytes",
+    on_excess="INVALID_REQUEST; if another program has stored them, operations on the resource are denied",
+)
+ACLS_MAX = _limit(
+    "ACLs that the broker keeps in memory",
+    100_000,
+    "ACLs",
+    on_excess="INVALID_REQUEST; if other brokers have stored more, operations on further resources are denied",
+)
+ACL_NAME_CHARACTERS_MAX = _limit(
+    "resource name, principal or host in an ACL",
+    1_024,
+    "characters",
+    on_excess="INVALID_REQUEST for the ACL",
+)
+ACL_CHANGES_MAX = _limit(
+    "ACLs or filters in one CreateAcls or DeleteAcls request",
+    10_000,
+    "ACLs",
+    on_excess="INVALID_REQUEST for all of them",
+)
+CACHED_DECISIONS_MAX = _limit(
+    "decisions of the authorizer that the broker remembers",
+    10_000,
+    "decisions",
+    on_excess="all are forgotten",
+)
+AUDITED_DENIALS_MAX = _limit(
+    "different denials that are logged one by one in 10 seconds",
+    100,
+    "denials",
+    on_excess="further ones are counted in one log line",
+)
+
 # Authentication.
 
 _configured(

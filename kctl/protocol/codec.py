@@ -51,7 +51,7 @@ def is_long_to_encode(message: object) -> bool:
     waiting: list[Any] = [message]
     while waiting:
         each = waiting.pop()
-        for name, has_structs in _arrays(type(each)):
+        for name, has_structs in _arrays(each.__class__):
             elements = getattr(each, name)
             if elements:
                 left -= len(elements)

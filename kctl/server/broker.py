@@ -30,6 +30,10 @@ from kctl.model import Endpoint
 from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
+from kctl.server.authorization.access import Access
+from kctl.server.authorization.loading import load_authorizer
+from kctl.server.authorization.port import Authorizer
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.connection_settings import limit_settings
@@ -109,6 +113,8 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._authorizer: Authorizer | None = None
+        self._access: Access | None = None
         self._are_logs_loaded = False
         self._parts: BrokerParts | None = None
         self._announcement: asyncio.Task[None] | None = None
@@ -154,12 +160,13 @@ class Broker:
             self._topic_config_changed,
         )
         await changes.load()
+        await self._start_authorizer(zookeeper)
         await self._configure_listeners()
         await self._load_logs()
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
-        register_handlers(self._dispatcher, self._base, parts)
+        register_handlers(self._dispatcher, self._base, parts, self._authorizer)
         self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
@@ -216,6 +223,8 @@ class Broker:
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
+        if self._access is not None:
+            await self._access.close()
         await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
@@ -224,6 +233,13 @@ class Broker:
         await self._session.close()
         if self.broker_id >= 0:
             log.info("stopped broker=%s", self.broker_id)
+
+    async def _start_authorizer(self, zookeeper: ZooKeeper) -> None:
+        """Starts the configured authorizer, if any.  Raises KctlError."""
+        self._authorizer = load_authorizer(self._config, self.configs.static, zookeeper, self._world.clock)
+        if self._authorizer is not None:
+            self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
+            await self._access.start()
 
     # Listeners: configured when the dynamic properties are known.
 
@@ -305,6 +321,8 @@ class Broker:
         assert self._config_changes is not None
         await self._register(zookeeper, self._parts)
         await self._config_changes.load()
+        if isinstance(self._authorizer, ZooKeeperAcls):
+            await self._authorizer.load()
         await self._parts.tokens.load()
         self._parts.controller.run_for_election()
 
@@ -333,6 +351,8 @@ class Broker:
             self._parts.tokens.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
+        if isinstance(self._authorizer, ZooKeeperAcls):
+            self._authorizer.on_watch(event)
 
     def _topic_config_changed(self, topic: str) -> None:
         if self._parts is None:

@@ -88,11 +88,13 @@ def start(
 ) -> ExitStatus:
     """Run a broker until it is stopped.
 
-    Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
-    and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
+    Properties have Kafka's names.  Without the address of a ZooKeeper ensemble, the broker runs an embedded, durable
+    ZooKeeper service and has id 0.  It listens on 127.0.0.1 only, unless `listeners` is set.  Ctrl-C and SIGTERM cause
+    a controlled shutdown.
 
-    --secure is for development: it makes an authority, a certificate and a user `admin` in DATA_DIR/security, and
-    writes client properties there.  Properties that are given, such as `listeners`, override its own.
+    --secure is for development: it creates a certificate authority, a certificate and a user `admin` in
+    DATA_DIR/security, and writes client properties there.  Properties that are set explicitly, such as `listeners`,
+    take precedence.
     """
     run: Invocation = ctx.obj
     from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
@@ -110,11 +112,11 @@ def start(
         raise UsageError("--host: only --secure makes a certificate")
     if detach:
         running = process.start_detached(wanted, on_warning=run.console.warn)
-        _tell(run, running.address, folder, wanted.secure)
+        _show_next_steps(run, running.address, folder, wanted.secure)
         return ExitStatus.DONE
     process.run(
         wanted,
-        on_serving=lambda running: _tell(run, running.address, folder, wanted.secure),
+        on_serving=lambda running: _show_next_steps(run, running.address, folder, wanted.secure),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
@@ -127,8 +129,8 @@ def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
     return prepare(folder.security.absolute(), hosts)
 
 
-def _tell(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None) -> None:
-    kctl = _as_typed()
+def _show_next_steps(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None) -> None:
+    kctl = _own_command()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
     if secure is not None:
         secure.write_client_files(address)
@@ -143,8 +145,8 @@ def _tell(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup
         run.console.note(line)
 
 
-def _as_typed() -> str:
-    """How whoever started this reaches kctl from the same folder: by its name, unless the environment is not active."""
+def _own_command() -> str:
+    """The command that runs this kctl in the same shell; it is only `kctl` if that is on the PATH."""
     if shutil.which("kctl"):
         return "kctl"
     script = Path(sys.executable).with_name("kctl")

@@ -64,7 +64,7 @@ def alter(
     type_: Type,
     names: Annotated[
         list[str],
-        typer.Argument(help="Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME"),
+        typer.Argument(help="Topics, or broker ids, or 'default' for all brokers.", metavar="NAME"),
     ],
     *,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
@@ -84,8 +84,8 @@ def alter(
 ) -> ExitStatus:
     """Change properties; all others keep their values.
 
-    One row per property.  The changes of one topic or broker are made together or not at all.  Where AFTER is empty the
-    value comes from the next source that has one.  Needs Kafka 2.3 or later, which can change single properties.
+    One row per property.  The changes of one topic or broker are atomic.  AFTER is empty if the property has no value
+    of its own any more and gets it from its next source.  Requires Kafka 2.3 or later (IncrementalAlterConfigs).
     """
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
@@ -108,7 +108,7 @@ def alter(
 def _changes(
     set_: list[str] | None, delete: list[str] | None, append: list[str] | None, subtract: list[str] | None
 ) -> list[ConfigChange]:
-    """What was asked for, by name.  Raises UsageError for nothing and for a property that is named twice."""
+    """The changes, by name.  Raises UsageError if there are none, or two for one property."""
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]
     for option, texts, operation in (
         ("--set", set_, ConfigOperation.SET),
@@ -122,7 +122,7 @@ def _changes(
     names = [change.name for change in changes]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{name} is to be changed twice; brokers take one change of a property at a time")
+            raise UsageError(f"{name} is given twice; a command can change a property once")
     return sorted(changes, key=lambda change: change.name)
 
 

@@ -95,8 +95,8 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Topics, or ids of brokers, or 'default' for what is set for all brokers.  Default: all topics or"
-            " brokers.",
+            help="Topics, or broker ids, or 'default' for the properties that are set for all brokers.  "
+            "Default: all topics or brokers.",
             metavar="NAME",
         ),
     ] = None,
@@ -105,13 +105,14 @@ def describe(
         bool, typer.Option("--all", help="Include properties that are not set on this topic or broker itself.")
     ] = False,
     property_: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property, wherever it comes from.")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME", help="Only this property, whatever the source of its value."),
     ] = None,
 ) -> ExitStatus:
     """Show properties, the sources of their values, and the values that they override.
 
-    One row per property; under json and jsonl one object per topic or broker.  Brokers do not
-    reveal the values of sensitive properties.
+    One row per property; with json and jsonl one object per topic or broker.  Brokers do not return the values of
+    sensitive properties.
     """
     run: Invocation = ctx.obj
 

@@ -33,7 +33,7 @@ def show_states(run: Invocation, situation: Situation, compat: str | None) -> Ex
     return ExitStatus.UNMET if MoveState.IN_PROGRESS in states.values() else ExitStatus.DONE
 
 
-def say_cleared(run: Invocation, restored: Restored, compat: str | None) -> bool:
+def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | None) -> bool:
     """Shows in `compat` which throttles were removed; False if the removal of one failed."""
     if compat:
         run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))

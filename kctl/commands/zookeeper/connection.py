@@ -36,7 +36,7 @@ TlsConfigFile = Annotated[
 def ask_zookeeper(
     connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]], *, tls_config: str | None
 ) -> T:
-    """One question on a session of its own; ClusterUnreachable when nobody answers.
+    """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError.
 
     `tls_config` is a properties file with the settings for TLS.
     """

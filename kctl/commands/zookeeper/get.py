@@ -30,7 +30,7 @@ def get(
 ) -> ExitStatus:
     """Print the data of a znode.
 
-    Under json and jsonl also its stat; data that is not text is base64 there, and `encoding` says so.
+    With json and jsonl also its stat; data that is not UTF-8 is base64, and "encoding" says which.
     """
     run: Invocation = ctx.obj
     data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path), tls_config=zk_tls_config_file)

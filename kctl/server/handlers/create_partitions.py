@@ -3,7 +3,7 @@
 Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  Replicas are assigned as if the topic
 had been created with all partitions, unless the request assigns them.  Waits for leaders as CreateTopics does.
 
-Not done: quotas on changes, authorization.
+Not done: quotas on changes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from kctl.protocol.apis.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -51,13 +52,19 @@ class CreatePartitionsHandler:
         self._waits = waits
         self._is_controller = is_controller
 
-    async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
+    async def handle(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
         """Serves one request and returns the response."""
         named = Counter(topic.name for topic in request.topics)
         requested = {topic.name: topic for topic in request.topics}
         room = PartitionRoom(self._metadata.total_partition_count())
+        denied = (
+            context.denied(Operation.ALTER, ResourceType.TOPIC, requested) if self._is_controller() else frozenset()
+        )
         outcomes = await asyncio.gather(
-            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in requested.items())
+            *(
+                self._outcome(topic, request, room, is_repeated=named[name] > 1, is_denied=name in denied)
+                for name, topic in requested.items()
+            )
         )
         return CreatePartitionsResponse(
             results=[
@@ -67,12 +74,20 @@ class CreatePartitionsHandler:
         )
 
     async def _outcome(
-        self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest, room: PartitionRoom, *, is_repeated: bool
+        self,
+        topic: CreatePartitionsTopic,
+        request: CreatePartitionsRequest,
+        room: PartitionRoom,
+        *,
+        is_repeated: bool,
+        is_denied: bool,
     ) -> Outcome:
         if not self._is_controller():
             return _NOT_CONTROLLER
         if is_repeated:
             return _NAMED_TWICE
+        if is_denied:
+            return TOPIC_DENIED
         outcome = await outcome_of(self._add(topic, room, validate_only=request.validate_only))
         if not outcome.is_success or request.validate_only:
             return outcome

@@ -7,7 +7,7 @@ exists or will be created.
 Version notes: 1 validate_only and messages; 4 the broker's defaults (KIP-464; older requests that ask for them get
 them too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
-Not done: policies, quotas on changes, authorization.
+Not done: policies, quotas on changes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from kctl.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
+_KEEPS_CONFIG_ERROR = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
@@ -58,22 +60,31 @@ class CreateTopicsHandler:
         self._is_controller = is_controller
         self._under_way: set[str] = set()
 
-    async def handle(self, request: CreateTopicsRequest, _context: RequestContext) -> CreateTopicsResponse:
+    async def handle(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """Serves one request and returns the response."""
         if not self._is_controller():
             return _response([(topic.name, _NOT_CONTROLLER) for topic in request.topics])
-        plans, outcomes = self._plan(request)
+        names = [topic.name for topic in request.topics]
+        denied: frozenset[str] = frozenset()
+        if context.denied(Operation.CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
+            denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
+        hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
+        plans, outcomes = self._plan(request, denied)
         if not request.validate_only:
             outcomes |= await self._create_all(plans, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
         answers = [(topic.name, outcomes[topic.name]) for topic in request.topics]
         response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in answers])
         for result in response.topics:
-            if result.error_code == ErrorCode.NONE:
+            if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])
+            elif result.name in hidden and result.error_code in _KEEPS_CONFIG_ERROR:
+                result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return response
 
-    def _plan(self, request: CreateTopicsRequest) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
+    def _plan(
+        self, request: CreateTopicsRequest, denied: frozenset[str]
+    ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
         """The topics that can be created, and the current outcome of every topic in the request."""
         plans: dict[str, NewTopicPlan] = {}
         outcomes: dict[str, Outcome] = {}
@@ -84,6 +95,9 @@ class CreateTopicsHandler:
         for topic in request.topics:
             outcomes[topic.name] = SUCCESS
             if named[topic.name] > 1:
+                continue
+            if topic.name in denied:
+                outcomes[topic.name] = TOPIC_DENIED
                 continue
             try:
                 plans[topic.name] = plan_new_topic(

@@ -7,7 +7,7 @@ second request for a topic that is being deleted waits as well.
 Version notes: before 3 a broker with delete.topic.enable=false responds with INVALID_REQUEST, since then with
 TOPIC_DELETION_DISABLED; 5 messages; 6 by name or by id (KIP-516).
 
-Not done: quotas on changes, authorization.
+Not done: quotas on changes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from kctl.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_writer import TopicWriter
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -69,7 +70,7 @@ class DeleteTopicsHandler:
         refusal = self._refusal(requested, context.api_version)
         if refusal is not None:
             return DeleteTopicsResponse(responses=[_result(topic, topic.name, refusal) for topic in requested])
-        results = await asyncio.gather(*(self._delete(topic, request.timeout_ms) for topic in requested))
+        results = await asyncio.gather(*(self._delete(topic, request.timeout_ms, context) for topic in requested))
         return DeleteTopicsResponse(responses=list(results))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
@@ -83,10 +84,17 @@ class DeleteTopicsHandler:
             return _NAME_AND_ID
         return None
 
-    async def _delete(self, requested: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
+    async def _delete(
+        self, requested: DeleteTopicState, timeout_ms: int, context: RequestContext
+    ) -> DeletableTopicResult:
         name = requested.name if requested.topic_id == ZERO_UUID else self._metadata.topic_name(requested.topic_id)
         if name is None:
             return _result(requested, None, _NEITHER if requested.topic_id == ZERO_UUID else _UNKNOWN_ID)
+        is_by_id = requested.topic_id != ZERO_UUID
+        if is_by_id and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return _result(requested, None, TOPIC_DENIED)  # The name of the id is not disclosed.
+        if not context.allows(Operation.DELETE, ResourceType.TOPIC, name):
+            return _result(requested, name, TOPIC_DENIED)
         if self._metadata.partitions(name) is None:
             return _result(requested, name, _UNKNOWN_NAME)
         outcome = await outcome_of(self._topics.request_deletion(name))

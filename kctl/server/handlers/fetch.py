@@ -20,6 +20,7 @@ from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.fetch_reading import Fetch, Reader, Reading, is_of_one_history
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
@@ -78,7 +79,8 @@ class FetchHandler:
         except ApiError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
         positions = list(session.positions.values()) if session else list(_positions(request))
-        if request.replica_id >= 0:
+        denied = _denied_topics(positions, context, is_follower=request.replica_id >= 0)
+        if request.replica_id >= 0 and not denied:
             self._note_follower(request.replica_id, positions, now_ms)
         reader = Reader(
             context.api_version,
@@ -96,6 +98,7 @@ class FetchHandler:
             clock=self._clock,
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._fetch_max_bytes),
+            denied=denied,
         )
         wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
@@ -253,6 +256,14 @@ def _positions(request: FetchRequest) -> Iterable[FetchPosition]:
                 partition.last_fetched_epoch,
                 partition.log_start_offset,
             )
+
+
+def _denied_topics(positions: list[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
+    """The topics that the client may not read; a client that claims to be a follower may read all or none."""
+    topics = (position.topic_partition.topic for position in positions)
+    if is_follower:
+        return frozenset() if context.allows_on_cluster(Operation.CLUSTER_ACTION) else frozenset(topics)
+    return context.denied(Operation.READ, ResourceType.TOPIC, topics)
 
 
 def _by_topic(answers: dict[TopicPartition, PartitionData]) -> list[FetchableTopicResponse]:

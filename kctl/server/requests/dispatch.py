@@ -19,7 +19,7 @@ from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_header, response_header_version
 from kctl.server.network.channel import Reply
 from kctl.server.network.outbox import Chunk
-from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ class Dispatcher:
     """Handlers by API key.  Owner: event loop."""
 
     def __init__(self) -> None:
+        self.access: AccessControl = EVERYTHING_ALLOWED
+        """Decides on the requests of all clients; set before the first connection is accepted."""
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
@@ -66,7 +68,7 @@ class Dispatcher:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
