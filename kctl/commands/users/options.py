@@ -56,7 +56,7 @@ ZOOKEEPER = typer.Option(
 
 
 def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
-    """The mechanisms that the option names, by default one.  Raises UsageError."""
+    """The mechanisms in the option, or the default.  Raises UsageError."""
     chosen: dict[Mechanism, None] = {}
     for name in names or [DEFAULT_MECHANISM.config_key]:
         mechanism = Mechanism.named(name.upper())
@@ -69,8 +69,8 @@ def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
 def read_password(path: str | None, user: str) -> str:
     """The password from the file, else from the environment, else from the terminal.
 
-    Never from the command line, which every user of the machine can read.  Raises UsageError, and Refused without a
-    terminal.
+    It is never read from the command line, which all users of the machine can read.  Raises UsageError, and Refused
+    without a terminal.
     """
     if path is not None:
         password = _of_file(path)
@@ -106,7 +106,7 @@ def on_users(
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs one of the two: on ZooKeeper if its address is given, else on the cluster."""
+    """Runs `on_zookeeper` if an address is given, else `on_cluster`."""
     if connect is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper

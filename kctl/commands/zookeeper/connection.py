@@ -24,7 +24,7 @@ Connect = Annotated[
 
 def ask_zookeeper(connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]]) -> T:
     """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError."""
-    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - nor kazoo
+    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - imports kazoo
 
     _require_path(path)
 
