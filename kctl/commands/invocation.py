@@ -78,7 +78,7 @@ class Invocation:
         """The properties of --command-config; empty without it.  Raises UsageError."""
         if self._properties is None:
             # Once: the file may be a pipe.
-            self._properties = _read_properties(self._config_file) if self._config_file else {}
+            self._properties = read_properties(self._config_file) if self._config_file else {}
         return self._properties
 
     @property
@@ -177,7 +177,8 @@ def _is_readable_by_all(path: str) -> bool:
     return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
 
 
-def _read_properties(path: str) -> dict[str, str]:
+def read_properties(path: str) -> dict[str, str]:
+    """The properties in a file that the user has named.  Raises UsageError."""
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
     from kctl.input_files import read_input  # noqa: PLC0415 - same
 

@@ -62,11 +62,13 @@ def is_long_to_encode(message: object) -> bool:
     return False
 
 
-@cache
-def _arrays(cls: type) -> tuple[tuple[str, bool], ...]:
+def _arrays_of(cls: type) -> tuple[tuple[str, bool], ...]:
     """The arrays of a message, and whether their elements are messages."""
     fields = (field for field in definition_of(cls).fields if field.element is not None)
     return tuple((field.name, field.element is not None and field.element.struct is not None) for field in fields)
+
+
+_arrays: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_arrays_of)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

@@ -6,7 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import typer
 
@@ -54,6 +54,12 @@ ZOOKEEPER = typer.Option(
     help="Change this ensemble instead of asking a broker; no broker needs to run.",
 )
 
+ZK_TLS_CONFIG_FILE = typer.Option(
+    "--zk-tls-config-file",
+    metavar="FILE",
+    help="Properties file with zookeeper.ssl... settings for --zookeeper.",
+)
+
 
 def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
     """The mechanisms in the option, or the default.  Raises UsageError."""
@@ -99,16 +105,35 @@ def _of_file(path: str) -> str:
     return lines[0] if lines else ""
 
 
+class Ensemble(NamedTuple):
+    """The ZooKeeper ensemble that --zookeeper names."""
+
+    connect: str
+    tls_config: str | None
+    """Properties file with the settings for TLS."""
+
+
+def ensemble_of(zookeeper: str | None, zk_tls_config_file: str | None) -> Ensemble | None:
+    """The ensemble of the options; None without --zookeeper.  Raises UsageError."""
+    if zookeeper is not None:
+        return Ensemble(zookeeper, zk_tls_config_file)
+    if zk_tls_config_file is not None:
+        raise UsageError("--zk-tls-config-file requires --zookeeper")
+    return None
+
+
 def on_users(
     run: Invocation,
-    connect: str | None,
+    ensemble: Ensemble | None,
     *,
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs `on_zookeeper` if an address is given, else `on_cluster`."""
-    if connect is None:
+    """Runs `on_zookeeper` if an ensemble is given, else `on_cluster`."""
+    if ensemble is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
 
-    return ask_zookeeper(connect, "/", lambda session, _: on_zookeeper(session))
+    return ask_zookeeper(
+        ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
+    )
