@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -27,6 +27,7 @@ _kctl() {
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
+    quotas) [[ -n $verb ]] || words='describe alter check' flags=--help ;;
     users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
@@ -324,21 +325,23 @@ _kctl() {
         esac
         ;;
     'configs describe')
-        flags='--all --property --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker'
+        flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker user client ip'
         case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --property | --bootstrap-server | --timeout) kind='none' ;;
+        --property | --client | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker'
+        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker user client ip'
         case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
+        --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls list')
@@ -392,6 +395,31 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'quotas describe')
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'quotas alter')
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'quotas check')
+        flags='--user --client-id --ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users list')

@@ -562,6 +562,26 @@ AUDITED_DENIALS_MAX = _limit(
     "denials",
     on_excess="further ones are counted in one log line",
 )
+# Quotas.
+
+QUOTA_GROUPS_MAX = _limit(
+    "groups of clients whose usage is kept, for each kind of quota",
+    10_000,
+    "groups",
+    on_excess="the usage of those that have been silent longest is forgotten",
+)
+QUOTA_CLIENTS_MAX = _limit(
+    "pairs of user and client id whose quotas are kept ready for the next request",
+    20_000,
+    "pairs",
+    on_excess="the quotas that apply are looked up again",
+)
+QUOTA_NAME_CHARACTERS_MAX = _limit(
+    "user or client id under which usage is kept",
+    256,
+    "characters",
+    on_excess="a digest takes the place of the rest",
+)
 
 # Authentication.
 

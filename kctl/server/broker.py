@@ -38,6 +38,7 @@ from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
+from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
@@ -46,6 +47,7 @@ from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
@@ -86,11 +88,12 @@ class Broker:
             metadata=MetadataCache(),
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
+            quotas=ClientQuotas(self._config, world.clock, address_of),
             certificates=ListenerCertificates(self.configs),
             peer_security=PeerSecurity(self.configs),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._channels = Channels(
             self._config,
             properties,
@@ -99,6 +102,7 @@ class Broker:
             secrets=self._base.secrets,
         )
         self._limits = ConnectionLimits()
+        self._limits.connection_rate_of = self._base.quotas.connection_rate_of
         self._listening = world.listen(
             open_channel=self._channels.open,
             settings=ListenSettings(
@@ -155,7 +159,7 @@ class Broker:
             self.broker_id,
             zookeeper,
             self.configs,
-            self._base.secrets.credentials,
+            (self._base.secrets.credentials, self._base.quotas),
             self._world.clock,
             self._topic_config_changed,
         )

@@ -1,4 +1,4 @@
-"""Which topics and brokers a command works on."""
+"""The topics and brokers that a command applies to."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from kctl.integers import parse_integer
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-ResourceKind = Literal["topic", "broker"]
+ResourceKind = Literal["topic", "broker", "user", "client", "ip"]
 DEFAULT_NAME = "default"
-"""What people say for the broker that stands for all."""
-Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker")]
+"""The name on the command line for the defaults of all brokers."""
+Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker|user|client|ip")]
+ClientName = Annotated[
+    str | None,
+    typer.Option("--client", metavar="ID", help="With user: quotas for this client id, '<default>', or '*' for all."),
+]
+Compat = Annotated[
+    Literal["kafka-2.8"] | None,
+    typer.Option("--compat", help="For users, clients and ips: print what Kafka's own tool of that version prints."),
+]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
-    """What was named, else all that there is.  Raises UsageError for what cannot be a broker."""
+    """The named resources, or all.  Raises UsageError for an invalid broker id."""
     if type_ == "topic":
         if not names:
             metadata = await client.metadata()

@@ -4,7 +4,7 @@ Any broker stores them below /config, as Kafka does, and announces the change.  
 is listed twice is changed twice and has one result.  As in Kafka 2.8, an IP address is a name that resolves, and IPv6
 addresses are refused.
 
-Not done: quotas are stored, but not enforced; authorization.
+Not done: authorization.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kctl.protocol.apis.alter_client_quotas import (
     ResponseEntryData,
 )
 from kctl.security.acls import Operation
+from kctl.security.quotas import EntityType
 from kctl.server.client_quotas import (
     Entity,
-    EntityType,
     QuotaChange,
     changed_quotas,
     checked_entity,

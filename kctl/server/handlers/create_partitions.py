@@ -3,7 +3,8 @@
 Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  Replicas are assigned as if the topic
 had been created with all partitions, unless the request assigns them.  Waits for leaders as CreateTopics does.
 
-Not done: quotas on changes.
+Quotas on changes (KIP-599): since version 3 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; older requests are
+served, and the client is throttled.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kctl.protocol.apis.create_partitions import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
@@ -30,6 +32,7 @@ from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
+FIRST_VERSION_WITH_STRICT_QUOTA = 3
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
 
@@ -60,9 +63,12 @@ class CreatePartitionsHandler:
         denied = (
             context.denied(Operation.ALTER, ResourceType.TOPIC, requested) if self._is_controller() else frozenset()
         )
+        allowance = None
+        if context.account is not None:
+            allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
         outcomes = await asyncio.gather(
             *(
-                self._outcome(topic, request, room, is_repeated=named[name] > 1, is_denied=name in denied)
+                self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
                 for name, topic in requested.items()
             )
         )
@@ -78,6 +84,7 @@ class CreatePartitionsHandler:
         topic: CreatePartitionsTopic,
         request: CreatePartitionsRequest,
         room: PartitionRoom,
+        allowance: MutationAllowance | None,
         *,
         is_repeated: bool,
         is_denied: bool,
@@ -88,7 +95,7 @@ class CreatePartitionsHandler:
             return _NAMED_TWICE
         if is_denied:
             return TOPIC_DENIED
-        outcome = await outcome_of(self._add(topic, room, validate_only=request.validate_only))
+        outcome = await outcome_of(self._add(topic, room, allowance, validate_only=request.validate_only))
         if not outcome.is_success or request.validate_only:
             return outcome
         if request.timeout_ms <= 0:
@@ -98,7 +105,14 @@ class CreatePartitionsHandler:
         )
         return SUCCESS if has_leaders else TIMED_OUT
 
-    async def _add(self, topic: CreatePartitionsTopic, room: PartitionRoom, *, validate_only: bool) -> None:
+    async def _add(
+        self,
+        topic: CreatePartitionsTopic,
+        room: PartitionRoom,
+        allowance: MutationAllowance | None,
+        *,
+        validate_only: bool,
+    ) -> None:
         """Raises ApiError or ZooKeeperError."""
         problem = topic_name_problem(topic.name)
         if problem is not None:
@@ -114,4 +128,6 @@ class CreatePartitionsHandler:
         brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
         added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers, room=room)
         if not validate_only:
+            if allowance is not None:
+                allowance.take(len(added))
             await self._topics.add_partitions(topic.name, added)

@@ -7,7 +7,10 @@ exists or will be created.
 Version notes: 1 validate_only and messages; 4 the broker's defaults (KIP-464; older requests that ask for them get
 them too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
-Not done: policies, quotas on changes.
+Quotas on changes (KIP-599): since version 6 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; topics of older
+requests are created, and the client is throttled.
+
+Not done: policies.
 """
 
 from __future__ import annotations
@@ -29,12 +32,14 @@ from kctl.protocol.apis.create_topics import (
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
 _KEEPS_CONFIG_ERROR = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+FIRST_VERSION_WITH_STRICT_QUOTA = 6
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
@@ -70,6 +75,9 @@ class CreateTopicsHandler:
             denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
         hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
         plans, outcomes = self._plan(request, denied)
+        if context.account is not None and not request.validate_only:
+            is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
+            _take_quota(plans, outcomes, context.account.mutations(is_strict=is_strict))
         if not request.validate_only:
             outcomes |= await self._create_all(plans, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
@@ -149,6 +157,20 @@ class CreateTopicsHandler:
             )
             for entry in describe_topic(self._configs, plan.overrides)
         ]
+
+
+def _take_quota(
+    plans: dict[str, NewTopicPlan], outcomes: dict[str, Outcome], allowance: MutationAllowance | None
+) -> None:
+    """Removes the plans of topics that the quota does not allow."""
+    if allowance is None:
+        return
+    for plan in list(plans.values()):
+        try:
+            allowance.take(plan.partition_count)
+        except ApiError as error:
+            outcomes[plan.name] = Outcome.of(error)
+            del plans[plan.name]
 
 
 def _response(outcomes: list[tuple[str, Outcome]]) -> CreateTopicsResponse:

@@ -3,7 +3,7 @@
 Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
 have more types; a filter without components matches all entities, or none if strict.  KIP-546.
 
-Not done: quotas are stored, but not enforced; authorization.
+Not done: authorization.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kctl.protocol.apis.describe_client_quotas import (
     ValueData,
 )
 from kctl.security.acls import Operation
+from kctl.security.quotas import EntityType
 from kctl.server.client_quotas import (
     FOLDERS,
     Entity,
-    EntityType,
     Filter,
     checked_filter,
     entity_name,

@@ -240,7 +240,7 @@ class Acceptor:
     def _close_idle(self) -> None:
         now_s = self._loop.time()
         for connection in list(self._connections):
-            if connection.was_active:
+            if connection.was_active or connection.is_muted:
                 connection.was_active = False
                 connection.last_active_s = now_s
             elif connection.last_active_s < now_s - self._idle_s:

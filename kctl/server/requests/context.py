@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kctl.server.quotas.accounts import RequestAccount
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -69,6 +72,8 @@ class RequestContext:
     peer: Peer
     access: AccessControl = EVERYTHING_ALLOWED
     api_name: str = ""
+    account: RequestAccount | None = None
+    """What the request uses of the quotas of its client; None for a client without quotas."""
 
     @property
     def client_host(self) -> str:

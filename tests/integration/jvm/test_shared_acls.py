@@ -64,8 +64,7 @@ def acls(bootstrap: str) -> list[str]:
 
 
 def wait_for_acls(cluster: Cluster, expected: list[str]) -> None:
-    for bootstrap in cluster:
-        probe.wait_until(lambda at=bootstrap: acls(at) == expected, what=f"{expected} at {bootstrap}", timeout_s=60)
+    probe.wait_until(lambda: all(acls(each) == expected for each in cluster), what=str(expected), timeout_s=60)
 
 
 def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_path: Path) -> None:

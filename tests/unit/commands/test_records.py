@@ -338,7 +338,7 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--group=", "--group is empty"),
         (
             "--group g --assignor range,fair",
-            "'fair' is not an assignor; there are range, roundrobin, sticky, cooperative",
+            "'fair' is not an assignor; supported: range, roundrobin, sticky, cooperative",
         ),
         ("--group g --assignor ,", "at least one assignor is needed"),
         ("--assignor range", "--assignor requires --group"),

@@ -230,7 +230,7 @@ def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
         again.changes = type(again.changes)(
-            0, world.zookeeper, again.configs, again.credentials, again.clock, lambda _: None
+            0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, lambda _: None
         )
         await again.changes.load()
 
