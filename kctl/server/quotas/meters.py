@@ -133,6 +133,21 @@ class BucketMeter(Meter):
         return self._bucket.tokens(self.limit, now_ms)
 
 
+@dataclass(slots=True)
+class LimitedClient:
+    """The meters of one user and client id; None where no quota applies."""
+
+    produce: RateMeter | None
+    fetch: RateMeter | None
+    request: RateMeter | None
+    mutation: BucketMeter | None
+
+    @property
+    def has_limit(self) -> bool:
+        """False if no quota applies."""
+        return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
+
+
 M = TypeVar("M", bound=Meter)
 
 
