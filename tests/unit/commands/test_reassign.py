@@ -276,7 +276,7 @@ def test_interrupted_wait_keeps_the_throttle_and_says_what_removes_it(
         _, said = process.communicate(timeout=START_TIMEOUT_S)
     assert process.returncode == status
     assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
-    assert "the brokers go on moving orders-0" in said.decode()
+    assert "the brokers continue to move orders-0" in said.decode()
     assert "remove it with: kctl reassign verify\n" in said.decode()
     cluster.looks_until_arrival = None
     cluster.arrive()
