@@ -5,7 +5,7 @@ A real implementation of the runner's side, without a loop: unit tests, plays an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -229,7 +229,7 @@ class GroupWorld:
         )
         return token
 
-    def ask(self, make_event: type, *arguments: object) -> Any:
+    def ask(self, make_event: Callable[..., Event], *arguments: object) -> Any:
         """Performs an event whose first field is a token and that is answered at once; returns the outcome."""
         token: Token[Any] = self._ask(make_event.__name__)
         self.do(make_event(token, *arguments))
