@@ -459,7 +459,7 @@ def topic(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> 
 
 def null_topic(name: str, count: int = 1, **configs: str) -> create_topics.CreatableTopic:
     """A topic with a property without a value."""
-    requested = topic(name, count, **configs)
+    requested = topic(name, count, 1, **configs)
     requested.configs.append(create_topics.CreatableTopicConfig(name="flush.ms", value=None))
     return requested
 
