@@ -140,6 +140,12 @@ _configured(
     "no limit",
     on_excess="nothing is accepted for a time",
 )
+LIMITED_HOSTS_MAX = _limit(
+    "host names in max.connections.per.ip.overrides",
+    64,
+    "names",
+    on_excess="the broker does not start, or keeps the old limits; addresses are not counted",
+)
 CONNECTION_RATES_MAX = _limit(
     "addresses whose connection rate is counted",
     10_000,

@@ -25,7 +25,7 @@ from kctl.config.listeners import (
     listener_endpoints,
 )
 from kctl.config.topic import topic_config_ignoring_errors
-from kctl.errors import ConfigError, KctlError, ZooKeeperError
+from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
 from kctl.records.walk import is_compiled
 from kctl.server import open_files
@@ -36,10 +36,10 @@ from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
-from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
+from kctl.server.limit_updates import LimitUpdates
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -101,15 +101,16 @@ class Broker:
             clock=world.clock,
             secrets=self._base.secrets,
         )
-        self._limits = ConnectionLimits()
-        self._limits.connection_rate_of = self._base.quotas.connection_rate_of
+        limits = ConnectionLimits()
+        limits.connection_rate_of = self._base.quotas.connection_rate_of
+        self._limit_updates = LimitUpdates(self.configs, limits, address_of)
         self._listening = world.listen(
             open_channel=self._channels.open,
             settings=ListenSettings(
                 connections_max_idle_ms=self._config.connections_max_idle_ms,
                 request_bytes_max=self._config.queued_max_request_bytes,
                 urgent_listener=control_plane_listener(self._config),
-                limits=self._limits,
+                limits=limits,
                 tls=self._base.certificates,
             ),
         )
@@ -229,6 +230,7 @@ class Broker:
         self._listening.close()
         if self._access is not None:
             await self._access.close()
+        await self._limit_updates.close()
         await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
@@ -249,20 +251,13 @@ class Broker:
 
     async def _configure_listeners(self) -> None:
         """Raises ConfigError."""
-        self._limits.settings = limit_settings(self._config, self.configs.properties)
-        self.configs.subscribe(self._limits_changed)
+        await self._limit_updates.start()
         await self._base.certificates.load(
             endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
         )
         control_plane = control_plane_listener(self._config)
         own = inter_broker_listener(self._config)
         await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
-
-    def _limits_changed(self) -> None:
-        try:
-            self._limits.settings = limit_settings(self._config, self.configs.properties)
-        except ConfigError as error:
-            log.error("cannot change the limits of connections, the old ones stay in use error=%s", error)
 
     # Logs: created before the broker id is known, loaded and closed in a thread.
 
