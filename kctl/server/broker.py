@@ -31,7 +31,7 @@ from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.authorization.access import Access
-from kctl.server.authorization.loading import load_authorizer
+from kctl.server.authorization.loading import authorizer_of
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
@@ -118,6 +118,7 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
         self._are_logs_loaded = False
@@ -241,9 +242,9 @@ class Broker:
             log.info("stopped broker=%s", self.broker_id)
 
     async def _start_authorizer(self, zookeeper: ZooKeeper) -> None:
-        """Starts the configured authorizer, if any.  Raises KctlError."""
-        self._authorizer = load_authorizer(self._config, self.configs.static, zookeeper, self._world.clock)
-        if self._authorizer is not None:
+        """Starts the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
+        if self._open_authorizer is not None:
+            self._authorizer = self._open_authorizer(zookeeper)
             self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
             await self._access.start()
 
