@@ -159,7 +159,7 @@ REFUSED_SOCKETS_MAX = _limit(
     on_excess="further ones are closed at once",
 )
 REFUSED_CONNECTION_LINES_MAX = _limit(
-    "lines in the broker's log per second about refused connections and failed TLS handshakes",
+    "lines in the broker's log per second about refused connections, failed TLS handshakes and malformed requests",
     10,
     "lines",
     on_excess="they are counted, and the next line has their number",
