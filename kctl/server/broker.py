@@ -95,8 +95,7 @@ class Broker:
         )
         self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._channels = Channels(
-            self._config,
-            properties,
+            self.configs,
             handle=self._dispatcher.handle,
             clock=world.clock,
             secrets=self._base.secrets,
