@@ -19,6 +19,7 @@ from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, subject
 from kctl.client.framing import request_frame
 from kctl.client.transport import Connection
+from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
 from kctl.server.clock import SystemClock
@@ -28,6 +29,8 @@ from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.events import JoinRequest
 from kctl.server.handlers.heartbeat import HeartbeatHandler
+from kctl.server.host_names import address_of
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import Peer
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.timer import WheelTimer
@@ -117,7 +120,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
         joins = [settled(join(coordinator, group_id)) for _ in range(members)]
         joined = await asyncio.gather(*joins)
         frames += [heartbeat_frame(group_id, each) for each in joined]
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of), clock)
     dispatcher.register("heartbeat", HeartbeatHandler(coordinator).handle)
     peer = Peer("/127.0.0.1", "PLAINTEXT")
     samples = []

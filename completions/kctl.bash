@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,6 +26,8 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
+    quotas) [[ -n $verb ]] || words='describe alter check' flags=--help ;;
     users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
@@ -323,52 +325,136 @@ _kctl() {
         esac
         ;;
     'configs describe')
-        flags='--all --property --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker'
+        flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker user client ip'
         case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --property | --bootstrap-server | --timeout) kind='none' ;;
+        --property | --client | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker'
+        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker user client ip'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls list')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls add')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls remove')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls check')
+        flags='--host --from --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls export')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls apply')
+        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'quotas describe')
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'quotas alter')
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'quotas check')
+        flags='--user --client-id --ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users list')
-        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
@@ -427,12 +513,12 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host) kind='none' ;;
         esac
         ;;
     'broker stop')
@@ -458,22 +544,25 @@ _kctl() {
         esac
         ;;
     'zookeeper ls')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper get')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper stat')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac

@@ -140,6 +140,7 @@ class Console:
 
     @property
     def is_machine_readable(self) -> bool:
+        """True for `--format json` and `--format jsonl`."""
         return self.format in {Format.JSON, Format.JSONL}
 
     def show(self, columns: Sequence[Column], items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:

@@ -21,18 +21,26 @@ class Clock(Protocol):
 class TimerTask(Protocol):
     """A scheduled callback; cancelling it twice or after it ran has no effect."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Prevents the callback from running."""
+        ...
 
 
 class Timer(Protocol):
     """Runs callbacks on the event loop after a delay."""
 
-    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask: ...
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerTask:
+        """Calls `callback` once, `delay_ms` from now."""
+        ...
 
 
 class Random(Protocol):
     """The part of random.Random that the broker uses."""
 
-    def randrange(self, start: int, stop: int) -> int: ...
+    def randrange(self, start: int, stop: int) -> int:
+        """A random integer from `start` to `stop - 1`."""
+        ...
 
-    def getrandbits(self, k: int) -> int: ...
+    def getrandbits(self, k: int) -> int:
+        """A random integer of `k` bits."""
+        ...

@@ -152,6 +152,12 @@ REFUSED_SOCKETS_MAX = _limit(
     "connections",
     on_excess="further ones are closed at once",
 )
+REFUSED_CONNECTION_LINES_MAX = _limit(
+    "lines in the broker's log per second about refused connections and failed TLS handshakes",
+    10,
+    "lines",
+    on_excess="they are counted, and the next line has their number",
+)
 TLS_HANDSHAKE_TIMEOUT_MS = _limit(
     "time for a TLS handshake",
     10_000,
@@ -516,6 +522,65 @@ CONFIG_BYTES_MAX = _limit(
     500_000,
     "bytes",
     on_excess="INVALID_CONFIG for the resource",
+)
+
+# Access control lists.  All ACLs of a resource pattern are in one znode, for which ZooKeeper accepts one MiB.
+
+ACL_ZNODE_BYTES_MAX = _limit(
+    "all ACLs of one resource pattern, as JSON",
+    1_000_000,
+    "bytes",
+    on_excess="INVALID_REQUEST; if another program has stored them, operations on the resource are denied",
+)
+ACLS_MAX = _limit(
+    "ACLs that the broker keeps in memory",
+    100_000,
+    "ACLs",
+    on_excess="INVALID_REQUEST; if other brokers have stored more, operations on further resources are denied",
+)
+ACL_NAME_CHARACTERS_MAX = _limit(
+    "resource name, principal or host in an ACL",
+    1_024,
+    "characters",
+    on_excess="INVALID_REQUEST for the ACL",
+)
+ACL_CHANGES_MAX = _limit(
+    "ACLs or filters in one CreateAcls or DeleteAcls request",
+    10_000,
+    "ACLs",
+    on_excess="INVALID_REQUEST for all of them",
+)
+CACHED_DECISIONS_MAX = _limit(
+    "decisions of the authorizer that the broker remembers",
+    10_000,
+    "decisions",
+    on_excess="all are forgotten",
+)
+AUDITED_DENIALS_MAX = _limit(
+    "different denials that are logged one by one in 10 seconds",
+    100,
+    "denials",
+    on_excess="further ones are counted in one log line",
+)
+# Quotas.
+
+QUOTA_GROUPS_MAX = _limit(
+    "groups of clients whose usage is kept, for each kind of quota",
+    10_000,
+    "groups",
+    on_excess="the usage of those that have been silent longest is forgotten",
+)
+QUOTA_CLIENTS_MAX = _limit(
+    "pairs of user and client id whose quotas are kept ready for the next request",
+    20_000,
+    "pairs",
+    on_excess="the quotas that apply are looked up again",
+)
+QUOTA_NAME_CHARACTERS_MAX = _limit(
+    "user or client id under which usage is kept",
+    256,
+    "characters",
+    on_excess="a digest takes the place of the rest",
 )
 
 # Authentication.

@@ -12,10 +12,12 @@ class EscapingFormatter(logging.Formatter):
     """logging.Formatter that escapes control characters, except line feeds of a traceback, and cuts long messages."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The log line without traceback: escaped, and cut to LOG_MESSAGE_CHARACTERS_MAX."""
         message = super().formatMessage(record)
         if len(message) > LOG_MESSAGE_CHARACTERS_MAX:
             message = message[: LOG_MESSAGE_CHARACTERS_MAX - 3] + "..."
         return escape(message)
 
     def format(self, record: logging.LogRecord) -> str:
+        """The log line with the traceback, if there is one, on lines of its own."""
         return escape_lines(super().format(record))

@@ -63,14 +63,14 @@ def expected_leader(kind: ElectionType, partition: Partition, live: Container[in
     return candidates[0] if candidates else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def foresee(
+def predict_elections(
     kind: ElectionType, metadata: ClusterMetadata, partitions: Collection[TopicPartition] | None
 ) -> list[Election]:
     """Expected results of an election; for all partitions, only those that need one."""
-    foreseen = [
-        _foresee(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
+    predicted = [
+        _predict(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
     ]
-    return [one for one in foreseen if partitions is not None or one.is_needed]
+    return [one for one in predicted if partitions is not None or one.is_needed]
 
 
 def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
@@ -115,7 +115,7 @@ async def elect_leaders(
     return await client.on_controller(ask)
 
 
-def _foresee(kind: ElectionType, metadata: ClusterMetadata, tp: TopicPartition) -> Election:
+def _predict(kind: ElectionType, metadata: ClusterMetadata, tp: TopicPartition) -> Election:
     partition = partition_of(metadata, tp)
     if partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

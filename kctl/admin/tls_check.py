@@ -1,6 +1,6 @@
 """What a TLS listener presents: its certificates, the versions that it accepts, and whether a client trusts it.
 
-Kafka is not spoken: the address may be any TLS server.  Blocking sockets; every step ends at one deadline.
+It sends no Kafka request, so the address may be any TLS server.  Blocking sockets; every step ends at one deadline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 
 from kctl.errors import ClusterUnreachable
 from kctl.security.certificates import name_text
@@ -27,6 +29,13 @@ VERSIONS = {
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
 OLD_VERSIONS = ("TLSv1", "TLSv1.1")
+_KEY_NAMES: dict[type, str] = {
+    rsa.RSAPublicKey: "RSA",
+    ec.EllipticCurvePublicKey: "EC",
+    ed25519.Ed25519PublicKey: "Ed25519",
+    ed448.Ed448PublicKey: "Ed448",
+    dsa.DSAPublicKey: "DSA",
+}
 _HANDSHAKE_RECORD = b"\x16"
 _SERVER_HELLO_BYTES = 11
 """Header of the record, header of the message, and the version."""
@@ -72,9 +81,9 @@ class TlsReport:
 def check_tls(
     host: str, port: int, settings: TlsSettings, *, server_name: str | None = None, left_s: Callable[[], float]
 ) -> TlsReport:
-    """Connects once per question.  `left_s` returns the seconds until the deadline.
+    """Uses a new connection for each test.  `left_s` returns the seconds until the deadline.
 
-    Raises ClusterUnreachable if nothing listens, or what listens does not speak TLS; ConfigError for the settings.
+    Raises ClusterUnreachable if nothing listens or the server does not support TLS; ConfigError for the settings.
     """
     address, name = (host, port), server_name or host
     lenient = client_context(replace(settings, verifies_host_name=False))
@@ -119,7 +128,7 @@ def _chain(tls: ssl.SSLSocket) -> list[bytes]:
 
 
 def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable[[], float]) -> bool:
-    """Whether the server answers a client that speaks only this version."""
+    """Whether the server completes a handshake in this version."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if version in OLD_VERSIONS:
@@ -136,7 +145,7 @@ def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable
             if version == "TLSv1.3":
                 context.wrap_socket(sock, server_hostname=name).close()
                 return True
-            # A handshake may also fail because the server requires a certificate, so its ServerHello has to do.
+            # A handshake may also fail because the server requires a certificate, so its ServerHello is enough.
             sock.sendall(hello.read())
             answer = sock.recv(_SERVER_HELLO_BYTES, socket.MSG_WAITALL)
         except OSError:
@@ -187,7 +196,12 @@ def _alternative_names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def _key_text(certificate: x509.Certificate) -> str:
-    key = certificate.public_key()
-    kind = type(key).__name__.removesuffix("PublicKey")
-    size = getattr(key, "key_size", None)
-    return kind if size is None else f"{kind} {size}"
+    """Algorithm and size of the public key, such as `EC 256`; the size is left out where the algorithm implies it."""
+    try:
+        key = certificate.public_key()
+    except (UnsupportedAlgorithm, ValueError):
+        return "unknown"
+    for kind, name in _KEY_NAMES.items():
+        if isinstance(key, kind):
+            return f"{name} {size}" if (size := getattr(key, "key_size", None)) else name
+    return "unknown"

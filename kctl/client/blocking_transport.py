@@ -93,9 +93,11 @@ class BlockingTransport:
         return results
 
     async def sleep(self, duration_ms: int) -> None:
+        """Blocks the thread for this time."""
         time.sleep(duration_ms / 1000)  # noqa: ASYNC251 - blocking is what this transport is for
 
     def monotonic_ms(self) -> int:
+        """Milliseconds of time.monotonic(), for deadlines."""
         return int(time.monotonic() * 1000)
 
 

@@ -85,6 +85,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport for `write`."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
@@ -106,17 +107,21 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._on_frame(frame)
 
     def eof_received(self) -> None:
+        """Calls `on_lost(None)`: the peer closed the connection."""
         self._on_lost(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Calls `on_lost` and ends the waits in `drain` and `wait_closed`."""
         self._on_lost(exc if isinstance(exc, OSError) else None)
         self._writable.set()
         self._closed.set()
 
     def pause_writing(self) -> None:
+        """Makes `drain` wait: the write buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Ends the waits in `drain`: the write buffer has room."""
         self._writable.set()
 
     def write(self, chunks: list[bytes | bytearray | memoryview]) -> None:

@@ -65,6 +65,7 @@ class Deadline:
 
     @property
     def remaining_ms(self) -> int:
+        """Time until the earlier of the two deadlines; 0 after it."""
         return self._budget.limited(max(0, self._end_ms - self._transport.monotonic_ms()))
 
     async def pause(self, *, for_absent: bool = False) -> bool:

@@ -72,10 +72,12 @@ class ClientSecurity:
 
     @property
     def uses_tls(self) -> bool:
+        """True for SSL and SASL_SSL."""
         return self._tls is not None
 
     @property
     def uses_sasl(self) -> bool:
+        """True for SASL_PLAINTEXT and SASL_SSL."""
         return self._sasl is not None
 
     @property

@@ -26,7 +26,7 @@ class ConnectionClosed(ConnectionLost):
 
 
 class ClosedAtFirstRequest(ConnectionClosed):
-    """The peer closed the connection at the first request after it was opened, as listeners do that want SASL."""
+    """The peer closed a new connection at its first request, as a listener does that requires SASL."""
 
 
 def is_closed(error: OSError) -> bool:
@@ -43,10 +43,14 @@ class Security(Protocol):
         ...
 
     @property
-    def uses_tls(self) -> bool: ...
+    def uses_tls(self) -> bool:
+        """True for SSL and SASL_SSL."""
+        ...
 
     @property
-    def uses_sasl(self) -> bool: ...
+    def uses_sasl(self) -> bool:
+        """True for SASL_PLAINTEXT and SASL_SSL."""
+        ...
 
     @property
     def mechanism(self) -> str:
@@ -75,10 +79,14 @@ class Connection(Protocol):
         ...
 
     @property
-    def versions(self) -> BrokerVersions: ...
+    def versions(self) -> BrokerVersions:
+        """The API versions that the broker supports, from its ApiVersions response."""
+        ...
 
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool:
+        """False after `close` and when the connection is lost."""
+        ...
 
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
@@ -94,7 +102,9 @@ class Connection(Protocol):
         """Sends a request that has no response: Produce with acks=0."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Closes the connection; pending requests fail with ConnectionLost."""
+        ...
 
 
 class Transport(Protocol):
@@ -113,8 +123,8 @@ class Transport(Protocol):
     ) -> Connection:
         """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
 
-        `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for what another attempt
-        cannot cure: a certificate that is not trusted, refused credentials, the wrong security protocol.
+        `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for errors that a
+        retry cannot resolve: an untrusted certificate, refused credentials, the wrong security protocol.
 
         Each response must arrive within `timeout_ms`, and before the deadline of `budget` if it has one.
         """
@@ -124,6 +134,10 @@ class Transport(Protocol):
         """Runs all, concurrently if possible; raises the first error after all have ended."""
         ...
 
-    async def sleep(self, duration_ms: int) -> None: ...
+    async def sleep(self, duration_ms: int) -> None:
+        """Waits for this time."""
+        ...
 
-    def monotonic_ms(self) -> int: ...
+    def monotonic_ms(self) -> int:
+        """Time from an arbitrary start, for deadlines."""
+        ...

@@ -8,7 +8,7 @@ A verb is declared as in any typer application and names one of two classes:
     def create(ctx: typer.Context, name: Annotated[str, typer.Argument(help="Name of the topic.")]) -> ExitStatus:
         run: Invocation = ctx.obj
 
-`LocalCommand` adds the output options, `ClusterCommand` also those that say which cluster to talk to.
+`LocalCommand` adds the output options, `ClusterCommand` also the options that select the cluster.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class LocalCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
         common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
         console = Console.standard(
             common["format_"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
@@ -60,6 +61,7 @@ class LocalCommand(typer.core.TyperCommand):
         return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes help: with rich to a terminal, otherwise as plain text."""
         if sys.stdout.isatty():
             super().format_help(ctx, formatter)
             write_exit_statuses(formatter)
@@ -72,12 +74,12 @@ class LocalCommand(typer.core.TyperCommand):
 
 
 class ClusterCommand(LocalCommand):
-    """A command that talks to a cluster."""
+    """A command that connects to a cluster."""
 
     takes_cluster_options = True
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
-    """True if --help or -h stands in the line, whatever else is wrong with it."""
+    """True if the command line contains --help or -h before `--`, even if it has errors elsewhere."""
     before = words[: words.index("--")] if "--" in words else words
     return "--help" in before or "-h" in before

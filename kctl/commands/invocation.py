@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Invocation:
-    """One run of one command.  Settings win in this order: option, environment, --command-config, default."""
+    """One run of one command.  The precedence of settings is: option, environment, --command-config, default."""
 
     def __init__(self, console: Console, given: dict[str, Any] | None = None) -> None:
         self.console = console
@@ -33,10 +33,11 @@ class Invocation:
 
     @property
     def debug(self) -> bool:
+        """True with --debug: unexpected errors show a traceback."""
         return bool(self._given.get("debug"))
 
     def client_settings(self) -> ClientSettings:
-        """Which brokers to start from and how long to wait.  Raises UsageError and ConfigError."""
+        """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
         from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
 
         servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
@@ -66,7 +67,7 @@ class Invocation:
         return self._security
 
     def cluster_options(self) -> str:
-        """The options that were given for finding the cluster, as another command line takes them."""
+        """The options of this command line that select the cluster, quoted for another command line."""
         import shlex  # noqa: PLC0415 - rarely needed
 
         names = ("bootstrap_server", "command_config")
@@ -74,10 +75,10 @@ class Invocation:
         return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
 
     def client_properties(self) -> dict[str, str]:
-        """What stands in --command-config, nothing without it.  Raises UsageError."""
+        """The properties of --command-config; empty without it.  Raises UsageError."""
         if self._properties is None:
             # Once: the file may be a pipe.
-            self._properties = _read_properties(self._config_file) if self._config_file else {}
+            self._properties = read_properties(self._config_file) if self._config_file else {}
         return self._properties
 
     @property
@@ -85,9 +86,9 @@ class Invocation:
         return self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run a few questions and answers, without an event loop; the client is closed afterwards.
+        """Run `work` with a client on blocking sockets, without an event loop, then close the client.
 
-        All calls of this and of `on_brokers` have to end within --timeout together.
+        All calls of this method and of `on_brokers` share one --timeout.
         """
         from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - same
         from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
@@ -102,19 +103,19 @@ class Invocation:
         return run_blocking(main())
 
     def on_brokers(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """The same for what asks many brokers: they are asked side by side, on an event loop."""
+        """Like `on_cluster`, on an event loop: requests to several brokers run concurrently."""
         return self._on_event_loop(work, self._begun_budget(self.client_settings()))
 
     def on_cluster_concurrently(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run something that may go on for long, on an event loop: --timeout counts for each of its operations."""
+        """Run long work on an event loop: --timeout applies to each of its operations, not to the whole."""
         try:
             return self._on_event_loop(work, None)
         finally:
             self._budget = None
 
     def _begun_budget(self, settings: ClientSettings) -> Budget:
-        """What is left of --timeout, which counts from the first call on."""
-        from time import monotonic  # noqa: PLC0415 - help needs it not
+        """The budget of --timeout, which starts with the first call."""
+        from time import monotonic  # noqa: PLC0415 - help does not need it
 
         from kctl.client.budget import Budget  # noqa: PLC0415 - same
 
@@ -138,7 +139,7 @@ class Invocation:
         return asyncio.run(main())
 
     def consent(self, question: str, *, yes: bool) -> None:
-        """Go on only if the user agreed by --yes or on the terminal; raises Refused otherwise."""
+        """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""
         if yes:
             return
         answer = self.console.confirm(question)
@@ -149,7 +150,7 @@ class Invocation:
             raise Refused("cancelled: not confirmed")
 
     def restart_timeout(self) -> None:
-        """Lets --timeout count from the next call on: what the user takes to answer does not count."""
+        """Start --timeout again with the next call: the time that the user takes to answer does not count."""
         self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
@@ -176,7 +177,8 @@ def _is_readable_by_all(path: str) -> bool:
     return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
 
 
-def _read_properties(path: str) -> dict[str, str]:
+def read_properties(path: str) -> dict[str, str]:
+    """The properties in a file that the user has named.  Raises UsageError."""
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
     from kctl.input_files import read_input  # noqa: PLC0415 - same
 

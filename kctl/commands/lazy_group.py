@@ -23,9 +23,9 @@ class Member(NamedTuple):
     """A command of a group that is not imported yet."""
 
     module: str
-    """Where its `app` is: a typer.Typer."""
+    """The module whose `app` is the typer.Typer of the command."""
     summary: str | None = None
-    """What the group's help says about it; None: the first line of the command's own help."""
+    """Its line in the help of the group; None for the first paragraph of the command's own help."""
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -37,6 +37,7 @@ class LazyGroup(typer.core.TyperGroup):
     """True while rich lists the members, which needs their summaries only."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the members, in the order of the help."""
         return list(self.members)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -47,7 +48,7 @@ class LazyGroup(typer.core.TyperGroup):
         return None if member is None else load(member)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put common options that stand in front of a noun or verb behind it; word the errors about both."""
+        """Move common options in front of a noun or verb behind it.  Raises UsageError for an unknown name."""
         leading, name, rest = split_leading(args)
         if name == "help" and ctx.parent is None:
             return self.parse_args(ctx, [*leading, *rest, "--help"])
@@ -66,6 +67,7 @@ class LazyGroup(typer.core.TyperGroup):
         raise typer.Exit(ExitStatus.USAGE)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes help: with rich to a terminal, otherwise as plain text."""
         if sys.stdout.isatty():
             self._lists_members = True
             super().format_help(ctx, formatter)

@@ -116,7 +116,6 @@ def contradictions(config: BrokerConfig) -> Iterator[Problem]:
     yield from _groups(config)
     yield from _network(config)
     yield from _versions(config)
-    yield from _not_yet(config)
 
 
 def _problem(config: BrokerConfig, name: str, reason: str, remedy: str) -> Problem:
@@ -262,22 +261,3 @@ def _record_format(version: str) -> int:
     """Magic of the batches that this version introduced or kept."""
     rank = version_rank(version)
     return (rank >= version_rank("0.10.0-IV0")) + (rank >= version_rank("0.11.0-IV0"))
-
-
-def _not_yet(config: BrokerConfig) -> Iterator[Problem]:
-    """Security properties that are not implemented; the broker refuses to start, because ignoring them is insecure."""
-    if config.authorizer_class_name:
-        yield _problem(
-            config,
-            "authorizer.class.name",
-            "this version of kctl has no authorizer, so all requests would be allowed",
-            "remove the property and restrict access by other means",
-        )
-    for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
-        if getattr(config, name.replace(".", "_")):
-            yield _problem(
-                config,
-                name,
-                "this version of kctl connects to ZooKeeper without TLS and ACLs",
-                "remove the property",
-            )

@@ -32,6 +32,8 @@ class Dynamic(Enum):
 
 
 class Importance(Enum):
+    """Kafka's ConfigDef.Importance, as the configuration reference shows it."""
+
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
@@ -90,7 +92,8 @@ def prop(
     falls_back_to: tuple[str, ...] = ...,
     server: str | None = ...,
     inert: bool = ...,
-) -> T: ...
+) -> T:
+    """A property that always has a value."""
 
 
 @overload
@@ -105,7 +108,8 @@ def prop(
     falls_back_to: tuple[str, ...] = ...,
     server: str | None = ...,
     inert: bool = ...,
-) -> T | None: ...
+) -> T | None:
+    """A property without a default."""
 
 
 def prop(

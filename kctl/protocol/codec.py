@@ -40,7 +40,7 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may cost more than one of a client may, and hold a loop too long."""
+    """Whether decoding a request of `size` bytes may exceed REQUEST_COST_MAX and so block the event loop too long."""
     cost_max = definition_of(cls).cost_max
     return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
 
@@ -48,10 +48,10 @@ def is_long_to_decode(cls: type, size: int) -> bool:
 def is_long_to_encode(message: object) -> bool:
     """Whether a message has more than SLICE_OBJECTS array elements, whose encoding would hold the event loop."""
     left = SLICE_OBJECTS
-    waiting = [message]
+    waiting: list[Any] = [message]
     while waiting:
         each = waiting.pop()
-        for name, has_structs in _arrays(type(each)):
+        for name, has_structs in _arrays(each.__class__):
             elements = getattr(each, name)
             if elements:
                 left -= len(elements)
@@ -62,11 +62,13 @@ def is_long_to_encode(message: object) -> bool:
     return False
 
 
-@cache
-def _arrays(cls: type) -> tuple[tuple[str, bool], ...]:
+def _arrays_of(cls: type) -> tuple[tuple[str, bool], ...]:
     """The arrays of a message, and whether their elements are messages."""
     fields = (field for field in definition_of(cls).fields if field.element is not None)
     return tuple((field.name, field.element is not None and field.element.struct is not None) for field in fields)
+
+
+_arrays: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_arrays_of)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

@@ -207,7 +207,10 @@ def uuid(versions: str = "0+", *, default: UUID = _REQUIRED, ignorable: bool = F
 @overload
 def string(
     versions: str = ..., *, default: str = ..., ignorable: bool = ..., tag: int | None = ..., secret: bool = ...
-) -> str: ...
+) -> str:
+    """A field that is never null."""
+
+
 @overload
 def string(
     versions: str = ...,
@@ -217,7 +220,10 @@ def string(
     ignorable: bool = ...,
     tag: int | None = ...,
     secret: bool = ...,
-) -> str | None: ...
+) -> str | None:
+    """A field that is null in the `nullable` versions."""
+
+
 def string(
     versions: str = "0+",
     *,
@@ -235,11 +241,17 @@ def string(
 
 
 @overload
-def bytes_(versions: str = ..., *, default: bytes = ..., ignorable: bool = ..., secret: bool = ...) -> bytes: ...
+def bytes_(versions: str = ..., *, default: bytes = ..., ignorable: bool = ..., secret: bool = ...) -> bytes:
+    """A field that is never null."""
+
+
 @overload
 def bytes_(
     versions: str = ..., *, nullable: str, default: bytes | None = ..., ignorable: bool = ..., secret: bool = ...
-) -> bytes | None: ...
+) -> bytes | None:
+    """A field that is null in the `nullable` versions."""
+
+
 def bytes_(
     versions: str = "0+",
     *,
@@ -267,7 +279,10 @@ def array(
     default: list[T] = ...,
     ignorable: bool = ...,
     tag: int | None = ...,
-) -> list[T]: ...
+) -> list[T]:
+    """A field that is never null."""
+
+
 @overload
 def array(
     element: Callable[..., T],
@@ -277,7 +292,10 @@ def array(
     default: list[T] | None = ...,
     ignorable: bool = ...,
     tag: int | None = ...,
-) -> list[T] | None: ...
+) -> list[T] | None:
+    """A field that is null in the `nullable` versions."""
+
+
 def array(
     element: Callable[..., T],
     versions: str = "0+",
@@ -301,13 +319,22 @@ def array(
 
 
 @overload
-def nested(struct_class: type[T], versions: str = ...) -> T: ...
+def nested(struct_class: type[T], versions: str = ...) -> T:
+    """A field that is never null."""
+
+
 @overload
 def nested(
     struct_class: type[T], versions: str = ..., *, nullable: str, default: T | None = ..., tag: int | None = ...
-) -> T | None: ...
+) -> T | None:
+    """A field that is null in the `nullable` versions."""
+
+
 @overload
-def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None) -> T | None: ...
+def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None) -> T | None:
+    """A tagged field that may be absent."""
+
+
 def nested(
     struct_class: type[T],
     versions: str = "0+",

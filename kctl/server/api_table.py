@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kctl.model import GROUP_METADATA_TOPIC
+from kctl.server.authorization.port import Authorizer
 from kctl.server.config_resources import ConfigResources
 from kctl.server.groups.config import GroupConfig
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
@@ -17,15 +18,15 @@ from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandl
 from kctl.server.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
-from kctl.server.handlers.create_acls import create_acls
+from kctl.server.handlers.create_acls import CreateAclsHandler
 from kctl.server.handlers.create_delegation_token import CreateDelegationTokenHandler
 from kctl.server.handlers.create_partitions import CreatePartitionsHandler
 from kctl.server.handlers.create_topics import CreateTopicsHandler
-from kctl.server.handlers.delete_acls import delete_acls
+from kctl.server.handlers.delete_acls import DeleteAclsHandler
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
 from kctl.server.handlers.delete_topics import DeleteTopicsHandler
-from kctl.server.handlers.describe_acls import describe_acls
+from kctl.server.handlers.describe_acls import DescribeAclsHandler
 from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.server.handlers.describe_cluster import DescribeClusterHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
@@ -76,7 +77,9 @@ from kctl.server.requests.dispatch import Dispatcher, Handler
 Serve = Callable[[str, Handler], None]
 
 
-def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+def register_handlers(
+    dispatcher: Dispatcher, base: Foundations, parts: BrokerParts, authorizer: Authorizer | None
+) -> None:
     """Registers the handlers of all APIs that this broker serves."""
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
@@ -87,7 +90,7 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     _register_configs(serve, base, parts)
     _register_groups(serve, base, parts)
     _register_transactions(serve, base, parts)
-    _register_security(serve, parts)
+    _register_security(serve, parts, authorizer)
 
 
 def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
@@ -193,13 +196,13 @@ def _register_transactions(serve: Serve, base: Foundations, parts: BrokerParts) 
     serve("list_transactions", ListTransactionsHandler(transactions).handle)
 
 
-def _register_security(serve: Serve, parts: BrokerParts) -> None:
+def _register_security(serve: Serve, parts: BrokerParts, authorizer: Authorizer | None) -> None:
     alter_credentials = AlterUserScramCredentialsHandler(parts.topics, is_controller=_is_controller(parts))
     serve("sasl_handshake", sasl_handshake)
     serve("sasl_authenticate", sasl_authenticate)
-    serve("describe_acls", describe_acls)
-    serve("create_acls", create_acls)
-    serve("delete_acls", delete_acls)
+    serve("describe_acls", DescribeAclsHandler(authorizer).handle)
+    serve("create_acls", CreateAclsHandler(authorizer).handle)
+    serve("delete_acls", DeleteAclsHandler(authorizer).handle)
     serve("create_delegation_token", CreateDelegationTokenHandler(parts.tokens).handle)
     serve("renew_delegation_token", RenewDelegationTokenHandler(parts.tokens).handle)
     serve("expire_delegation_token", ExpireDelegationTokenHandler(parts.tokens).handle)

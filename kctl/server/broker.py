@@ -30,10 +30,15 @@ from kctl.model import Endpoint
 from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
+from kctl.server.authorization.access import Access
+from kctl.server.authorization.loading import load_authorizer
+from kctl.server.authorization.port import Authorizer
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
+from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
@@ -42,6 +47,7 @@ from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
@@ -82,11 +88,12 @@ class Broker:
             metadata=MetadataCache(),
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
+            quotas=ClientQuotas(self._config, world.clock, address_of),
             certificates=ListenerCertificates(self.configs),
             peer_security=PeerSecurity(self.configs),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._channels = Channels(
             self._config,
             properties,
@@ -95,6 +102,7 @@ class Broker:
             secrets=self._base.secrets,
         )
         self._limits = ConnectionLimits()
+        self._limits.connection_rate_of = self._base.quotas.connection_rate_of
         self._listening = world.listen(
             open_channel=self._channels.open,
             settings=ListenSettings(
@@ -109,6 +117,8 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._authorizer: Authorizer | None = None
+        self._access: Access | None = None
         self._are_logs_loaded = False
         self._parts: BrokerParts | None = None
         self._announcement: asyncio.Task[None] | None = None
@@ -149,17 +159,18 @@ class Broker:
             self.broker_id,
             zookeeper,
             self.configs,
-            self._base.secrets.credentials,
+            (self._base.secrets.credentials, self._base.quotas),
             self._world.clock,
             self._topic_config_changed,
         )
         await changes.load()
+        await self._start_authorizer(zookeeper)
         await self._configure_listeners()
         await self._load_logs()
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
-        register_handlers(self._dispatcher, self._base, parts)
+        register_handlers(self._dispatcher, self._base, parts, self._authorizer)
         self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
@@ -216,6 +227,8 @@ class Broker:
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
+        if self._access is not None:
+            await self._access.close()
         await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
@@ -224,6 +237,13 @@ class Broker:
         await self._session.close()
         if self.broker_id >= 0:
             log.info("stopped broker=%s", self.broker_id)
+
+    async def _start_authorizer(self, zookeeper: ZooKeeper) -> None:
+        """Starts the configured authorizer, if any.  Raises KctlError."""
+        self._authorizer = load_authorizer(self._config, self.configs.static, zookeeper, self._world.clock)
+        if self._authorizer is not None:
+            self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
+            await self._access.start()
 
     # Listeners: configured when the dynamic properties are known.
 
@@ -305,6 +325,8 @@ class Broker:
         assert self._config_changes is not None
         await self._register(zookeeper, self._parts)
         await self._config_changes.load()
+        if isinstance(self._authorizer, ZooKeeperAcls):
+            await self._authorizer.load()
         await self._parts.tokens.load()
         self._parts.controller.run_for_election()
 
@@ -333,6 +355,8 @@ class Broker:
             self._parts.tokens.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
+        if isinstance(self._authorizer, ZooKeeperAcls):
+            self._authorizer.on_watch(event)
 
     def _topic_config_changed(self, topic: str) -> None:
         if self._parts is None:

@@ -12,10 +12,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.server.world import OpenSession
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
+from kctl.zookeeper.security import zookeeper_security
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +46,15 @@ class BrokerSession:
         self._renewal: asyncio.Task[None] | None = None
 
     async def open(self, connect: str) -> ZooKeeper:
-        """Opens the first session.  Raises ZooKeeperError."""
+        """Opens the first session.  Raises ZooKeeperError and ConfigError."""
         config = self._configs.current
+        security = await asyncio.to_thread(zookeeper_security, self._configs.static) if _is_secured(config) else None
         self.zookeeper = self._open_session(
             connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             on_watch=self._on_watch,
             on_state=self._on_state,
+            security=security,
         )
         await self.zookeeper.start(config.zookeeper_connection_timeout)
         return self.zookeeper
@@ -101,3 +105,7 @@ class BrokerSession:
             except KctlError as error:
                 self._fail(error)
                 return
+
+
+def _is_secured(config: BrokerConfig) -> bool:
+    return config.zookeeper_ssl_client_enable or config.zookeeper_set_acl

@@ -1,7 +1,7 @@
 """Client quotas as data: entities, values and filters.  KIP-546, KIP-599, KIP-612.
 
 An entity is a user, a client id, both together, or an IP address; None instead of a name means the default.  Quotas are
-stored as text below /config in Kafka's layout.  They are not enforced yet.
+stored as text below /config in Kafka's layout; `quotas` enforces them.
 
 Kafka: ZkAdminManager.alterClientQuotas, describeClientQuotas and DynamicConfig (2.8).
 
@@ -14,18 +14,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.security.quotas import EntityType
 from kctl.zookeeper.paths import DEFAULT_ENTITY, desanitize, sanitize
-
-
-class EntityType(StrEnum):
-    """The parts of an entity, by their names in the protocol."""
-
-    USER = "user"
-    CLIENT_ID = "client-id"
-    IP = "ip"
 
 
 class MatchType(IntEnum):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
@@ -53,7 +53,7 @@ class ConfigChanges:
         broker_id: int,
         zookeeper: ZooKeeper,
         view: ConfigView,
-        clients: ClientConfigs,
+        clients: Sequence[ClientConfigs],
         clock: Clock,
         topic_changed: Callable[[str], None],
     ) -> None:
@@ -148,7 +148,8 @@ class ConfigChanges:
             names = await asyncio.gather(*(self._children(folder.rstrip("/")) for folder in folders))
             entities += [folder + name for folder, own in zip(folders, names, strict=True) for name in own]
             configs = await asyncio.gather(*(self._valid_overrides(entity) for entity in entities))
-            await self._clients.replace(dict(zip(entities, configs, strict=True)))
+            for clients in self._clients:
+                await clients.replace(dict(zip(entities, configs, strict=True)))
 
     async def _children(self, folder: str) -> list[str]:
         try:
@@ -163,7 +164,9 @@ class ConfigChanges:
             elif entity.startswith(_CLIENTS):
                 # While all are being loaded, a later change must not be replaced by what was read before it.
                 async with self._clients_lock:
-                    await self._clients.change(entity, await self._overrides(entity) or {})
+                    config = await self._overrides(entity) or {}
+                    for clients in self._clients:
+                        await clients.change(entity, config)
             else:
                 self._apply_broker(entity, await self._overrides(entity) or {})
         except ValueError as error:

@@ -15,12 +15,22 @@ from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
+from kctl.security import acls
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.requests.context import RequestContext
 from kctl.server.topic_writer import TopicWriter
 
 _BROKERS = "brokers/"
+
+
+def check_access(context: RequestContext, operation: acls.Operation, kind: int, name: str) -> None:
+    """Raises ApiError unless the operation is allowed on a topic or, for a broker and its loggers, on the cluster."""
+    if kind == ResourceType.TOPIC:
+        context.check(operation, acls.ResourceType.TOPIC, name)
+    elif kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        context.check(operation, acls.ResourceType.CLUSTER, acls.CLUSTER_NAME)
 
 
 def check_this_broker(name: str, broker_id: int) -> None:

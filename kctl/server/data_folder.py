@@ -5,6 +5,7 @@ broker.json     {"pid", "host", "port", "broker_id", "zookeeper", "started_ms"},
 broker.out      output of a detached broker
 logs/           the log directory, unless log.dirs is set
 zookeeper/      data of the embedded ZooKeeper, if it is used
+security/       certificates and the password of `kctl broker start --secure`
 """
 
 from __future__ import annotations
@@ -55,6 +56,11 @@ class DataFolder:
     def logs(self) -> Path:
         """The default log directory."""
         return self.path / "logs"
+
+    @property
+    def security(self) -> Path:
+        """The folder of `kctl broker start --secure`."""
+        return self.path / "security"
 
     @property
     def zookeeper(self) -> Path:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from kctl.errors import NoNodeError
 from kctl.server.broker import Broker
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.world import real_world
+from kctl.zookeeper import paths
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
+from kctl.zookeeper.security import zookeeper_security
+from kctl.zookeeper.session import ZooKeeperSession
+from kctl.zookeeper.znodes import decode_config, encode_config
 
 LOOPBACK = "127.0.0.1"
 
@@ -20,8 +25,16 @@ LOOPBACK = "127.0.0.1"
 class BrokerHost:
     """Call `start`, then `stop`; `failed` is done when the broker cannot continue."""
 
-    def __init__(self, folder: DataFolder, properties: Mapping[str, str], embedded_zookeeper_port: int | None) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        properties: Mapping[str, str],
+        embedded_zookeeper_port: int | None,
+        user: Callable[[], tuple[str, dict[str, str]]] | None = None,
+    ) -> None:
+        """`user` returns a user and its configuration, which is stored in ZooKeeper before the start."""
         self.folder = folder
+        self._user = user
         self._world = real_world()
         self._broker = Broker(self._world, properties)
         self._embedded_zookeeper_port = embedded_zookeeper_port or 0
@@ -39,6 +52,8 @@ class BrokerHost:
         self.folder.acquire()
         self._broker.open_logs()
         zookeeper = self._broker.configs.current.zookeeper_connect or await self._start_zookeeper()
+        if self._user is not None:
+            await self._store_user(zookeeper, *await asyncio.to_thread(self._user))
         await self._broker.start(zookeeper)
         endpoint = self._broker.advertised[0]
         running = RunningBroker(
@@ -58,6 +73,23 @@ class BrokerHost:
         if self._embedded is not None:
             await self._embedded.stop()
         self.folder.release()
+
+    async def _store_user(self, connect: str, user: str, config: dict[str, str]) -> None:
+        """Merges the properties into the configuration of the user in ZooKeeper."""
+        current = self._broker.configs.current
+        security = await asyncio.to_thread(zookeeper_security, self._broker.configs.static)
+        session = ZooKeeperSession(connect, security=security)
+        await session.start(current.zookeeper_connection_timeout)
+        path = paths.config_entity(f"users/{user}")
+        try:
+            try:
+                data, stat = await session.get(path)
+                merged = {**decode_config(path, data), **config}
+                await session.set(path, encode_config(merged), version=stat.version)
+            except NoNodeError:
+                await session.create(path, encode_config(config), make_parents=True)
+        finally:
+            await session.close()
 
     async def _start_zookeeper(self) -> str:
         self._embedded = EmbeddedZooKeeper(

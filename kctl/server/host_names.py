@@ -8,8 +8,13 @@ import socket
 
 async def resolves(name: str) -> bool:
     """True for an IPv4 address or a host name with one; resolved in a thread."""
+    return await address_of(name) is not None
+
+
+async def address_of(name: str) -> str | None:
+    """The first IPv4 address of a host name, or None; resolved in a thread."""
     try:
-        await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return False
-    return True
+        return None
+    return str(found[0][4][0]) if found else None

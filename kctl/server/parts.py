@@ -40,6 +40,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peer_security import PeerSecurity
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
@@ -75,6 +76,7 @@ class Foundations:
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager
+    quotas: ClientQuotas
     certificates: ListenerCertificates
     secrets: Secrets
     peer_security: PeerSecurity

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.config_loading import load_broker_config
@@ -25,8 +25,12 @@ from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
 
+if TYPE_CHECKING:
+    from kctl.server.secure_setup import SecureSetup
+
 log = logging.getLogger(__name__)
 
+DEFAULT_PORT = 9092
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
@@ -48,6 +52,10 @@ class Wanted:
     file_properties: Mapping[str, str]
     overrides: Mapping[str, str]
     embedded_zookeeper_port: int | None = None
+    secure: SecureSetup | None = None
+    """TLS and SCRAM that kctl has set up."""
+    port: int | None = None
+    """The port of the secure listener; None for 9092."""
 
     @property
     def given(self) -> dict[str, str]:
@@ -61,9 +69,11 @@ class Wanted:
         if not given.get("zookeeper.connect", "").strip():
             base.update(SINGLE_BROKER_PROPERTIES)
         if not {"listeners", "port", "host.name"} & given.keys():
-            base["listeners"] = "PLAINTEXT://127.0.0.1:9092"
+            base["listeners"] = f"PLAINTEXT://127.0.0.1:{DEFAULT_PORT}"
         if not {"log.dirs", "log.dir"} & given.keys():
             base["log.dirs"] = str(self.folder.logs)
+        if self.secure is not None:
+            base.update(self.secure.broker_properties(DEFAULT_PORT if self.port is None else self.port))
         return {**base, **given}
 
 
@@ -91,7 +101,9 @@ def run(
 
 async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]) -> None:
     loop = asyncio.get_running_loop()
-    broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port)
+    secure = wanted.secure
+    user = None if secure is None else secure.user
+    broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port, user)
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,6 +147,8 @@ def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> Runn
     command += ["--config", "/dev/stdin"]
     if wanted.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(wanted.embedded_zookeeper_port)]
+    if wanted.secure is not None:
+        command += ["--secure", *([] if wanted.port is None else ["--port", str(wanted.port)])]
     child = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

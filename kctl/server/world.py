@@ -20,6 +20,7 @@ from kctl.server.network.channel import OpenChannel
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
+from kctl.zookeeper.security import ZooKeeperSecurity
 from kctl.zookeeper.session import ZooKeeperSession
 
 
@@ -53,6 +54,7 @@ class OpenSession(Protocol):
         session_timeout_ms: int,
         on_watch: Callable[[WatchEvent], None],
         on_state: Callable[[SessionState], None],
+        security: ZooKeeperSecurity | None,
     ) -> ZooKeeper: ...
 
 

@@ -32,6 +32,7 @@ from kctl.testing.sim_network import SimNetwork
 from kctl.testing.sim_process import EXECUTOR_DELAY_S, SimProcess
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper.operations import SessionState, WatchEvent
+from kctl.zookeeper.security import ZooKeeperSecurity
 
 T = TypeVar("T")
 
@@ -194,8 +195,10 @@ class SimBroker:
         session_timeout_ms: int,
         on_watch: Callable[[WatchEvent], None],
         on_state: Callable[[SessionState], None],
+        security: ZooKeeperSecurity | None,
     ) -> SimZooKeeperSession:
         assert connect == ZOOKEEPER
+        assert security is None
         session = self._cluster.zookeeper.session(
             session_timeout_ms=session_timeout_ms,
             on_watch=lambda event: self._call(on_watch, event),

@@ -36,19 +36,23 @@ class SimListening:
         self.malformed_count = 0
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
+        """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""
         self._endpoints.append(endpoint)
         return endpoint
 
     def start(self) -> None:
+        """Accepts connections on all endpoints."""
         for endpoint in self._endpoints:
             self._servers.append(self._network.listen(partial(self._accept, endpoint.listener), endpoint.port))
 
     def stop_accepting(self) -> None:
+        """Refuses new connections; open ones stay open."""
         for server in self._servers:
             server.close()
         self._servers.clear()
 
     def close(self) -> None:
+        """Stops accepting and closes all connections."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close()
@@ -59,6 +63,7 @@ class SimListening:
         return connection
 
     def forget(self, connection: SimBrokerConnection, *, was_malformed: bool) -> None:
+        """Removes a closed connection; counts it if it was closed for a malformed request."""
         self._connections.pop(connection, None)
         self.malformed_count += was_malformed
 
@@ -74,6 +79,7 @@ class SimBrokerConnection(asyncio.Protocol):
         self._was_malformed = False
 
     def connection_made(self, transport: Any) -> None:
+        """Opens the channel and the request pump of the connection."""
         self._transport = transport
         channel = self._listening.open_channel(Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener))
         self._inbox = Inbox(self._listening.buffers, channel.frame_bytes_max)
@@ -86,6 +92,7 @@ class SimBrokerConnection(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
+        """Puts the bytes into the inbox and runs one turn of the request pump."""
         while data:
             room = self._inbox.buffer()
             count = min(len(room), len(data))
@@ -95,11 +102,13 @@ class SimBrokerConnection(asyncio.Protocol):
         self._take_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Closes the request pump and leaves the list of connections."""
         self._transport = None
         self._pump.close()
         self._listening.forget(self, was_malformed=self._was_malformed)
 
     def close(self) -> None:
+        """Closes the connection; no effect if it is closed."""
         if self._transport is not None:
             self._transport.close()
 

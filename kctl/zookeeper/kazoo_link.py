@@ -31,7 +31,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from kctl import errors
 from kctl.zookeeper import refusals
@@ -47,6 +47,7 @@ from kctl.zookeeper.operations import (
     WatchEventType,
     ZnodeStat,
 )
+from kctl.zookeeper.security import Access, ZooKeeperSecurity, tls_problem
 
 log = logging.getLogger(__name__)
 
@@ -83,11 +84,13 @@ class KazooLink:
         session_timeout_ms: int,
         on_watch: Callable[[KazooLink, WatchEvent], None],
         on_state: Callable[[KazooLink, SessionState], None],
+        security: ZooKeeperSecurity | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
         self._chroot = chroot
+        self._security = security or ZooKeeperSecurity()
         self._on_watch = on_watch
         self._on_state = on_state
         self._ended: asyncio.Future[None] = self.loop.create_future()
@@ -171,7 +174,7 @@ class KazooLink:
         while self._chroot:
             path = self._chroot if end < 0 else self._chroot[:end]
             with contextlib.suppress(errors.NodeExistsError):
-                await self._write(path, wire.Create(path, b"", OPEN_ACL_UNSAFE, 0))
+                await self._write(path, wire.Create(path, b"", self._acls_of("/"), 0))
             if end < 0:
                 return
             end = self._chroot.find("/", end + 1)
@@ -181,13 +184,45 @@ class KazooLink:
         match operation:
             case Create():
                 flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-                return wire.Create(full, operation.data, OPEN_ACL_UNSAFE, flags)
+                return wire.Create(full, operation.data, self._acls_of(operation.path), flags)
             case SetData():
                 return wire.SetData(full, operation.data, operation.version)
             case Delete():
                 return wire.Delete(full, operation.version)
             case Check():
                 return wire.CheckVersion(full, operation.version)
+
+    def _acls_of(self, path: str) -> Any:
+        """The ACLs of a new znode."""
+        match self._security.access_of(path):
+            case Access.OPEN:
+                return OPEN_ACL_UNSAFE
+            case Access.READABLE:
+                return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+            case Access.PRIVATE:
+                return CREATOR_ALL_ACL
+
+    def secured(self, sock: Any, host: str, timeout_s: float | None) -> Any:
+        """The socket with TLS, if the session uses it; `host` is the name in the connect string.  kazoo's thread.
+
+        A host name that a reverse look-up returns is never accepted (CVE-2026-24281).
+        """
+        context = self._security.tls
+        if context is None:
+            return sock
+        try:
+            sock.settimeout(timeout_s)
+            return context.wrap_socket(sock, server_hostname=host)
+        except OSError as error:
+            sock.close()
+            self.call_on_loop(self._tls_failed, tls_problem(error, host))
+            raise
+
+    def _tls_failed(self, problem: str) -> None:
+        """Fails the start of the session; a later connection is tried again until the session expires."""
+        log.warning("cannot secure the connection to ZooKeeper error=%s", problem)
+        if not self.connected.done():
+            self.connected.set_exception(errors.ZooKeeperError(problem))
 
     def _result_of(self, result: Any) -> OperationResult:
         if isinstance(result, str):
@@ -326,6 +361,11 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
     def stop(self) -> None:
         """Refuse callbacks."""
         self._running = False
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Connects, with TLS if the session uses it.  kazoo's thread."""
+        sock = super().create_connection(*args, **kwargs)
+        return self._link.secured(sock, kwargs.get("hostname", ""), kwargs.get("timeout"))
 
     def spawn(self, func: Callable[..., None], *args: object, **kwargs: object) -> Any:
         """Start kazoo's connection thread, the only one it spawns; the link is notified when it ends."""

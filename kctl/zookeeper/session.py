@@ -28,6 +28,7 @@ from kctl.zookeeper.operations import (
     ZnodeStat,
 )
 from kctl.zookeeper.paths import parent
+from kctl.zookeeper.security import ZooKeeperSecurity
 from kctl.zookeeper.subtrees import delete_tree, make_path
 
 DEFAULT_PORT = 2181
@@ -52,12 +53,14 @@ class ZooKeeperSession:
         on_watch: Callable[[WatchEvent], None] = lambda _: None,
         on_state: Callable[[SessionState], None] = lambda _: None,
         create_chroot: bool = True,
+        security: ZooKeeperSecurity | None = None,
     ) -> None:
         self._hosts, self._chroot = split_connect_string(connect)
         self._session_timeout_ms = session_timeout_ms
         self._on_watch = on_watch
         self._on_state = on_state
         self._create_chroot = create_chroot
+        self._security = security
         self._link: KazooLink | None = None
         self._state = SessionState.CLOSED
 
@@ -75,7 +78,7 @@ class ZooKeeperSession:
         """See ZooKeeper.start."""
         assert self._link is None, "a session starts once; see reconnect"
         self._link = KazooLink(
-            self._hosts, self._chroot, self._session_timeout_ms, self._watch_fired, self._link_changed
+            self._hosts, self._chroot, self._session_timeout_ms, self._watch_fired, self._link_changed, self._security
         )
         self._link.start()
         try:

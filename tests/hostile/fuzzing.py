@@ -33,6 +33,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kctl.protocol import codec
+from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import Api, api
@@ -41,6 +43,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import Record
 from tests.hostile.raw_client import API_VERSIONS, connected, framed, receive_frame
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
 HONEST = "honest"
 _NAMES = ("a", "b.c", "fuzz-1", "fuzz-2", "__consumer_offsets", "__transaction_state", "../../victim", "..", "")
@@ -196,17 +199,41 @@ def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
     ]
 
 
-Connect = Callable[[str], socket.socket]
-"""Opens a connection to a broker's address, up to where the frames of the attack begin."""
-
-
-def _connect_plaintext(bootstrap: str) -> socket.socket:
+def _connect(bootstrap: str) -> socket.socket:
     host, port = bootstrap.split(":")
     return socket.create_connection((host, int(port)), timeout=10)
 
 
-SECURITY: dict[str, Connect] = {"plaintext": _connect_plaintext}
-"""The values of --security.  A listener with authentication has two: attacks before and after the client is known."""
+def _connect_and_authenticate(bootstrap: str) -> socket.socket:
+    """A connection of a user that the broker knows."""
+    sock = _connect(bootstrap)
+    token = f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()
+    for request, key, version in (
+        (SaslHandshakeRequest(mechanism="PLAIN"), 17, 1),
+        (SaslAuthenticateRequest(auth_bytes=token), 36, 0),
+    ):
+        header = RequestHeader(key, version, 1, "fuzz")
+        sock.sendall(framed(encode_request_header(header) + codec.encode_bytes(request, version)))
+        receive_frame(sock)
+    return sock
+
+
+@dataclass(frozen=True)
+class Security:
+    """The listener that is attacked, and how far a connection gets before the attack begins."""
+
+    connect: Callable[[str], socket.socket]
+    has_sasl: bool = False
+    api_keys: frozenset[int] | None = None
+    """The APIs of the requests; None for all.  Others only close a connection that has not authenticated."""
+
+
+SECURITY = {
+    "plaintext": Security(_connect),
+    "sasl-before-authentication": Security(_connect, has_sasl=True, api_keys=frozenset({17, 18, 36})),
+    "sasl-after-authentication": Security(_connect_and_authenticate, has_sasl=True),
+}
+"""The values of --security."""
 
 
 class Attack:
@@ -249,13 +276,15 @@ class Attack:
 def _attack(
     bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
 ) -> None:
-    fuzzer = Fuzzer(seed, advertised_apis(bootstrap))
+    kind = SECURITY[security]
+    apis = [(api, version) for api, version in advertised_apis(bootstrap) if api.key in (kind.api_keys or {api.key})]
+    fuzzer = Fuzzer(seed, apis)
     chance = random.Random(seed + 1)
     attackers: dict[socket.socket, _Attacker] = {}
     while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
         while len(attackers) < connections:
-            with contextlib.suppress(OSError):
-                sock = SECURITY[security](bootstrap)
+            with contextlib.suppress(OSError, EOFError):
+                sock = kind.connect(bootstrap)
                 sock.setblocking(False)
                 attackers[sock] = _Attacker(sock, chance.choices(list(Manner), weights=_WEIGHTS)[0], chance)
         readable, writable, _ = select.select(attackers, attackers, [], 1)
@@ -382,10 +411,17 @@ def unexpected_lines(log_text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def broker_for_fuzzing(folder: Path) -> Iterator[KctlBroker]:
-    """A broker that measures the processor time of its event loop."""
-    with kctl_broker(folder / "data", run_by=("env", "KCTL_MEASURE_LOOP_CPU=1")) as broker:
-        yield broker
+def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlBroker, str]]:
+    """A broker that measures the processor time of its event loop, and the address to attack."""
+    if security.has_sasl:
+        with sasl_broker(folder / "sasl", run_by=_MEASURED) as started:
+            yield started.process, started.sasl
+    else:
+        with kctl_broker(folder / "data", run_by=_MEASURED) as broker:
+            yield broker, broker.bootstrap
+
+
+_MEASURED = ("env", "KCTL_MEASURE_LOOP_CPU=1")
 
 
 def main() -> int:
@@ -396,13 +432,14 @@ def main() -> int:
     parser.add_argument("--security", choices=sorted(SECURITY), default="plaintext")
     options = parser.parse_args()
     sys.stderr.write(f"seed {options.seed}\n")
-    with tempfile.TemporaryDirectory() as folder, broker_for_fuzzing(Path(folder)) as broker:
+    security = SECURITY[options.security]
+    with tempfile.TemporaryDirectory() as folder, broker_for_fuzzing(Path(folder), security) as (broker, attacked_at):
         honest = Honest(broker.bootstrap)
         honest.prepare()
         honest.produce(200)
         quiet = honest.produce(2_000)
         before = resident_bytes(broker.pid)
-        attack = Attack(broker.bootstrap, options.seed, connections=options.connections, security=options.security)
+        attack = Attack(attacked_at, options.seed, connections=options.connections, security=options.security)
         attacked: list[float] = []
         memory: list[int] = []
         end_s = time.monotonic() + options.minutes * 60

@@ -26,11 +26,11 @@ from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.dispatch import Dispatcher
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
 from tests.unit.groups.hosting import Host, settled
 from tests.unit.handlers.world import World, context, play
+from tests.unit.server.quota_free import quota_free_dispatcher
 
 LIST_GROUPS = 16
 
@@ -137,7 +137,7 @@ def test_a_long_response_is_encoded_in_a_thread_and_a_short_one_on_the_loop(wait
             ) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
                 return asyncio.sleep(0, response) if waits else response
 
-            dispatcher = Dispatcher()
+            dispatcher = quota_free_dispatcher()
             dispatcher.register("list_groups", handle)
             frame = encode_request_header(RequestHeader(LIST_GROUPS, 2, 7, "h")) + codec.encode_bytes(
                 ListGroupsRequest(states_filter=[]), 2

@@ -357,4 +357,7 @@ def _exercise(version: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_exercise(sys.argv[2], Path(sys.argv[3])) if sys.argv[1:2] == ["exercise"] else main())
+    if sys.argv[1:2] == ["exercise"]:
+        _exercise(sys.argv[2], Path(sys.argv[3]))
+    else:
+        sys.exit(main())

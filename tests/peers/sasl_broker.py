@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,13 @@ class SaslBroker:
 
 @contextlib.contextmanager
 def sasl_broker(
-    folder: Path, *, properties: Mapping[str, str] | None = None, zookeeper: str | None = None
+    folder: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    zookeeper: str | None = None,
+    run_by: Sequence[str] = (),
 ) -> Iterator[SaslBroker]:
-    """A serving broker.  Its properties are in a file, because they are secret."""
+    """A serving broker, started by the command `run_by`.  Its properties are in a file, because they are secret."""
     folder.mkdir(parents=True, exist_ok=True)
     issuer = Issuer()
     addresses = [f"127.0.0.1:{probe.free_port()}" for _ in range(3)]
@@ -61,10 +65,24 @@ def sasl_broker(
     }
     if zookeeper:
         written["zookeeper.connect"] = zookeeper
+    plaintext = next(
+        each.partition("://")[2] for each in written["listeners"].split(",") if each.startswith("PLAINTEXT:")
+    )
     settings = folder / "server.properties"
     settings.write_text("".join(f"{name}={value}\n" for name, value in written.items()))
     data_dir = folder / "data"
-    command = [sys.executable, "-m", "kctl", "broker", "start", "--config", str(settings), "--data-dir", str(data_dir)]
+    command = [
+        *run_by,
+        sys.executable,
+        "-m",
+        "kctl",
+        "broker",
+        "start",
+        "--config",
+        str(settings),
+        "--data-dir",
+        str(data_dir),
+    ]
     broker = KctlBroker(command, plaintext, data_dir)
     try:
         yield SaslBroker(broker, plaintext, sasl, reauth, issuer)

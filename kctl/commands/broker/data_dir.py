@@ -19,6 +19,7 @@ DataDir = Annotated[
 
 
 def data_dir_of(given: str | None) -> Path:
+    """The absolute path of the data folder: the value of --data-dir, or its default if that is None."""
     if given:
         return Path(given).expanduser().absolute()
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from kctl.input_files import read_input
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
 
+if TYPE_CHECKING:
+    from kctl.server.secure_setup import SecureSetup
+
 app = typer.Typer(add_completion=False)
 
 
@@ -32,6 +35,7 @@ DEFAULT_PORT = 9092
     epilog=examples(
         "kctl broker start",
         "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
+        "kctl broker start --secure --host kafka.example.com",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
     ),
 )
@@ -68,14 +72,29 @@ def start(
             min=0,
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Use TLS and SCRAM, with certificates and a user that are made at the first start."
+        ),
+    ] = False,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="NAME", help="With --secure: another host name for the certificate."),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
     ] = False,
 ) -> ExitStatus:
     """Run a broker until it is stopped.
 
-    Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
-    and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
+    Properties have Kafka's names.  Without the address of a ZooKeeper ensemble, the broker runs an embedded, durable
+    ZooKeeper service and has id 0.  It listens on 127.0.0.1 only, unless `listeners` is set.  Ctrl-C and SIGTERM cause
+    a controlled shutdown.
+
+    --secure is for development: it creates a certificate authority, a certificate and a user `admin` in
+    DATA_DIR/security, and writes client properties there.  Properties that are set explicitly, such as `listeners`,
+    take precedence.
     """
     run: Invocation = ctx.obj
     from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
@@ -84,25 +103,39 @@ def start(
     wanted = process.Wanted(
         folder=folder,
         file_properties=_file_properties(config),
-        overrides=_overrides(override or [], port=port, zookeeper=zookeeper),
+        overrides=_overrides(override or [], port=None if secure else port, zookeeper=zookeeper),
         embedded_zookeeper_port=embedded_zookeeper_port,
+        secure=_setup(folder, host or []) if secure else None,
+        port=port,
     )
+    if host and not secure:
+        raise UsageError("--host: only --secure makes a certificate")
     if detach:
         running = process.start_detached(wanted, on_warning=run.console.warn)
-        _tell(run, running.address, folder)
+        _show_next_steps(run, running.address, folder, wanted.secure)
         return ExitStatus.DONE
     process.run(
         wanted,
-        on_serving=lambda running: _tell(run, running.address, folder),
+        on_serving=lambda running: _show_next_steps(run, running.address, folder, wanted.secure),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
     return ExitStatus.DONE
 
 
-def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
-    kctl = _as_typed()
+def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
+    from kctl.server.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
+
+    return prepare(folder.security.absolute(), hosts)
+
+
+def _show_next_steps(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None) -> None:
+    kctl = _own_command()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
+    if secure is not None:
+        secure.write_client_files(address)
+        where = f" --command-config {shlex.quote(str(secure.client_properties))}"
+        run.console.note(f"client properties: {secure.client_properties}, for PKCS12: {secure.java_properties}")
     for line in (
         f"broker serving on {address}, data in {folder.path}; try:",
         f"  {kctl} topics create hello --partitions 3{where}",
@@ -112,8 +145,8 @@ def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
         run.console.note(line)
 
 
-def _as_typed() -> str:
-    """How whoever started this reaches kctl from the same folder: by its name, unless the environment is not active."""
+def _own_command() -> str:
+    """The command that runs this kctl in the same shell; it is only `kctl` if that is on the PATH."""
     if shutil.which("kctl"):
         return "kctl"
     script = Path(sys.executable).with_name("kctl")

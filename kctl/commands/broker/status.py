@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 class BrokerRow(NamedTuple):
-    """The broker of a data folder; only the state and the folder where none runs."""
+    """The broker of a data folder; only state and folder are set if none is running."""
 
     state: str
     address: str | None
@@ -38,9 +38,9 @@ class BrokerRow(NamedTuple):
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
-    """Check whether the broker of a data folder runs.
+    """Check whether the broker of a data folder is running.
 
-    Exit status 0 when it serves, 3 when it does not.
+    The exit status is 0 if it accepts connections, else 3.
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))

@@ -24,15 +24,15 @@ _POLL_S = 0.05
 
 @app.command("stop", cls=LocalCommand, epilog=examples("kctl broker stop", "kctl broker stop --data-dir /srv/kafka"))
 def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
-    """Stop the broker of a data folder cleanly and wait for its end.
+    """Stop the broker of a data folder by a controlled shutdown, and wait until it has ended.
 
-    Exit status 3 when no broker runs there.
+    The exit status is 3 if no broker is running in the folder.
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
     running = folder.running()
     if running is None:
-        run.console.note(f"no broker runs from {folder.path}")
+        run.console.note(f"no broker is running in {folder.path}")
         return ExitStatus.UNMET
     os.kill(running.pid, signal.SIGTERM)
     if not _wait_unlocked(folder):

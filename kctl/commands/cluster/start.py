@@ -40,7 +40,11 @@ def start(
     brokers: Annotated[
         int | None,
         typer.Option(
-            "--brokers", metavar="N", help="Number of brokers.  Default: as before, or 3.", min=1, max=INT32_MAX
+            "--brokers",
+            metavar="N",
+            help="Number of brokers.  Default: the brokers that the folder has, or 3.",
+            min=1,
+            max=INT32_MAX,
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -63,7 +67,10 @@ def start(
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "-o", "--override", metavar="NAME=VALUE", help="Set a property of all brokers.  Default: as before."
+            "-o",
+            "--override",
+            metavar="NAME=VALUE",
+            help="Set a property of all brokers.  Default: those of the previous start.",
         ),
     ] = None,
 ) -> ExitStatus:
@@ -89,7 +96,7 @@ def start(
 
 
 def _wait_together(addresses: list[str]) -> None:
-    """Until each broker knows all of them and the controller, so that the next command finds a whole cluster."""
+    """Waits until all brokers and the controller are in the metadata of each broker."""
 
     async def wait(address: str) -> None:
         async with ClusterClient(ClientSettings(parse_servers(address)), BlockingTransport()) as client:
@@ -99,7 +106,9 @@ def _wait_together(addresses: list[str]) -> None:
                 if len(metadata.brokers) >= len(addresses) and metadata.controller_id in metadata.brokers:
                     return
                 if client.transport.monotonic_ms() >= end_ms:
-                    raise TimeoutError(f"the broker at {address} does not know the others; see 'kctl cluster health'")
+                    raise TimeoutError(
+                        f"the metadata of the broker at {address} lacks other brokers; see 'kctl cluster health'"
+                    )
                 await client.transport.sleep(POLL_MS // 10)
 
     for address in addresses:

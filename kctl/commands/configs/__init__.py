@@ -1,4 +1,4 @@
-"""`kctl configs`: describe and change properties of topics and brokers."""
+"""`kctl configs`: describe and change properties of topics and brokers, and quotas of clients."""
 
 from __future__ import annotations
 

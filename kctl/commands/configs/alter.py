@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
+from kctl.admin.quotas import alter_quotas
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.configs.resources import Type, requested_resources, type_and_name
+from kctl.commands.compat import configs as config_compat
+from kctl.commands.configs import clients
+from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import outcome_error
 from kctl.commands.values import parse_pairs
 from kctl.console import ERROR_COLUMNS, Column
@@ -19,6 +24,7 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
     from kctl.admin.outcome import Outcome
+    from kctl.admin.quotas import Entity, QuotaChange
     from kctl.client.cluster import ClusterClient
 
 app = typer.Typer(add_completion=False)
@@ -57,6 +63,7 @@ class ConfigChangeRow(NamedTuple):
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
+        "kctl configs alter user alice --client app --set producer_byte_rate=1048576",
     ),
 )
 def alter(
@@ -64,7 +71,11 @@ def alter(
     type_: Type,
     names: Annotated[
         list[str],
-        typer.Argument(help="Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME"),
+        typer.Argument(
+            help="Topics, or broker ids, or 'default' for all brokers; users, client ids or IP addresses, or"
+            " '<default>'.",
+            metavar="NAME",
+        ),
     ],
     *,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
@@ -81,19 +92,27 @@ def alter(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")
     ] = False,
+    client: ClientName = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Change properties; all others keep their values.
 
-    One row per property.  The changes of one topic or broker are made together or not at all.  Where AFTER is empty the
-    value comes from the next source that has one.  Needs Kafka 2.3 or later, which can change single properties.
+    One row per property.  The changes of one topic or broker are atomic.  AFTER is empty if the property has no value
+    of its own any more and gets it from its next source.  Requires Kafka 2.3 or later (IncrementalAlterConfigs).
+
+    The properties of users, clients and ips are quotas; they require Kafka 2.6 or later.
     """
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
+    if type_ in clients.TYPES:
+        return _alter_clients(run, type_, names, client, changes, dry_run=dry_run, compat=compat is not None)
+    if client is not None or compat is not None:
+        raise UsageError("--client and --compat are for users, clients and ips")
 
-    async def ask(client: ClusterClient) -> list[ConfigChangeRow]:
-        resources = await requested_resources(client, type_, names)
-        before = await describe_configs(client, resources, names=[change.name for change in changes])
-        outcomes = await alter_configs(client, dict.fromkeys(resources, changes), validate_only=dry_run)
+    async def ask(cluster: ClusterClient) -> list[ConfigChangeRow]:
+        resources = await requested_resources(cluster, type_, names)
+        before = await describe_configs(cluster, resources, names=[change.name for change in changes])
+        outcomes = await alter_configs(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
         return [
             _change_row(resource, change, before[resource], outcomes[resource], dry_run=dry_run)
             for resource in resources
@@ -105,10 +124,61 @@ def alter(
     return run.status_of(rows)
 
 
+def _alter_clients(
+    run: Invocation,
+    type_: str,
+    names: list[str],
+    client: str | None,
+    changes: list[ConfigChange],
+    *,
+    dry_run: bool,
+    compat: bool,
+) -> ExitStatus:
+    wanted = clients.quota_changes(type_, changes)
+    if client == clients.ALL_CLIENTS:
+        raise UsageError("--client '*' names no single client id; name one, or '<default>'")
+    filters = clients.filters(type_, list(dict.fromkeys(names)), client)
+    entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters]
+
+    async def ask(cluster: ClusterClient) -> list[ConfigChangeRow]:
+        before = {one.entity: one.quotas for one in await clients.quotas_of(cluster, filters)}
+        outcomes = [await alter_quotas(cluster, entity, wanted, validate_only=dry_run) for entity in entities]
+        return [
+            _quota_row(type_, entity, change, before.get(entity, {}), outcome, dry_run=dry_run)
+            for entity, outcome in zip(entities, outcomes, strict=True)
+            for change in wanted
+        ]
+
+    rows = run.on_cluster(ask)
+    status = run.status_of(rows)
+    if compat and status is ExitStatus.DONE:
+        run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in entities))
+        return status
+    run.console.show(ALTER_COLUMNS, rows)
+    return status
+
+
+def _quota_row(
+    type_: str, entity: Entity, change: QuotaChange, before: Mapping[str, float], outcome: Outcome, *, dry_run: bool
+) -> ConfigChangeRow:
+    present = str(number_text(before[change.key])) if change.key in before else None
+    wanted = None if change.value is None else str(number_text(change.value))
+    return ConfigChangeRow(
+        type=type_,
+        name=clients.shown_name(entity),
+        property=change.key,
+        operation="delete" if change.value is None else "set",
+        before=present,
+        after=wanted if outcome.is_done else present,
+        status=("would be altered" if dry_run else "altered") if outcome.is_done else None,
+        **outcome_error(outcome),
+    )
+
+
 def _changes(
     set_: list[str] | None, delete: list[str] | None, append: list[str] | None, subtract: list[str] | None
 ) -> list[ConfigChange]:
-    """What was asked for, by name.  Raises UsageError for nothing and for a property that is named twice."""
+    """The changes, by name.  Raises UsageError if there are none, or two for one property."""
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]
     for option, texts, operation in (
         ("--set", set_, ConfigOperation.SET),
@@ -122,7 +192,7 @@ def _changes(
     names = [change.name for change in changes]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{name} is to be changed twice; brokers take one change of a property at a time")
+            raise UsageError(f"{name} is given twice; a command can change a property once")
     return sorted(changes, key=lambda change: change.name)
 
 

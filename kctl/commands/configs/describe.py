@@ -8,16 +8,20 @@ import typer
 
 from kctl.admin.configs import describe_configs
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.configs.resources import Type, requested_resources, type_and_name
+from kctl.commands.compat import configs as config_compat
+from kctl.commands.configs import clients
+from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column, Format
-from kctl.errors import ErrorCode
+from kctl.errors import ErrorCode, UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
     from kctl.admin.outcome import Outcome
+    from kctl.admin.quotas import EntityQuotas, FilterPart, ScramUser
     from kctl.client.cluster import ClusterClient
 
 app = typer.Typer(add_completion=False)
@@ -49,7 +53,8 @@ class ConfigItem(NamedTuple):
 
     property: str
     value: str | None
-    source: str
+    source: str | None
+    """Null for quotas and credentials."""
     read_only: bool
     sensitive: bool
     synonyms: list[SynonymItem]
@@ -87,6 +92,8 @@ class ConfigRow(NamedTuple):
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
         "kctl configs describe broker default --format json",
+        "kctl configs describe user alice --client app",
+        "kctl configs describe user --compat kafka-2.8",
     ),
 )
 def describe(
@@ -95,8 +102,8 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Topics, or ids of brokers, or 'default' for what is set for all brokers.  Default: all topics or"
-            " brokers.",
+            help="Topics, or broker ids, or 'default' for the properties that are set for all brokers; users, client"
+            " ids or IP addresses, or '<default>'.  Default: all of the type.",
             metavar="NAME",
         ),
     ] = None,
@@ -105,26 +112,66 @@ def describe(
         bool, typer.Option("--all", help="Include properties that are not set on this topic or broker itself.")
     ] = False,
     property_: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property, wherever it comes from.")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME", help="Only this property, whatever the source of its value."),
     ] = None,
+    client: ClientName = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Show properties, the sources of their values, and the values that they override.
 
-    One row per property; under json and jsonl one object per topic or broker.  Brokers do not
-    reveal the values of sensitive properties.
+    One row per property; with json and jsonl one object per topic or broker.  Brokers do not return the values of
+    sensitive properties.
+
+    The properties of users, clients and ips are quotas; users also have SCRAM credentials.  `user --client` shows the
+    quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7.
     """
     run: Invocation = ctx.obj
+    if type_ in clients.TYPES:
+        if all_ or property_:
+            raise UsageError("--all and --property are for topics and brokers")
+        return _describe_clients(run, clients.filters(type_, names, client), type_, compat=compat is not None)
+    if client is not None or compat is not None:
+        raise UsageError("--client and --compat are for users, clients and ips")
 
-    async def ask(client: ClusterClient) -> list[ResourceItem]:
-        resources = await requested_resources(client, type_, names)
-        found = await describe_configs(client, resources, names=property_)
+    async def ask(cluster: ClusterClient) -> list[ResourceItem]:
+        resources = await requested_resources(cluster, type_, names)
+        found = await describe_configs(cluster, resources, names=property_)
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
 
-    items = run.on_brokers(ask)
+    return _show(run, run.on_brokers(ask), with_synonyms=all_)
+
+
+def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:
     rows = [row for item in items for row in _property_rows(item)]
-    shown = [column for column in DESCRIBE_COLUMNS if all_ or column.name != "synonyms"]
+    shown = [column for column in DESCRIBE_COLUMNS if with_synonyms or column.name != "synonyms"]
     run.console.show(shown if run.console.format is Format.TABLE else DESCRIBE_COLUMNS, items, rows=rows)
     return run.status_of(items)
+
+
+def _describe_clients(run: Invocation, wanted: list[list[FilterPart]], type_: str, *, compat: bool) -> ExitStatus:
+    async def ask(cluster: ClusterClient) -> tuple[list[EntityQuotas], list[ScramUser]]:
+        return await clients.quotas_of(cluster, wanted), await clients.scram_users_of(cluster, wanted)
+
+    quotas, users = run.on_cluster(ask)
+    if compat:
+        run.console.verbatim(config_compat.quotas(quotas) + config_compat.scram_users(users))
+        return ExitStatus.DONE if all(one.outcome.is_done for one in users) else ExitStatus.FAILED
+    items = {
+        name: ResourceItem(type_, name, [_client_item(key, str(number_text(one.quotas[key]))) for key in one.quotas])
+        for one in quotas
+        for name in [clients.shown_name(one.entity)]
+    }
+    for user in users:
+        item = items.setdefault(user.outcome.name, ResourceItem(type_, user.outcome.name, []))
+        item.configs.extend(_client_item(name, f"iterations={count}") for name, count in user.credentials)
+        if not user.outcome.is_done:
+            items[user.outcome.name] = item._replace(**outcome_error(user.outcome))
+    return _show(run, [items[name] for name in sorted(items)], with_synonyms=False)
+
+
+def _client_item(name: str, value: str) -> ConfigItem:
+    return ConfigItem(name, value, None, read_only=False, sensitive=False, synonyms=[])
 
 
 def _item(resource: ConfigResource, found: list[ConfigEntry] | Outcome, *, everything: bool) -> ResourceItem:

@@ -12,10 +12,18 @@ from kctl.integers import parse_integer
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-ResourceKind = Literal["topic", "broker"]
+ResourceKind = Literal["topic", "broker", "user", "client", "ip"]
 DEFAULT_NAME = "default"
 """What people say for the broker that stands for all."""
-Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker")]
+Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker|user|client|ip")]
+ClientName = Annotated[
+    str | None,
+    typer.Option("--client", metavar="ID", help="With user: quotas for this client id, '<default>', or '*' for all."),
+]
+Compat = Annotated[
+    Literal["kafka-2.8"] | None,
+    typer.Option("--compat", help="For users, clients and ips: print what Kafka's own tool of that version prints."),
+]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:

@@ -30,7 +30,7 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         "kctl dump-log --records --time -1h: --key user-7 --value-decoder json orders-0",
         "kctl dump-log --offsets-decoder __consumer_offsets-12/*.log",
         "kctl dump-log --cluster-metadata-decoder __cluster_metadata-0    (the metadata of a KRaft cluster)",
-        "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only what is wrong is shown)",
+        "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only errors are shown)",
         "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
         "kctl dump-log --rebuild-index --dry-run orders-0",
     ),
@@ -142,15 +142,15 @@ def dump_log(
 ) -> ExitStatus:
     """Show the contents of log and index files, and errors in them.
 
-    The name of a file says what it is: .log, .index, .timeindex, .txnindex, .snapshot, a checkpoint,
+    The name of a file determines its type: .log, .index, .timeindex, .txnindex, .snapshot, a checkpoint,
     partition.metadata, meta.properties, or, of a KRaft cluster, .checkpoint (a snapshot of the metadata) and
     quorum-state.  Only regular files are read; a directory without files of a log is an error.
 
     Without --rebuild-index the command only reads and can run beside a broker.  In a file that the broker is writing,
-    the last batch may appear truncated and index entries may be missing.
+    the last batch may appear truncated, and index entries may be missing.
 
-    Checked are the checksums of batches, the order of offsets, and each index entry against its log.  An error is a row
-    of its own and makes the exit status 1; reading continues with the next valid batch.  With --offset, only the part
+    The command verifies the checksums of batches, the order of offsets, and each index entry against its log.  Each
+    error is a row, and the exit status is 1; reading continues with the next valid batch.  With --offset, only the part
     of a log that may contain these offsets is read.
 
     TIME is RFC 3339 such as 2026-11-21T09:30:00Z (UTC without a zone), a date, epoch seconds (10 digits) or

@@ -187,7 +187,7 @@ class LineRows:
                 yield line
             elif isinstance(line, BatchLine):
                 yield from self._batch_and_records(line)
-            elif not self._shown.only_problems and self._selection.wants(line):
+            elif not self._shown.only_problems and self._selection.selects(line):
                 yield line
 
     def _batch_and_records(self, line: BatchLine) -> Iterator[Told]:
@@ -197,7 +197,7 @@ class LineRows:
                 self.has_problem = True
                 yield problem
             return
-        if not self._selection.wants_batch(line.header):
+        if not self._selection.may_select_from(line.header):
             return
         if not self._shown.records:
             yield line
@@ -210,7 +210,7 @@ class LineRows:
             yield line
         try:
             for record in line.records():
-                if self._selection.wants_record(record):
+                if self._selection.selects_record(record):
                     if not has_said_batch:
                         has_said_batch = True
                         yield line

@@ -61,18 +61,21 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
+        """True without any of the options: every record is selected."""
         return self.offsets is None and self.times is None and self.key is None and self.producer_id is None
 
     @property
     def first_offset(self) -> int:
+        """The lowest selected offset; 0 without --offset."""
         return 0 if self.offsets is None else self.offsets.start
 
     @property
     def last_offset(self) -> int | None:
+        """The highest selected offset; None without --offset."""
         return None if self.offsets is None else self.offsets.stop - 1
 
-    def wants_batch(self, header: BatchHeader) -> bool:
-        """Whether a record that is wanted may be in the batch; only its header is known."""
+    def may_select_from(self, header: BatchHeader) -> bool:
+        """Whether the batch may contain a selected record, as far as its header shows."""
         if self.offsets is not None and not (
             header.last_offset >= self.offsets.start and (header.base_offset < self.offsets.stop or header.magic < 2)
         ):
@@ -81,18 +84,19 @@ class Selection:
             return False
         return self.producer_id is None or header.producer_id == self.producer_id
 
-    def wants_record(self, record: Record) -> bool:
-        """Whether a record of a batch that is wanted is, too."""
+    def selects_record(self, record: Record) -> bool:
+        """Whether a record is selected; its batch has passed `may_select_from`."""
         return (
             (self.offsets is None or record.offset in self.offsets)
             and (self.times is None or record.timestamp in self.times)
             and (self.key is None or record.key == self.key)
         )
 
-    def wants(self, line: Line) -> bool:
+    def selects(self, line: Line) -> bool:
+        """Whether a line of the dump of any kind of file is selected; problems always are."""
         match line:
             case BatchLine():
-                return self.wants_batch(line.header)
+                return self.may_select_from(line.header)
             case OffsetIndexLine():
                 return self.offsets is None or line.offset in self.offsets
             case TimeIndexLine():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.election import ElectionType, elect_leaders, foresee
+from kctl.admin.election import ElectionType, elect_leaders, predict_elections
 from kctl.admin.reassignment_spec import parse_partitions
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -60,11 +60,13 @@ class ElectionRow(NamedTuple):
 def elect(
     ctx: typer.Context,
     *,
-    preferred: Annotated[bool, typer.Option("--preferred", help="Elect the first replica of each partition.")] = False,
+    preferred: Annotated[
+        bool, typer.Option("--preferred", help="Elect the preferred leader, which is the first replica.")
+    ] = False,
     unclean: Annotated[
         bool,
         typer.Option(
-            "--unclean", help="Elect a replica that is not in sync where no in-sync replica is alive; loses records."
+            "--unclean", help="Elect a replica that is not in sync if no in-sync replica is alive; records may be lost."
         ),
     ] = False,
     topic: Annotated[
@@ -78,7 +80,9 @@ def elect(
     path_to_json_file: Annotated[
         str | None,
         typer.Option(
-            "--path-to-json-file", metavar="FILE", help='Only these: {"partitions":[{"topic":"orders","partition":1}]}.'
+            "--path-to-json-file",
+            metavar="FILE",
+            help='Only the partitions in this file: {"partitions":[{"topic":"orders","partition":1}]}.',
         ),
     ] = None,
     yes: Annotated[
@@ -88,8 +92,8 @@ def elect(
 ) -> ExitStatus:
     """Elect leaders of partitions.
 
-    One row per partition; without a topic or file only those that needed an election.  A partition that needs none is
-    not a failure.
+    One row per partition; without --topic or --path-to-json-file, only for partitions that needed an election.  It is
+    not an error if a partition needs none.
     """
     run: Invocation = ctx.obj
     if preferred is unclean:
@@ -103,7 +107,7 @@ def elect(
     before = run.on_cluster(look)
     partitions = _partitions_of(before, topic) if topic and partition is None else selected
     if dry_run:
-        elections = foresee(kind, before, partitions)
+        elections = predict_elections(kind, before, partitions)
     else:
         if unclean:
             run.consent("Elect replicas that are not in sync, which loses the records that they lack?", yes=yes)
@@ -116,7 +120,7 @@ def elect(
 
 
 def _selected(topic: str | None, partition: int | None, path: str | None) -> list[TopicPartition] | None:
-    """The partitions that were named one by one; None when they were not."""
+    """The partitions of --partition or the file; None without either."""
     if path is not None and topic is not None:
         raise UsageError("give --path-to-json-file or --topic, not both")
     if partition is not None and topic is None:

@@ -57,14 +57,14 @@ def list_groups(
     ] = None,
     compat: Compat = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
+        bool, typer.Option("--verbose", help="With --compat: show states, as --state of Kafka's tool does.")
     ] = False,
 ) -> ExitStatus:
     """List the groups of all brokers.
 
-    In a group of type classic a member assigns the partitions; in one of type consumer (group.protocol=consumer) the
-    broker does.  Brokers before 2.6 do not report the state of a group here, brokers
-    before 3.8 not the type: they have classic groups only.
+    In a group of type classic, a member assigns the partitions; in a group of type consumer (group.protocol=consumer),
+    the broker does.  The state requires Kafka 2.6 or later, the type Kafka 3.8 or later; earlier versions have only
+    classic groups.
     """
     run: Invocation = ctx.obj
     groups, failed = run.on_brokers(lambda client: ask(client, state or (), type_ or ()))

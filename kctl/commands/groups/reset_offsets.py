@@ -88,8 +88,8 @@ def reset_offsets(
         bool,
         typer.Option(
             "--export",
-            help="Print Kafka's CSV instead of rows: topic,partition,offset; of several groups with"
-            " the group in front.",
+            help="Print Kafka's CSV instead of rows: topic,partition,offset, and the group in front"
+            " if several groups are given.",
         ),
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,

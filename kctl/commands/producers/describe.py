@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
     Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
-    "What was told of a partition, or of a topic when that is all there is to say something about."
+    "What was producers of a partition, or of a topic when that is all there is to say something about."
 
 app = typer.Typer(add_completion=False)
 
@@ -101,25 +101,29 @@ def describe(
 ) -> ExitStatus:
     """Describe the idempotent and transactional producers of partitions.
 
-    TXN-START-OFFSET is where the open transaction of a producer began, and empty where there is none.  Brokers before
-    2.8 do not tell.
+    TXN-START-OFFSET is the first offset of a producer's open transaction, and empty if there is none.  Requires Kafka
+    2.8 or later.
     """
     run: Invocation = ctx.obj
     wanted = parse_partitions(partition)
     found = run.on_brokers(lambda client: _ask(client, topics, wanted, broker=broker))
     if open_:
         found = [
-            (topic, number, told if isinstance(told, ApiError) else [one for one in told if one.has_transaction])
-            for topic, number, told in found
+            (
+                topic,
+                number,
+                producers if isinstance(producers, ApiError) else [one for one in producers if one.has_transaction],
+            )
+            for topic, number, producers in found
         ]
     if compat:
         return _describe_as_kafka(run, found)
     rows: list[ProducerRow | PartitionFailureRow] = []
-    for topic, number, told in found:
-        if isinstance(told, ApiError):
-            rows.append(PartitionFailureRow(topic, number, **exception_error(told)))
+    for topic, number, producers in found:
+        if isinstance(producers, ApiError):
+            rows.append(PartitionFailureRow(topic, number, **exception_error(producers)))
         else:
-            by_id = sorted(told, key=lambda one: one.producer_id)
+            by_id = sorted(producers, key=lambda one: one.producer_id)
             rows.extend(producer_row(topic, number, one) for one in by_id)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
@@ -137,7 +141,7 @@ async def _ask(
             found = await describe_producers(client, tps, broker=broker)
         except ApiError as error:
             return [(topic, None, error)]
-        return [(tp.topic, tp.partition, told) for tp, told in found.items()]
+        return [(tp.topic, tp.partition, producers) for tp, producers in found.items()]
 
     answers = await client.gather([ask_one(topic) for topic in sorted(set(topics))])
     return [one for some in answers for one in some]
@@ -146,12 +150,12 @@ async def _ask(
 def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
     """What failed goes to stderr, because stdout is Kafka's."""
     status = ExitStatus.DONE
-    for topic, number, told in found:
-        if isinstance(told, ApiError):
-            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {told.code.name}: {told}")
+    for topic, number, producers in found:
+        if isinstance(producers, ApiError):
+            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {producers.code.name}: {producers}")
             status = ExitStatus.FAILED
         else:
-            run.console.verbatim(transaction_compat.producers(told))
+            run.console.verbatim(transaction_compat.producers(producers))
     return status
 
 

@@ -15,7 +15,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import CANCEL_COLUMNS, cancel_row
-from kctl.commands.reassign.states import say_cleared
+from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
 from kctl.errors import UsageError
@@ -81,4 +81,6 @@ def cancel(
         run.console.verbatim(reassign_compat.cancel_refused(failed.items()))
     else:
         run.console.verbatim(reassign_compat.cancelled(compat, active, copies))
-    return run.status_of(rows) if restored is None or say_cleared(run, restored, compat) else ExitStatus.FAILED
+    return (
+        run.status_of(rows) if restored is None or show_cleared_throttles(run, restored, compat) else ExitStatus.FAILED
+    )

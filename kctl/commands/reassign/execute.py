@@ -20,7 +20,7 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
-from kctl.commands.reassign.states import say_cleared
+from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, tell_kept, throttle
 from kctl.commands.values import parse_size
@@ -130,7 +130,7 @@ def execute(
             raise
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
-        all_restored = say_cleared(run, restore(run, records, [key]), compat)
+        all_restored = show_cleared_throttles(run, restore(run, records, [key]), compat)
     elif rate is not None:
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
     rows = [plan_row(move, STARTED, outcomes[move.tp]) for move in plan]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_states(run: Invocation, situation: Situation, compat: str | None) -> ExitStatus:
-
+    """Shows a row per move, or the text of Kafka's tool of version `compat`; UNMET while any move is in progress."""
     rows = [state_row(move, situation) for move in situation.moves]
     states = {move: situation.state_of(move) for move in situation.moves}
     if compat:
@@ -33,8 +33,8 @@ def show_states(run: Invocation, situation: Situation, compat: str | None) -> Ex
     return ExitStatus.UNMET if MoveState.IN_PROGRESS in states.values() else ExitStatus.DONE
 
 
-def say_cleared(run: Invocation, restored: Restored, compat: str | None) -> bool:
-    """Whether nothing is left to be restored."""
+def show_cleared_throttles(run: Invocation, restored: Restored, compat: str | None) -> bool:
+    """Shows in `compat` which throttles were removed; False if the removal of one failed."""
     if compat:
         run.console.verbatim(throttles_cleared(restored.brokers, restored.topics))
     return not restored.failed

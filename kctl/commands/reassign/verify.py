@@ -11,7 +11,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, JsonFile, StateDir
-from kctl.commands.reassign.states import say_cleared, show_states
+from kctl.commands.reassign.states import show_cleared_throttles, show_states
 from kctl.commands.reassign.targets import read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
 
@@ -49,4 +49,4 @@ def verify(
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
     ended = show_states(run, situation, compat)
-    return ended if say_cleared(run, restored, compat) else ExitStatus.FAILED
+    return ended if show_cleared_throttles(run, restored, compat) else ExitStatus.FAILED

@@ -76,33 +76,33 @@ def export(
         typer.Option(
             "--from",
             metavar="OFFSET",
-            help="Where partitions start that the folder has nothing of yet: earliest, latest, N, +N, -N or @TIME.",
+            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.",
         ),
     ] = "earliest",
     until: Annotated[
-        str, typer.Option("--until", metavar="OFFSET", help="Where to end, exclusive, written the same way.")
+        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
     ] = "latest",
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        typer.Option("--isolation", help="Whether to leave out aborted transactions and end before open ones."),
+        typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
     ] = "read_committed",
-    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column headers.")] = False,
+    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column `headers`.")] = False,
     compression: Annotated[
         Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
     ] = "zstd",
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Cut files near this size.")
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of a file.")
     ] = "256m",
     on_data_loss: Annotated[
         Literal["fail", "warn"],
         typer.Option(
             "--on-data-loss",
-            help="What to do when offsets that are due have expired, a topic was created again, or a file is gone.",
+            help="What to do if records were deleted before their export, a topic was recreated, or a file is missing.",
         ),
     ] = "fail",
     adopt: Annotated[
         bool,
-        typer.Option("--adopt", help="Take over data files of an export whose log (DIR/_kctl) is missing."),
+        typer.Option("--adopt", help="Accept the data files of an export whose commit log (DIR/_kctl) is missing."),
     ] = False,
     master: Annotated[
         str,
@@ -114,14 +114,16 @@ def export(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; needs no Spark.")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
-    """Export topics to Parquet files, each record once.
+    """Export topics to Parquet files, each record exactly once.
 
-    The first run exports everything, each further run into the same folder what is new since.  A run that was
-    interrupted is finished by the next one.  Columns are those of Spark's Kafka source.
+    The first run into a folder exports all records, each further run the new ones.  If a run is interrupted, the next
+    one completes it.  The columns are those of Spark's Kafka source.
 
-    Exit status 3: records that were due, or files, are gone (see --on-data-loss).  5: another export into the folder is
-    running, or the folder holds files that its log does not name (see --adopt).
-    Needs the extra 'spark' of the package kctl-kafka, and Java 17 or newer.
+    The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
+    --on-data-loss).  It is 5 if another export into the folder is running, or if the folder contains files that are
+    not in its commit log (see --adopt).
+
+    Requires the extra 'spark' of the package kctl-kafka, and Java 17 or later.
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
@@ -144,15 +146,15 @@ def export(
     )
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
-    return _translated(run, request, dry_run=dry_run, show_progress=not no_progress)
+    return _run(run, request, dry_run=dry_run, show_progress=not no_progress)
 
 
-def _translated(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
-    """Outcomes that only an export has, as statuses of kctl."""
+def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
+    """Runs or plans the export; returns the exit status for errors that only exports have."""
     try:
         return _show_plan(run, request) if dry_run else _export(run, request, show_progress=show_progress)
     except DataLoss as error:
-        run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn goes on with what is there")
+        run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
         return ExitStatus.UNMET
     except SparkMissing as error:
         run.console.fail("SPARK_MISSING", str(error))
@@ -170,7 +172,7 @@ def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
     if plan is None:
         run.console.note("nothing new")
     elif is_pending:
-        run.console.note(f"batch {plan.batch} was interrupted; a run finishes it before it looks for what is new")
+        run.console.note(f"batch {plan.batch} was interrupted; the next run completes it before it exports new records")
     _show(run, document(request, rows, None, plan), rows)
     return ExitStatus.DONE
 
@@ -178,8 +180,8 @@ def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
 def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> ExitStatus:
 
     with contextlib.ExitStack() as stack:
-        talk = _Talk(run, stack, show_progress=show_progress)
-        report = Exporter(request, SystemClock()).run(Listener(talk.on_plan, talk.on_progress))
+        notes = _ProgressNotes(run, stack, show_progress=show_progress)
+        report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
     for warning in report.warnings:
         run.console.warn(warning)
     rows = rows_of(report)
@@ -188,8 +190,8 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     return ExitStatus.DONE
 
 
-class _Talk:
-    """What is said on stderr while an export runs."""
+class _ProgressNotes:
+    """Notes and progress on stderr while an export runs."""
 
     def __init__(self, run: Invocation, stack: contextlib.ExitStack, *, show_progress: bool) -> None:
         self._run = run
@@ -226,6 +228,6 @@ def _folder(text: str) -> Path:
     path = text.removeprefix("file://")
     if "://" in path:
         raise UsageError(
-            f"'{text}' is not a folder; exports are committed with hard links, which only file systems have"
+            f"'{text}' is not a folder; exports are committed with hard links, which require a file system"
         )
     return Path(path).absolute()

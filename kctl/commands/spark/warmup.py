@@ -24,10 +24,10 @@ class ArchiveRow(NamedTuple):
 
 @app.command("warmup", cls=LocalCommand, epilog=examples("kctl spark warmup"))
 def warmup(ctx: typer.Context) -> ExitStatus:
-    """Make exports start faster on this machine.
+    """Make exports on this machine start faster.
 
-    Starts Spark once and keeps an archive of the Java classes that it loaded in the cache folder (about 70 MB).
-    Exports use it from then on; after an update of Java or PySpark it has to be made again.
+    Starts Spark once and writes the Java classes that it loads to an archive in the cache folder (about 70 MB), which
+    exports use from then on.  Repeat it after an update of Java or PySpark.
     """
     run: Invocation = ctx.obj
     run.console.note("starting Spark once; this takes about 15 seconds")

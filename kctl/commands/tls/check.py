@@ -107,8 +107,8 @@ def check(
 ) -> ExitStatus:
     """Check a TLS listener: its certificates, protocol versions and cipher, and whether a client trusts it.
 
-    The ssl. properties of --command-config say what to trust; without them, what the system trusts.  The exit status is
-    3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
+    The ssl. properties of --command-config select the trusted certificates; the default is those of the system.  The
+    exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
     """
     from kctl.admin.tls_check import check_tls  # noqa: PLC0415 - imports `cryptography`
     from kctl.security.tls import TlsSettings  # noqa: PLC0415 - same
@@ -116,7 +116,7 @@ def check(
     run: Invocation = ctx.obj
     addresses = parse_addresses(address, default_port=DEFAULT_PORT)
     if len(addresses) != 1:
-        raise UsageError(f"'{address}' is more than one address: check one at a time")
+        raise UsageError(f"'{address}' is more than one address; give one")
     (host, port) = addresses[0]
     end_s = monotonic() + run.client_settings().timeout_ms / 1000
     try:

@@ -28,7 +28,9 @@ def create(
     *,
     renewer: Annotated[
         list[str] | None,
-        typer.Option("--renewer", metavar="PRINCIPAL", help="Who may also renew and expire the token."),
+        typer.Option(
+            "--renewer", metavar="PRINCIPAL", help="Principal that may renew and expire the token, as its owner may."
+        ),
     ] = None,
     max_lifetime: Annotated[
         str | None,
@@ -41,8 +43,9 @@ def create(
 ) -> ExitStatus:
     """Create a delegation token of the user that this command authenticates as.
 
-    Whoever has the token can act as that user: as user name and password for SCRAM take token_id and hmac, and add
-    tokenauth="true".  It prints the secret, so direct the output to a file that only you can read.
+    A client authenticates with the token by SCRAM: username is token_id, password is hmac, and tokenauth="true" is set
+    in sasl.jaas.config.  Anyone who has the hmac can act as the user, and the output contains it: write it to a file
+    that only you can read.
     """
     run: Invocation = ctx.obj
     check_principals(renewer or (), "--renewer")

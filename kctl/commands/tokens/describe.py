@@ -36,9 +36,11 @@ def describe(
         list[str] | None,
         typer.Option("--owner", metavar="PRINCIPAL", help="Only tokens of this owner or renewer."),
     ] = None,
-    show_hmac: Annotated[bool, typer.Option("--show-hmac", help="Show the secrets of the tokens too.")] = False,
+    show_hmac: Annotated[
+        bool, typer.Option("--show-hmac", help="Also show the hmac of each token, which is its secret.")
+    ] = False,
 ) -> ExitStatus:
-    """Describe delegation tokens that the user may see: own ones, those to renew, and what access control allows."""
+    """Describe the delegation tokens that the user owns, may renew, or may describe according to ACLs."""
     run: Invocation = ctx.obj
     check_principals(owner or (), "--owner")
     tokens = run.on_cluster(lambda client: describe_tokens(client, owner or ()))

@@ -33,13 +33,16 @@ def expire(
     *,
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="DURATION", help="Let it expire after this time.  Default: remove it at once."),
+        typer.Option(
+            "--after", metavar="DURATION", help="Time from now until the token expires.  Default: delete it now."
+        ),
     ] = None,
     yes: Annotated[bool, YES] = False,
 ) -> ExitStatus:
-    """Shorten the life of a delegation token, or remove it, as its owner or a renewer.
+    """Expire a delegation token, now or after a time.
 
-    Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    The user must be its owner or a renewer.  Asks for confirmation on a terminal; elsewhere --yes is required
+    (exit status 5).
     """
     run: Invocation = ctx.obj
     period_ms = duration_ms(after, "--after", _AT_ONCE)

@@ -30,11 +30,14 @@ def renew(
         typer.Option(
             "--period",
             metavar="DURATION",
-            help="Let it expire after this time from now.  Default: the broker's delegation.token.expiry.time.ms.",
+            help="Time from now until the token expires.  Default: the broker's delegation.token.expiry.time.ms.",
         ),
     ] = None,
 ) -> ExitStatus:
-    """Extend the life of a delegation token, up to its maximum, as its owner or a renewer."""
+    """Renew a delegation token, up to its maximum lifetime.
+
+    The user must be its owner or a renewer.
+    """
     run: Invocation = ctx.obj
     period_ms = duration_ms(period, "--period", BROKER_DEFAULT)
     expiry_ms = run.on_cluster(lambda client: renew_token(client, token_id, period_ms=period_ms))

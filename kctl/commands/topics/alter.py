@@ -55,7 +55,7 @@ def alter(
 ) -> ExitStatus:
     """Add partitions to a topic, change its properties, or both.
 
-    Adding partitions changes which partition a key goes to.
+    Adding partitions changes the partition that a key is assigned to.
     """
     run: Invocation = ctx.obj
     set_ = parse_pairs(config, "--config")

@@ -59,7 +59,7 @@ def create(
         typer.Option(
             "--replica-assignment",
             metavar="B:B,...",
-            help="Broker ids of each partition's replicas, preferred leader first; replaces the two numbers.",
+            help="Broker ids of each partition's replicas, the preferred leader first; determines both numbers.",
         ),
     ] = None,
     if_not_exists: Annotated[

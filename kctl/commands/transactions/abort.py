@@ -61,14 +61,16 @@ class AbortRow(NamedTuple):
 )
 def abort(
     ctx: typer.Context,
-    partition: Annotated[str, typer.Argument(help="The partition in which it is open.", metavar="TOPIC:PARTITION")],
+    partition: Annotated[
+        str, typer.Argument(help="Partition in which the transaction is open.", metavar="TOPIC:PARTITION")
+    ],
     *,
     start_offset: Annotated[
         int | None,
         typer.Option(
             "--start-offset",
             metavar="N",
-            help="First offset of the transaction; its producer is looked up.",
+            help="First offset of the transaction; the broker is asked for its producer.",
             max=INT64_MAX,
             min=0,
         ),
@@ -93,15 +95,15 @@ def abort(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Abort even if a coordinator is about to end the transaction.")
+        bool, typer.Option("--force", help="Abort even if a coordinator still has the transaction.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
 ) -> ExitStatus:
     """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
 
-    A transaction that its coordinator knows is refused (exit status 5) without --force: it can still be committed, and
-    would then lose this partition's part.  Without --yes it asks on the terminal; without a terminal it refuses.
+    Refused (exit status 5) without --force if a coordinator still has the transaction: it could be committed later, and
+    its records in this partition would be lost.  Asks for confirmation on a terminal; elsewhere --yes is required.
     """
     run: Invocation = ctx.obj
     tp = _partition(partition)
@@ -136,7 +138,7 @@ def abort(
 
 
 async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
-    """What ends the transaction that began there.  Raises ApiError when there is none."""
+    """The marker that aborts the transaction with this first offset.  Raises ApiError if there is none."""
     producers = (await describe_producers(client, [tp]))[tp]
     if isinstance(producers, ApiError):
         raise ApiError(producers.code, f"{tp}: {producers}")
@@ -153,12 +155,12 @@ def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
     except ApiError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        run.console.warn("brokers before 3.0 do not report whether a coordinator is about to end the transaction")
+        run.console.warn("brokers before 3.0 do not report whether a coordinator still has the transaction")
         return
     if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
         raise Refused(
-            f"the transaction does not hang: the coordinator of '{owner.outcome.name}' has it as {owner.state}; "
-            "--force aborts it in this partition all the same"
+            f"the transaction is not hanging: the coordinator of '{owner.outcome.name}' has it in state {owner.state}; "
+            "--force aborts it in this partition nevertheless"
         )
 
 

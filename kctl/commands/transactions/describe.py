@@ -92,7 +92,7 @@ def describe(
 ) -> ExitStatus:
     """Describe transactions: state, producer, time and partitions.
 
-    Needs brokers of 3.0 or later.
+    Requires Kafka 3.0 or later.
     """
     run: Invocation = ctx.obj
 

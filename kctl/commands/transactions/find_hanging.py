@@ -61,7 +61,7 @@ class HangingRow(NamedTuple):
 
 
 class SearchFailureRow(NamedTuple):
-    """Partitions that could not be searched."""
+    """A broker whose partitions could not be searched."""
 
     topic: None
     partition: None
@@ -95,7 +95,7 @@ def find_hanging(
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end and that block readers of committed records.
 
-    The exit status is 3 when there are some.  'kctl transactions abort' ends one.  Needs brokers of 3.0 or later.
+    The exit status is 3 if there are any; 'kctl transactions abort' aborts one.  Requires Kafka 3.0 or later.
     """
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=not topic)
@@ -112,7 +112,9 @@ def find_hanging(
     run.console.show(HANGING_COLUMNS, [*rows, *errors])
     for one in found:
         start = one.producer.txn_start_offset
-        run.console.note(f"to end it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}")
+        run.console.note(
+            f"to abort it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}"
+        )
     if errors:
         return ExitStatus.FAILED
     return ExitStatus.UNMET if rows else ExitStatus.DONE

@@ -80,7 +80,7 @@ def list_transactions(
 ) -> ExitStatus:
     """List the transactional ids of all brokers with the state of their last transaction.
 
-    Needs brokers of 3.0 or later.
+    Requires Kafka 3.0 or later.
     """
     run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))

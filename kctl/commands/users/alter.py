@@ -9,7 +9,15 @@ import typer
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.options import DRY_RUN
-from kctl.commands.users.options import ITERATIONS, MECHANISMS, NAME, PASSWORD_FILE, ZOOKEEPER
+from kctl.commands.users.options import (
+    ITERATIONS,
+    MECHANISMS_OF_USER,
+    NAME,
+    PASSWORD_FILE,
+    ZK_TLS_CONFIG_FILE,
+    ZOOKEEPER,
+    ensemble_of,
+)
 from kctl.commands.users.setting import set_user_password
 from kctl.security.scram_messages import ITERATIONS_MIN
 
@@ -28,16 +36,17 @@ def alter(
     ctx: typer.Context,
     name: Annotated[str, NAME],
     *,
-    mechanism: Annotated[list[str] | None, MECHANISMS] = None,
+    mechanism: Annotated[list[str] | None, MECHANISMS_OF_USER] = None,
     iterations: Annotated[int, ITERATIONS] = ITERATIONS_MIN,
     password_file: Annotated[str | None, PASSWORD_FILE] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: Annotated[str | None, ZK_TLS_CONFIG_FILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Change the password of a user.
 
-    Without --mechanism for all mechanisms that the user has.  Connections that are authenticated stay open until the
-    broker's connections.max.reauth.ms has passed.
+    Authenticated connections stay open; with connections.max.reauth.ms, the broker requires the new password when that
+    time has passed.
     """
     return set_user_password(
         ctx.obj,
@@ -45,7 +54,7 @@ def alter(
         mechanism_names=mechanism,
         iterations=iterations,
         password_file=password_file,
-        zookeeper=zookeeper,
+        ensemble=ensemble_of(zookeeper, zk_tls_config_file),
         is_new=False,
         dry_run=dry_run,
     )

@@ -9,7 +9,15 @@ import typer
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.options import DRY_RUN
-from kctl.commands.users.options import ITERATIONS, MECHANISMS, NAME, PASSWORD_FILE, ZOOKEEPER
+from kctl.commands.users.options import (
+    ITERATIONS,
+    MECHANISMS,
+    NAME,
+    PASSWORD_FILE,
+    ZK_TLS_CONFIG_FILE,
+    ZOOKEEPER,
+    ensemble_of,
+)
 from kctl.commands.users.setting import set_user_password
 from kctl.security.scram_messages import ITERATIONS_MIN
 
@@ -33,12 +41,13 @@ def create(
     iterations: Annotated[int, ITERATIONS] = ITERATIONS_MIN,
     password_file: Annotated[str | None, PASSWORD_FILE] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: Annotated[str | None, ZK_TLS_CONFIG_FILE] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Create a user with a password.
 
-    Fails if the user has SCRAM credentials already.  The password is never an argument: every user of the machine could
-    read it.
+    Fails if the user already has SCRAM credentials.  The password cannot be given as an argument, because all users of
+    the machine can read the arguments of a process.
     """
     return set_user_password(
         ctx.obj,
@@ -46,7 +55,7 @@ def create(
         mechanism_names=mechanism,
         iterations=iterations,
         password_file=password_file,
-        zookeeper=zookeeper,
+        ensemble=ensemble_of(zookeeper, zk_tls_config_file),
         is_new=True,
         dry_run=dry_run,
     )

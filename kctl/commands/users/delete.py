@@ -11,7 +11,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.options import DRY_RUN, YES
-from kctl.commands.users.options import NAME, ZOOKEEPER, mechanisms_of, on_users
+from kctl.commands.users.options import NAME, ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, mechanisms_of, on_users
 from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row
 from kctl.security.scram_credentials import Mechanism
 
@@ -32,19 +32,21 @@ def delete(
         typer.Option("--mechanism", metavar="NAME", help="Delete only this credential.  Default: all."),
     ] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: Annotated[str | None, ZK_TLS_CONFIG_FILE] = None,
     yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Delete the SCRAM credentials of a user.
 
-    Quotas and access control lists of the user stay, and so do connections that are authenticated.  Asks for
-    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    Quotas and ACLs of the user are kept, and authenticated connections stay open.  Asks for confirmation on a terminal;
+    elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
+    ensemble = ensemble_of(zookeeper, zk_tls_config_file)
     chosen: tuple[Mechanism, ...] = mechanisms_of(mechanism) if mechanism else ()
     (described,) = on_users(
         run,
-        zookeeper,
+        ensemble,
         on_cluster=lambda client: users.describe_users(client, [name]),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
     )
@@ -53,7 +55,7 @@ def delete(
         run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?", yes=yes)
         outcome = on_users(
             run,
-            zookeeper,
+            ensemble,
             on_cluster=lambda client: users.delete_credentials(client, name, chosen),
             on_zookeeper=lambda session: users_in_zookeeper.delete_credentials(session, name, chosen),
         )

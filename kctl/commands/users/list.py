@@ -10,7 +10,7 @@ from kctl.admin import users, users_in_zookeeper
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.users.options import ZOOKEEPER, on_users
+from kctl.commands.users.options import ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, on_users
 from kctl.commands.users.rows import USER_COLUMNS, user_rows
 
 app = typer.Typer(add_completion=False)
@@ -28,15 +28,17 @@ def list_users(
     names: Annotated[list[str] | None, typer.Argument(help="Users to list.  Default: all.", metavar="USER")] = None,
     *,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: Annotated[str | None, ZK_TLS_CONFIG_FILE] = None,
 ) -> ExitStatus:
     """List users with SCRAM credentials.
 
-    Brokers before 2.7 have no API for this; use --zookeeper there.
+    Requires Kafka 2.7 or later; use --zookeeper for earlier versions.
     """
     run: Invocation = ctx.obj
+    ensemble = ensemble_of(zookeeper, zk_tls_config_file)
     described = on_users(
         run,
-        zookeeper,
+        ensemble,
         on_cluster=lambda client: users.describe_users(client, set(names or ())),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, set(names or ())),
     )

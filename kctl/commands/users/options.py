@@ -1,4 +1,4 @@
-"""Options of `kctl users`, and where a password comes from."""
+"""Options of `kctl users`, and reading the password."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import typer
 
@@ -33,10 +33,13 @@ NAME = typer.Argument(help="Name of the user.", metavar="USER")
 MECHANISMS = typer.Option(
     "--mechanism", metavar="NAME", help=f"{MECHANISM_NAMES}.  Default: {DEFAULT_MECHANISM.config_key}."
 )
+MECHANISMS_OF_USER = typer.Option(
+    "--mechanism", metavar="NAME", help=f"{MECHANISM_NAMES}.  Default: all mechanisms that the user has."
+)
 ITERATIONS = typer.Option(
     "--iterations",
     metavar="N",
-    help="Iterations of the hash: more make guessing a stolen credential, and every login, slower.",
+    help="Iterations of the hash.  More slow down attacks on a stolen credential, and each authentication.",
     min=ITERATIONS_MIN,
     max=ITERATIONS_MAX,
 )
@@ -48,7 +51,13 @@ PASSWORD_FILE = typer.Option(
 ZOOKEEPER = typer.Option(
     "--zookeeper",
     metavar="HOST:PORT[,...][/CHROOT]",
-    help="Ensemble to use instead of brokers, which need not run.",
+    help="Change this ensemble instead of asking a broker; no broker needs to run.",
+)
+
+ZK_TLS_CONFIG_FILE = typer.Option(
+    "--zk-tls-config-file",
+    metavar="FILE",
+    help="Properties file with zookeeper.ssl... settings for --zookeeper.",
 )
 
 
@@ -96,16 +105,35 @@ def _of_file(path: str) -> str:
     return lines[0] if lines else ""
 
 
+class Ensemble(NamedTuple):
+    """The ZooKeeper ensemble that --zookeeper names."""
+
+    connect: str
+    tls_config: str | None
+    """Properties file with the settings for TLS."""
+
+
+def ensemble_of(zookeeper: str | None, zk_tls_config_file: str | None) -> Ensemble | None:
+    """The ensemble of the options; None without --zookeeper.  Raises UsageError."""
+    if zookeeper is not None:
+        return Ensemble(zookeeper, zk_tls_config_file)
+    if zk_tls_config_file is not None:
+        raise UsageError("--zk-tls-config-file requires --zookeeper")
+    return None
+
+
 def on_users(
     run: Invocation,
-    connect: str | None,
+    ensemble: Ensemble | None,
     *,
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs one of the two: on ZooKeeper if its address is given, else on the cluster."""
-    if connect is None:
+    """Runs one of the two: on the ensemble if there is one, else on the cluster."""
+    if ensemble is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
 
-    return ask_zookeeper(connect, "/", lambda session, _: on_zookeeper(session))
+    return ask_zookeeper(
+        ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
+    )

@@ -1,4 +1,4 @@
-"""Sets the password of a user that exists, or of one that does not."""
+"""Sets the password of an existing or new user."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kctl.commands.invocation import Invocation
+    from kctl.commands.users.options import Ensemble
 
 
 def set_user_password(
@@ -25,7 +26,7 @@ def set_user_password(
     mechanism_names: Sequence[str] | None,
     iterations: int,
     password_file: str | None,
-    zookeeper: str | None,
+    ensemble: Ensemble | None,
     is_new: bool,
     dry_run: bool,
 ) -> ExitStatus:
@@ -33,7 +34,7 @@ def set_user_password(
     mechanisms = mechanisms_of(mechanism_names)
     (described,) = on_users(
         run,
-        zookeeper,
+        ensemble,
         on_cluster=lambda client: users.describe_users(client, [name]),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
     )
@@ -50,7 +51,7 @@ def set_user_password(
         run.restart_timeout()
         outcome = on_users(
             run,
-            zookeeper,
+            ensemble,
             on_cluster=lambda client: users.set_password(client, name, new),
             on_zookeeper=lambda session: users_in_zookeeper.set_password(session, name, new),
         )

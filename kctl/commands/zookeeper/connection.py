@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from kctl.commands.invocation import read_properties
 from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
 
 if TYPE_CHECKING:
@@ -22,15 +23,33 @@ Connect = Annotated[
 ]
 
 
-def ask_zookeeper(connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]]) -> T:
-    """One question on a session of its own; ClusterUnreachable when nobody answers."""
+TlsConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--zk-tls-config-file",
+        metavar="FILE",
+        help="Properties file with zookeeper.ssl... settings, as Kafka's tools take it.",
+    ),
+]
+
+
+def ask_zookeeper(
+    connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]], *, tls_config: str | None
+) -> T:
+    """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError.
+
+    `tls_config` is a properties file with the settings for TLS.
+    """
+    from kctl.zookeeper.security import zookeeper_security  # noqa: PLC0415 - nor ssl
     from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - nor kazoo
 
     _require_path(path)
 
+    security = zookeeper_security(read_properties(tls_config)) if tls_config is not None else None
+
     async def main() -> T:
         try:
-            session = ZooKeeperSession(connect, create_chroot=False)
+            session = ZooKeeperSession(connect, create_chroot=False, security=security)
         except ConfigError as error:
             raise UsageError(f"--zookeeper {connect}: {error.reason}") from None
         try:

@@ -10,7 +10,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
 from kctl.commands.zookeeper.rows import znode_row
 
 app = typer.Typer(add_completion=False)
@@ -26,13 +26,14 @@ def get(
     path: Annotated[str, typer.Argument(help="Path of the znode.")],
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
+    zk_tls_config_file: TlsConfigFile = None,
 ) -> ExitStatus:
     """Print the data of a znode.
 
-    Under json and jsonl also its stat; data that is not text is base64 there, and `encoding` says so.
+    With json and jsonl also its stat; data that is not UTF-8 is base64, and "encoding" says which.
     """
     run: Invocation = ctx.obj
-    data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path))
+    data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path), tls_config=zk_tls_config_file)
     text, encoding = _as_text(data)
     if run.console.is_machine_readable:
         run.console.show_one(znode_row(path, text, encoding, stat))

@@ -9,7 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
 from kctl.console import Column
 
 app = typer.Typer(add_completion=False)
@@ -35,10 +35,11 @@ def list_children(
     path: Annotated[str, typer.Argument(help="Path of the znode.")] = "/",
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
+    zk_tls_config_file: TlsConfigFile = None,
 ) -> ExitStatus:
     """List the children of a znode."""
     run: Invocation = ctx.obj
-    names = ask_zookeeper(zookeeper, path, lambda session, path: session.children(path))
+    names = ask_zookeeper(zookeeper, path, lambda session, path: session.children(path), tls_config=zk_tls_config_file)
     parent = path.rstrip("/")
     run.console.show(CHILD_COLUMNS, [ChildRow(name, f"{parent}/{name}") for name in names])
     return ExitStatus.DONE

@@ -45,9 +45,9 @@ def start(
         int, typer.Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", max=PORT_MAX, min=0)
     ] = DEFAULT_PORT,
 ) -> ExitStatus:
-    """Run the service in the foreground until SIGINT or SIGTERM.
+    """Run a single-node ZooKeeper service in the foreground until SIGINT or SIGTERM.
 
-    It speaks the client protocol of ZooKeeper 3.8, has one node, and listens on the loopback address only.
+    It implements the client protocol of ZooKeeper 3.8 and listens on the loopback address only.
     """
     run: Invocation = ctx.obj
     if not run.console.quiet:

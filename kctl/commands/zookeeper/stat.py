@@ -9,7 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
 from kctl.commands.zookeeper.rows import stat_row
 from kctl.errors import NoNodeError
 
@@ -22,10 +22,11 @@ def stat(
     path: Annotated[str, typer.Argument(help="Path of the znode.")],
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
+    zk_tls_config_file: TlsConfigFile = None,
 ) -> ExitStatus:
     """Show the stat of a znode: transactions, versions, owner, size."""
     run: Invocation = ctx.obj
-    found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path))
+    found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path), tls_config=zk_tls_config_file)
     if found is None:
         raise NoNodeError(f"znode {path} does not exist", path)
     run.console.show_one(stat_row(path, found))

@@ -84,8 +84,7 @@ class CoordinationProperties:
         BOOLEAN,
         default=False,
         importance=Importance.HIGH,
-        inert=True,
-        doc="Whether znodes are created with ACLs that only allow brokers to change them.",
+        doc="Whether only brokers may change the znodes they create; needs zookeeper.ssl.keystore.location.",
     )
     zookeeper_clientCnxnSocket: str | None = prop(  # noqa: N815 - as Kafka spells it
         "zookeeper.clientCnxnSocket",
@@ -98,82 +97,78 @@ class CoordinationProperties:
         "zookeeper.ssl.client.enable",
         BOOLEAN,
         default=False,
-        inert=True,
         doc="Whether connections to ZooKeeper use TLS.",
     )
     zookeeper_ssl_keystore_location: str | None = prop(
         "zookeeper.ssl.keystore.location",
         STRING,
         default=None,
-        inert=True,
         doc="Keystore file for connections to ZooKeeper.",
     )
     zookeeper_ssl_keystore_password: str | None = prop(
         "zookeeper.ssl.keystore.password",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Password of the keystore for ZooKeeper.",
     )
     zookeeper_ssl_keystore_type: str | None = prop(
         "zookeeper.ssl.keystore.type",
         STRING,
         default=None,
-        inert=True,
         doc="Format of the keystore for ZooKeeper.",
     )
     zookeeper_ssl_truststore_location: str | None = prop(
         "zookeeper.ssl.truststore.location",
         STRING,
         default=None,
-        inert=True,
         doc="Truststore for ZooKeeper's certificate.",
     )
     zookeeper_ssl_truststore_password: str | None = prop(
         "zookeeper.ssl.truststore.password",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Password of the truststore for ZooKeeper.",
     )
     zookeeper_ssl_truststore_type: str | None = prop(
         "zookeeper.ssl.truststore.type",
         STRING,
         default=None,
-        inert=True,
         doc="Format of the truststore for ZooKeeper.",
     )
     zookeeper_ssl_protocol: str = prop(
-        "zookeeper.ssl.protocol", STRING, default="TLSv1.2", inert=True, doc="TLS version to negotiate with ZooKeeper."
+        "zookeeper.ssl.protocol",
+        STRING,
+        default="TLSv1.2",
+        inert=True,
+        doc="TLS version preferred; not used here: zookeeper.ssl.enabled.protocols decides.",
     )
     zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = prop(
         "zookeeper.ssl.enabled.protocols",
         LIST,
         default=None,
-        inert=True,
-        doc="Allowed TLS versions for connections to ZooKeeper.",
+        doc="Allowed TLS versions for connections to ZooKeeper; TLSv1.2 and TLSv1.3 if not set.",
     )
     zookeeper_ssl_cipher_suites: tuple[str, ...] | None = prop(
         "zookeeper.ssl.cipher.suites",
         LIST,
         default=None,
-        inert=True,
         doc="Allowed cipher suites for connections to ZooKeeper.",
     )
     zookeeper_ssl_endpoint_identification_algorithm: str = prop(
         "zookeeper.ssl.endpoint.identification.algorithm",
         STRING,
         default="HTTPS",
-        inert=True,
         doc="Algorithm that verifies the host name in ZooKeeper's certificate.",
     )
     zookeeper_ssl_crl_enable: bool = prop(
         "zookeeper.ssl.crl.enable",
         BOOLEAN,
         default=False,
-        inert=True,
-        doc="Whether revocation is checked with revocation lists.",
+        doc="Whether revocation is checked with revocation lists; true is refused.",
     )
     zookeeper_ssl_ocsp_enable: bool = prop(
-        "zookeeper.ssl.ocsp.enable", BOOLEAN, default=False, inert=True, doc="Whether revocation is checked with OCSP."
+        "zookeeper.ssl.ocsp.enable",
+        BOOLEAN,
+        default=False,
+        doc="Whether revocation is checked with OCSP; true is refused.",
     )

@@ -1,4 +1,4 @@
-"""Windows of quotas and metrics; those of client quotas are accepted and described only."""
+"""Windows of quotas and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class QuotaProperties:
         at_least(1),
         default=11,
         importance=Importance.LOW,
-        inert=True,
         doc="Samples kept for client quotas.",
     )
     quota_window_size_seconds: int = prop(
@@ -30,7 +29,6 @@ class QuotaProperties:
         at_least(1),
         default=1,
         importance=Importance.LOW,
-        inert=True,
         doc="Length of a sample for client quotas.",
     )
     quota_producer_default: int = prop(
@@ -39,7 +37,6 @@ class QuotaProperties:
         at_least(1),
         default=LONG_MAX,
         importance=Importance.HIGH,
-        inert=True,
         doc="Bytes per second that a client may produce; superseded by default client quotas.",
     )
     quota_consumer_default: int = prop(
@@ -48,7 +45,6 @@ class QuotaProperties:
         at_least(1),
         default=LONG_MAX,
         importance=Importance.HIGH,
-        inert=True,
         doc="Bytes per second that a client may fetch; superseded by default client quotas.",
     )
     replication_quota_window_num: int = prop(
@@ -91,7 +87,6 @@ class QuotaProperties:
         at_least(1),
         default=11,
         importance=Importance.LOW,
-        inert=True,
         doc="Samples kept for quotas on changes of topics.",
     )
     controller_quota_window_size_seconds: int = prop(
@@ -100,7 +95,6 @@ class QuotaProperties:
         at_least(1),
         default=1,
         importance=Importance.LOW,
-        inert=True,
         doc="Length of a sample for quotas on changes of topics.",
     )
     client_quota_callback_class: str | None = prop(

@@ -20,17 +20,15 @@ class AuthorizationProperties:
         STRING,
         default="",
         importance=Importance.LOW,
-        inert=True,
-        doc="Class of the authorizer; empty allows all requests.",
+        doc="Authorizer: kafka.security.authorizer.AclAuthorizer, or the name of a plug-in; empty allows all requests.",
     )
     super_users: str = prop(
-        "super.users", STRING, default="", inert=True, doc="Principals that may do everything, separated by semicolons."
+        "super.users", STRING, default="", doc="Principals that may do everything, separated by semicolons."
     )
     allow_everyone_if_no_acl_found: bool = prop(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         default=False,
-        inert=True,
         doc="Whether resources without an ACL are open to all users.",
     )
     principal_builder_class: str = prop(
@@ -296,7 +294,6 @@ class SaslProperties:
         STRING,
         default="GSSAPI",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanism between brokers.",
     )
     sasl_jaas_config: str | None = prop(
@@ -375,7 +372,6 @@ class SaslProperties:
         LIST,
         default=("DEFAULT",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Rules that map Kerberos principals to user names.",
     )
     sasl_login_refresh_window_factor: float = prop(

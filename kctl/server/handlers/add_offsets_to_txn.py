@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -32,6 +33,10 @@ class AddOffsetsToTxnHandler:
         self, request: AddOffsetsToTxnRequest, context: RequestContext
     ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         partition = partition_for_key(request.group_id, self._offsets_partition_count())
         outcome = self._coordinator.add_partitions(
             request.transactional_id,

@@ -19,6 +19,7 @@ from kctl.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
@@ -39,8 +40,11 @@ class AddPartitionsToTxnHandler:
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return _response(request, lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         partitions = list(_partitions(request))
-        refused = {each: error for each in partitions if (error := self._refusal(each)) is not ErrorCode.NONE}
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (each.topic for each in partitions))
+        refused = {each: error for each in partitions if (error := self._refusal(each, denied)) is not ErrorCode.NONE}
         if refused:
             return _response(request, lambda each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED))
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -52,8 +56,8 @@ class AddPartitionsToTxnHandler:
 
         return then(outcome, answer)
 
-    def _refusal(self, partition: TopicPartition) -> ErrorCode:
-        if partition.topic in INTERNAL_TOPICS:
+    def _refusal(self, partition: TopicPartition, denied: frozenset[str]) -> ErrorCode:
+        if partition.topic in INTERNAL_TOPICS or partition.topic in denied:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not self._topics.has_partition(*partition):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,7 +4,7 @@ Any broker stores them below /config, as Kafka does, and announces the change.  
 is listed twice is changed twice and has one result.  As in Kafka 2.8, an IP address is a name that resolves, and IPv6
 addresses are refused.
 
-Not done: quotas are stored, but not enforced; authorization.
+Not done: authorization.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from kctl.protocol.apis.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
+from kctl.security.acls import Operation
+from kctl.security.quotas import EntityType
 from kctl.server.client_quotas import (
     Entity,
-    EntityType,
     QuotaChange,
     changed_quotas,
     checked_entity,
     entity_path,
 )
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.topic_writer import TopicWriter
 
 Resolves = Callable[[str], Awaitable[bool]]
@@ -45,12 +46,17 @@ class AlterClientQuotasHandler:
         self._resolves = resolves
         self._lookup = asyncio.Lock()  # Slow lookups of all requests together use one thread.
 
-    async def handle(self, request: AlterClientQuotasRequest, _context: RequestContext) -> AlterClientQuotasResponse:
+    async def handle(self, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
         """Serves one request and returns the response."""
+        is_allowed = context.allows_on_cluster(Operation.ALTER_CONFIGS)
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
         for entry in request.entries:
             named = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())
-            outcomes[named] = await outcome_of(self._alter(entry, validate_only=request.validate_only))
+            outcomes[named] = (
+                await outcome_of(self._alter(entry, validate_only=request.validate_only))
+                if is_allowed
+                else CLUSTER_DENIED
+            )
         return AlterClientQuotasResponse(
             entries=[
                 ResponseEntryData(

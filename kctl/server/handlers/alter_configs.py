@@ -4,7 +4,7 @@ Any broker alters topics; a broker alters only its own configuration and, under 
 brokers.  The change is a znode and a notification, which every broker applies a moment later.  Each resource has its
 own result; one that is listed twice gets INVALID_REQUEST.  Clients should use IncrementalAlterConfigs (KIP-339).
 
-Not done: policies, authorization.
+Not done: policies.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from kctl.protocol.apis.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from kctl.security.acls import Operation
 from kctl.server.config_alterations import replaced
-from kctl.server.config_resources import ConfigResources
+from kctl.server.config_resources import ConfigResources, check_access
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import Outcome, outcome_of
 
@@ -32,7 +33,7 @@ class AlterConfigsHandler:
     def __init__(self, resources: ConfigResources) -> None:
         self._resources = resources
 
-    async def handle(self, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
+    async def handle(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
         """Serves one request and returns the response."""
         requested = {(each.resource_type, each.resource_name): each for each in request.resources}
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
@@ -41,7 +42,7 @@ class AlterConfigsHandler:
             outcome = (
                 _NAMED_TWICE
                 if named[key] > 1
-                else await outcome_of(self._alter(resource, validate_only=request.validate_only))
+                else await outcome_of(self._alter(resource, context, validate_only=request.validate_only))
             )
             responses.append(
                 AlterConfigsResourceResponse(
@@ -53,8 +54,9 @@ class AlterConfigsHandler:
             )
         return AlterConfigsResponse(responses=responses)
 
-    async def _alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
+        check_access(context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
         entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)
         await self._resources.check(resource.resource_type, resource.resource_name, overrides)

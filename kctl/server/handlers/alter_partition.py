@@ -14,6 +14,7 @@ from kctl.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from kctl.security.acls import Operation
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
@@ -26,8 +27,10 @@ class AlterPartitionHandler:
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
 
-    async def handle(self, request: AlterPartitionRequest, _context: RequestContext) -> AlterPartitionResponse:
+    async def handle(self, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
         state = self._controller.state
         if not state.is_active:
             return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])

@@ -14,9 +14,11 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kctl.security.acls import Operation
 from kctl.server.controller import reassignment_rules
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import CLUSTER_DENIED
 
 
 class AlterPartitionReassignmentsHandler:
@@ -26,9 +28,13 @@ class AlterPartitionReassignmentsHandler:
         self._controller = controller
 
     async def handle(
-        self, request: AlterPartitionReassignmentsRequest, _context: RequestContext
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.ALTER):
+            return AlterPartitionReassignmentsResponse(
+                error_code=CLUSTER_DENIED.code, error_message=CLUSTER_DENIED.message, responses=_denied(request)
+            )
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
         wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
@@ -61,3 +67,20 @@ class AlterPartitionReassignmentsHandler:
             error_code=ErrorCode.NONE,
             responses=[ReassignableTopicResponse(name=topic, partitions=each) for topic, each in topics.items()],
         )
+
+
+def _denied(request: AlterPartitionReassignmentsRequest) -> list[ReassignableTopicResponse]:
+    return [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=each.partition_index,
+                    error_code=CLUSTER_DENIED.code,
+                    error_message=CLUSTER_DENIED.message,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]

@@ -3,8 +3,6 @@
 The response is sent when the moves have started; DescribeLogDirs shows their progress.  A replica that is not on this
 broker gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  Naming the directory that a replica
 is in ends its move.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from kctl.security.acls import Operation
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.requests.context import RequestContext
 
@@ -32,15 +31,16 @@ class AlterReplicaLogDirsHandler:
     def __init__(self, moves: LogDirMoves) -> None:
         self._moves = moves
 
-    def handle(self, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
+    def handle(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
         """Serves one request and returns the response."""
+        is_allowed = context.allows_on_cluster(Operation.ALTER)
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: list[tuple[TopicPartition, ErrorCode]] = []
         for directory in request.dirs:
             for topic in directory.topics:
                 for index in topic.partitions:
                     tp = TopicPartition(topic.name, index)
-                    code = self._move(tp, directory.path)
+                    code = self._move(tp, directory.path) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                     if code is not ErrorCode.NONE:
                         refused.append((tp, code))
                     results[topic.name].append(

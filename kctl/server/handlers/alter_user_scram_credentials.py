@@ -17,8 +17,9 @@ from kctl.protocol.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from kctl.security import acls
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.scram_credentials import Alteration, Deletion, Upsertion, altered, refusals
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -34,7 +35,7 @@ class AlterUserScramCredentialsHandler:
         self._is_controller = is_controller
 
     async def handle(
-        self, request: AlterUserScramCredentialsRequest, _context: RequestContext
+        self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
         """Serves one request and returns the response."""
         alterations = _alterations(request)
@@ -43,9 +44,12 @@ class AlterUserScramCredentialsHandler:
             by_user.setdefault(each.user, []).append(each)
         refused = refusals(alterations)
         results = []
+        is_allowed = context.allows_on_cluster(acls.Operation.ALTER)
         for user, own in by_user.items():
             if not self._is_controller():
                 outcome = _NOT_CONTROLLER
+            elif not is_allowed:
+                outcome = CLUSTER_DENIED
             elif user in refused:
                 outcome = Outcome.of(refused[user])
             else:

@@ -14,6 +14,7 @@ from kctl.protocol.apis.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from kctl.security.acls import Operation
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
@@ -28,6 +29,8 @@ class ControlledShutdownHandler:
 
     async def handle(self, request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         state = self._controller.state
         if not state.is_active:
             # Kafka's "controller moved": the broker looks for the controller again.

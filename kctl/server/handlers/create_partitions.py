@@ -3,7 +3,8 @@
 Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  Replicas are assigned as if the topic
 had been created with all partitions, unless the request assigns them.  Waits for leaders as CreateTopics does.
 
-Not done: quotas on changes, authorization.
+Quotas on changes (KIP-599): since version 3 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; older requests are
+served, and the client is throttled.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from kctl.protocol.apis.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
+FIRST_VERSION_WITH_STRICT_QUOTA = 3
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
 
@@ -51,13 +55,22 @@ class CreatePartitionsHandler:
         self._waits = waits
         self._is_controller = is_controller
 
-    async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
+    async def handle(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
         """Serves one request and returns the response."""
         named = Counter(topic.name for topic in request.topics)
         requested = {topic.name: topic for topic in request.topics}
         room = PartitionRoom(self._metadata.total_partition_count())
+        denied = (
+            context.denied(Operation.ALTER, ResourceType.TOPIC, requested) if self._is_controller() else frozenset()
+        )
+        allowance = None
+        if context.account is not None:
+            allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
         outcomes = await asyncio.gather(
-            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in requested.items())
+            *(
+                self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
+                for name, topic in requested.items()
+            )
         )
         return CreatePartitionsResponse(
             results=[
@@ -67,13 +80,22 @@ class CreatePartitionsHandler:
         )
 
     async def _outcome(
-        self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest, room: PartitionRoom, *, is_repeated: bool
+        self,
+        topic: CreatePartitionsTopic,
+        request: CreatePartitionsRequest,
+        room: PartitionRoom,
+        allowance: MutationAllowance | None,
+        *,
+        is_repeated: bool,
+        is_denied: bool,
     ) -> Outcome:
         if not self._is_controller():
             return _NOT_CONTROLLER
         if is_repeated:
             return _NAMED_TWICE
-        outcome = await outcome_of(self._add(topic, room, validate_only=request.validate_only))
+        if is_denied:
+            return TOPIC_DENIED
+        outcome = await outcome_of(self._add(topic, room, allowance, validate_only=request.validate_only))
         if not outcome.is_success or request.validate_only:
             return outcome
         if request.timeout_ms <= 0:
@@ -83,7 +105,14 @@ class CreatePartitionsHandler:
         )
         return SUCCESS if has_leaders else TIMED_OUT
 
-    async def _add(self, topic: CreatePartitionsTopic, room: PartitionRoom, *, validate_only: bool) -> None:
+    async def _add(
+        self,
+        topic: CreatePartitionsTopic,
+        room: PartitionRoom,
+        allowance: MutationAllowance | None,
+        *,
+        validate_only: bool,
+    ) -> None:
         """Raises ApiError or ZooKeeperError."""
         problem = topic_name_problem(topic.name)
         if problem is not None:
@@ -99,4 +128,6 @@ class CreatePartitionsHandler:
         brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
         added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers, room=room)
         if not validate_only:
+            if allowance is not None:
+                allowance.take(len(added))
             await self._topics.add_partitions(topic.name, added)

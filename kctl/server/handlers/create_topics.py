@@ -7,7 +7,10 @@ exists or will be created.
 Version notes: 1 validate_only and messages; 4 the broker's defaults (KIP-464; older requests that ask for them get
 them too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
-Not done: policies, quotas on changes, authorization.
+Quotas on changes (KIP-599): since version 6 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; topics of older
+requests are created, and the client is throttled.
+
+Not done: policies.
 """
 
 from __future__ import annotations
@@ -26,13 +29,17 @@ from kctl.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
+_KEEPS_CONFIG_ERROR = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+FIRST_VERSION_WITH_STRICT_QUOTA = 6
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
@@ -58,22 +65,34 @@ class CreateTopicsHandler:
         self._is_controller = is_controller
         self._under_way: set[str] = set()
 
-    async def handle(self, request: CreateTopicsRequest, _context: RequestContext) -> CreateTopicsResponse:
+    async def handle(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """Serves one request and returns the response."""
         if not self._is_controller():
             return _response([(topic.name, _NOT_CONTROLLER) for topic in request.topics])
-        plans, outcomes = self._plan(request)
+        names = [topic.name for topic in request.topics]
+        denied: frozenset[str] = frozenset()
+        if context.denied(Operation.CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
+            denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
+        hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
+        plans, outcomes = self._plan(request, denied)
+        if context.account is not None and not request.validate_only:
+            is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
+            _take_quota(plans, outcomes, context.account.mutations(is_strict=is_strict))
         if not request.validate_only:
             outcomes |= await self._create_all(plans, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
         answers = [(topic.name, outcomes[topic.name]) for topic in request.topics]
         response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in answers])
         for result in response.topics:
-            if result.error_code == ErrorCode.NONE:
+            if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])
+            elif result.name in hidden and result.error_code in _KEEPS_CONFIG_ERROR:
+                result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return response
 
-    def _plan(self, request: CreateTopicsRequest) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
+    def _plan(
+        self, request: CreateTopicsRequest, denied: frozenset[str]
+    ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
         """The topics that can be created, and the current outcome of every topic in the request."""
         plans: dict[str, NewTopicPlan] = {}
         outcomes: dict[str, Outcome] = {}
@@ -84,6 +103,9 @@ class CreateTopicsHandler:
         for topic in request.topics:
             outcomes[topic.name] = SUCCESS
             if named[topic.name] > 1:
+                continue
+            if topic.name in denied:
+                outcomes[topic.name] = TOPIC_DENIED
                 continue
             try:
                 plans[topic.name] = plan_new_topic(
@@ -135,6 +157,20 @@ class CreateTopicsHandler:
             )
             for entry in describe_topic(self._configs, plan.overrides)
         ]
+
+
+def _take_quota(
+    plans: dict[str, NewTopicPlan], outcomes: dict[str, Outcome], allowance: MutationAllowance | None
+) -> None:
+    """Removes the plans of topics that the quota does not allow."""
+    if allowance is None:
+        return
+    for plan in list(plans.values()):
+        try:
+            allowance.take(plan.partition_count)
+        except ApiError as error:
+            outcomes[plan.name] = Outcome.of(error)
+            del plans[plan.name]
 
 
 def _response(outcomes: list[tuple[str, Outcome]]) -> CreateTopicsResponse:

@@ -5,7 +5,9 @@ A group with members gets NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_
 
 from __future__ import annotations
 
+from kctl.errors import ErrorCode
 from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
 
@@ -16,11 +18,17 @@ class DeleteGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
+    def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """Serves one request and returns the response."""
+        denied = context.denied(Operation.DELETE, ResourceType.GROUP, request.groups_names)
         return DeleteGroupsResponse(
             results=[
-                DeletableGroupResult(group_id=group_id, error_code=self._coordinator.delete(group_id))
+                DeletableGroupResult(
+                    group_id=group_id,
+                    error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+                    if group_id in denied
+                    else self._coordinator.delete(group_id),
+                )
                 for group_id in dict.fromkeys(request.groups_names)
             ]
         )

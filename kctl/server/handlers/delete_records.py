@@ -3,8 +3,6 @@
 The leader responds with the low watermark, the smallest log start offset of the live replicas.  It waits until that has
 reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark, above which nothing can be
 deleted.  Topics that are only compacted get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from kctl.protocol.apis.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -89,10 +88,11 @@ class DeleteRecordsHandler:
         self._configs = configs
         self._purgatory = purgatory
 
-    async def handle(self, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
+    async def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         """Serves one request and returns the response."""
         deletions: list[_Deletion] = []
         topics: list[DeleteRecordsTopicResult] = []
+        denied = context.denied(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
         for topic in request.topics:
             answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             topics.append(answer)
@@ -104,6 +104,8 @@ class DeleteRecordsHandler:
                 )
                 answer.partitions.append(result)
                 try:
+                    if topic.name in denied:
+                        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     partition, offset = self._delete(topic.name, requested.partition_index, requested.offset)
                     deletions.append(_Deletion(partition, offset, result))
                 except ApiError as error:

@@ -7,7 +7,8 @@ second request for a topic that is being deleted waits as well.
 Version notes: before 3 a broker with delete.topic.enable=false responds with INVALID_REQUEST, since then with
 TOPIC_DELETION_DISABLED; 5 messages; 6 by name or by id (KIP-516).
 
-Not done: quotas on changes, authorization.
+Quotas on changes (KIP-599) count the partitions of the topics: since version 5 a topic beyond the quota gets
+THROTTLING_QUOTA_EXCEEDED; older requests are served, and the client is throttled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import asyncio
 from collections.abc import Callable
 
 from kctl.config.dynamic import ConfigView
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.delete_topics import (
     DeletableTopicResult,
@@ -24,13 +25,16 @@ from kctl.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.topic_writer import TopicWriter
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_WITH_STRICT_QUOTA = 5
 FIRST_VERSION_BY_ID = 6
 
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
@@ -69,7 +73,12 @@ class DeleteTopicsHandler:
         refusal = self._refusal(requested, context.api_version)
         if refusal is not None:
             return DeleteTopicsResponse(responses=[_result(topic, topic.name, refusal) for topic in requested])
-        results = await asyncio.gather(*(self._delete(topic, request.timeout_ms) for topic in requested))
+        allowance = None
+        if context.account is not None:
+            allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
+        results = await asyncio.gather(
+            *(self._delete(topic, allowance, request.timeout_ms, context) for topic in requested)
+        )
         return DeleteTopicsResponse(responses=list(results))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
@@ -83,12 +92,29 @@ class DeleteTopicsHandler:
             return _NAME_AND_ID
         return None
 
-    async def _delete(self, requested: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
+    async def _delete(
+        self,
+        requested: DeleteTopicState,
+        allowance: MutationAllowance | None,
+        timeout_ms: int,
+        context: RequestContext,
+    ) -> DeletableTopicResult:
         name = requested.name if requested.topic_id == ZERO_UUID else self._metadata.topic_name(requested.topic_id)
         if name is None:
             return _result(requested, None, _NEITHER if requested.topic_id == ZERO_UUID else _UNKNOWN_ID)
-        if self._metadata.partitions(name) is None:
+        is_by_id = requested.topic_id != ZERO_UUID
+        if is_by_id and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return _result(requested, None, TOPIC_DENIED)  # The name of the id is not disclosed.
+        if not context.allows(Operation.DELETE, ResourceType.TOPIC, name):
+            return _result(requested, name, TOPIC_DENIED)
+        partitions = self._metadata.partitions(name)
+        if partitions is None:
             return _result(requested, name, _UNKNOWN_NAME)
+        if allowance is not None:
+            try:
+                allowance.take(len(partitions))
+            except ApiError as error:
+                return _result(requested, name, Outcome.of(error))
         outcome = await outcome_of(self._topics.request_deletion(name))
         if outcome.is_success:
             outcome = await self._gone(name, timeout_ms)

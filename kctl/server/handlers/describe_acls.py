@@ -1,17 +1,74 @@
-"""DescribeAcls (key 29, versions 0-2): always SECURITY_DISABLED, as on a Kafka broker without an authorizer.
+"""DescribeAcls (key 29, versions 0-2): the ACLs that a filter selects.  KIP-140, KIP-290 (prefixed patterns).
 
-Kafka closes the connection if the filter has code 0 (UNKNOWN); here that filter gets the same error.
+Needs DESCRIBE on the cluster.  Any broker answers from its cache, which follows a change within moments.  Without an
+authorizer the response is SECURITY_DISABLED.
 
-Not done: ACLs.
+Kafka closes the connection if the filter has code 0 (UNKNOWN); here it gets INVALID_REQUEST.
+
+Version notes: 1 pattern types; 2 flexible.
 """
 
 from __future__ import annotations
 
-from kctl.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+import asyncio
+
+from kctl.errors import ApiError
+from kctl.limits import SLICE_OBJECTS
+from kctl.protocol.apis.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from kctl.security.acls import AclEntry, Operation, ResourcePattern
+from kctl.server.authorization.port import Authorizer
+from kctl.server.requests.acl_filters import requested_filter
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import NO_AUTHORIZER
+from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
 
 
-def describe_acls(_request: DescribeAclsRequest, _context: RequestContext) -> DescribeAclsResponse:
-    """Refuses the whole request."""
-    return DescribeAclsResponse(error_code=NO_AUTHORIZER.code, error_message=NO_AUTHORIZER.message, resources=[])
+class DescribeAclsHandler:
+    """Serves DescribeAcls requests.  Owner: event loop."""
+
+    def __init__(self, authorizer: Authorizer | None) -> None:
+        self._authorizer = authorizer
+
+    async def handle(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+        """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.DESCRIBE):
+            return _refused(CLUSTER_DENIED)
+        if self._authorizer is None:
+            return _refused(NO_AUTHORIZER)
+        try:
+            selection = requested_filter(request)
+        except ApiError as error:
+            return _refused(Outcome.of(error))
+        resources: dict[ResourcePattern, list[AclDescription]] = {}
+        # A list, because ACLs may change while other connections are served.
+        for count, binding in enumerate(list(self._authorizer.acls()), start=1):
+            if selection.selects(binding):
+                resources.setdefault(binding.pattern, []).append(_description(binding.entry))
+            if count % SLICE_OBJECTS == 0:
+                await asyncio.sleep(0)
+        return DescribeAclsResponse(
+            error_code=0,
+            resources=[
+                DescribeAclsResource(
+                    resource_type=pattern.type,
+                    resource_name=pattern.name,
+                    pattern_type=pattern.pattern_type,
+                    acls=entries,
+                )
+                for pattern, entries in resources.items()
+            ],
+        )
+
+
+def _description(entry: AclEntry) -> AclDescription:
+    return AclDescription(
+        principal=entry.principal, host=entry.host, operation=entry.operation, permission_type=entry.permission
+    )
+
+
+def _refused(outcome: Outcome) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=outcome.code, error_message=outcome.message, resources=[])

@@ -3,7 +3,7 @@
 Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
 have more types; a filter without components matches all entities, or none if strict.  KIP-546.
 
-Not done: quotas are stored, but not enforced; authorization.
+Not done: authorization.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from kctl.protocol.apis.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from kctl.security.acls import Operation
+from kctl.security.quotas import EntityType
 from kctl.server.client_quotas import (
     FOLDERS,
     Entity,
-    EntityType,
     Filter,
     checked_filter,
     entity_name,
@@ -33,7 +34,7 @@ from kctl.server.client_quotas import (
     stored_quotas,
 )
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.topic_writer import TopicWriter
 
 T = TypeVar("T")
@@ -48,9 +49,11 @@ class DescribeClientQuotasHandler:
         self._topics = topics
 
     async def handle(
-        self, request: DescribeClientQuotasRequest, _context: RequestContext
+        self, request: DescribeClientQuotasRequest, context: RequestContext
     ) -> DescribeClientQuotasResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.DESCRIBE_CONFIGS):
+            return _refused(CLUSTER_DENIED)
         try:
             wanted = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
         except ApiError as error:

@@ -1,8 +1,6 @@
 """DescribeCluster (key 60, version 0): the brokers of the cluster and its controller, without topics.  KIP-700.
 
 Contains only endpoints of the listener that accepted the connection.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from kctl.protocol.apis.describe_cluster import (
     DescribeClusterResponse,
 )
 from kctl.server.metadata_cache import MetadataCache
-from kctl.server.requests.authorized_operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_cluster_operations
 from kctl.server.requests.context import RequestContext
 
 
@@ -37,5 +35,5 @@ class DescribeClusterHandler:
                 for broker_id, broker in sorted(self._metadata.brokers.items())
                 if (endpoint := broker.endpoint(context.listener)) is not None
             ],
-            cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
+            cluster_authorized_operations=authorized_cluster_operations(context) if is_asked else NOT_ASKED,
         )

@@ -8,8 +8,6 @@ from any broker.  A broker's own properties are the ones in effect, a moment aft
 
 Version notes: 0 says only whether a value is the default; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -38,9 +36,10 @@ from kctl.protocol.apis.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from kctl.security.acls import Operation
 from kctl.server.broker_loggers import logger_levels
 from kctl.server.config_alterations import ResourceType
-from kctl.server.config_resources import ConfigResources, check_this_broker
+from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
 
@@ -70,13 +69,13 @@ class DescribeConfigsHandler:
             if left < 0:
                 results.append(_left_out(resource))
                 continue
-            results.append(await self._result(resource, request, context.api_version))
+            results.append(await self._result(resource, request, context))
             left -= sum(map(_size_of, results[-1].configs))
             await asyncio.sleep(0)  # Each may take milliseconds; lets other connections be served.
         return DescribeConfigsResponse(results=results)
 
     async def _result(
-        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
             error_code=ErrorCode.NONE,
@@ -85,12 +84,15 @@ class DescribeConfigsHandler:
             configs=[],
         )
         try:
+            check_access(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
             described = await self._described(resource)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message or ""
             return result
         keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
-        result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
+        result.configs = [
+            _entry(each, request, context.api_version) for each in described if not keys or each.name in keys
+        ]
         return result
 
     async def _described(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:

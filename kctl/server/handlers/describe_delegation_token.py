@@ -14,6 +14,7 @@ from kctl.protocol.apis.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
 from kctl.server.tokens.permission import require_authenticated
 from kctl.server.tokens.token import DelegationToken
@@ -41,7 +42,8 @@ class DescribeDelegationTokenHandler:
         tokens = [
             self._described(token)
             for token in self._tokens.cache.tokens()
-            if owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
+            if (owners is None or token.owner in owners or not owners.isdisjoint(token.renewers))
+            and _may_describe(token, context)
         ]
         return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=tokens)
 
@@ -60,3 +62,10 @@ class DescribeDelegationTokenHandler:
                 DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, name in renewers
             ],
         )
+
+
+def _may_describe(token: DelegationToken, context: RequestContext) -> bool:
+    """Kafka: DelegationTokenManager.filterToken."""
+    if context.principal in {token.owner, *token.renewers}:
+        return True
+    return not context.denied(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, (token.token_id,), is_logged=False)

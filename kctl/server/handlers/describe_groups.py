@@ -18,14 +18,11 @@ from kctl.protocol.apis.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_operations
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
-
-READ, DELETE, DESCRIBE = 3, 6, 8
-EVERYTHING_ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE
-"""The operations that exist on groups, as a bit field (KIP-430)."""
-NOT_ASKED = -(2**31)
 
 
 class DescribeGroupsHandler:
@@ -34,22 +31,24 @@ class DescribeGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    async def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
+    async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
-        described = self._groups(request)
+        described = self._groups(request, context)
         return DescribeGroupsResponse(groups=await in_slices(described, lambda group: 1 + len(group.members)))
 
-    def _groups(self, request: DescribeGroupsRequest) -> Iterator[DescribedGroup]:
+    def _groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Iterator[DescribedGroup]:
         left = DESCRIBED_BYTES_MAX
         for group_id in dict.fromkeys(request.groups):
             if left < 0:
                 yield _failed(group_id, ErrorCode.INVALID_REQUEST)
                 continue
-            group = self._describe(group_id, includes_operations=request.include_authorized_operations)
+            group = self._describe(group_id, context, includes_operations=request.include_authorized_operations)
             left -= sum(map(_size_of, group.members))
             yield group
 
-    def _describe(self, group_id: str, *, includes_operations: bool) -> DescribedGroup:
+    def _describe(self, group_id: str, context: RequestContext, *, includes_operations: bool) -> DescribedGroup:
+        if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error, group = self._coordinator.describe(group_id)
         if error is not ErrorCode.NONE:
             return _failed(group_id, error)
@@ -70,7 +69,9 @@ class DescribeGroupsHandler:
                 )
                 for member in group.members
             ],
-            authorized_operations=EVERYTHING_ALLOWED if includes_operations else NOT_ASKED,
+            authorized_operations=authorized_operations(context, ResourceType.GROUP, group_id)
+            if includes_operations
+            else NOT_ASKED,
         )
 
 

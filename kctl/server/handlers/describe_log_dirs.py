@@ -3,8 +3,6 @@
 Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
 KAFKA_STORAGE_ERROR.  `offset_lag` is how far a log is behind the high watermark, and for a future log (`is_future_key`)
 how far it is behind the current log.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kctl.security.acls import Operation
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
@@ -38,8 +37,10 @@ class DescribeLogDirsHandler:
         self._logs = logs
         self._replicas = replicas
 
-    async def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+    async def handle(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.DESCRIBE):
+            return DescribeLogDirsResponse(results=[])  # These versions have no error for the whole response.
         requested = (
             None
             if request.topics is None

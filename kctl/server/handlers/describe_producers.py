@@ -15,6 +15,7 @@ from kctl.protocol.apis.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 
@@ -25,15 +26,24 @@ class DescribeProducersHandler:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
-    def handle(self, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
+    def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         """Serves one request and returns the response."""
         requested: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             # One result however often it is listed: a partition may have many producers.
             requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        denied = context.denied(Operation.READ, ResourceType.TOPIC, requested)
         return DescribeProducersResponse(
             topics=[
-                TopicResponse(name=name, partitions=[self._partition(name, index) for index in indexes])
+                TopicResponse(
+                    name=name,
+                    partitions=[
+                        _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                        if name in denied
+                        else self._partition(name, index)
+                        for index in indexes
+                    ],
+                )
                 for name, indexes in requested.items()
             ]
         )

@@ -13,6 +13,7 @@ from kctl.protocol.apis.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.snapshot import TransactionSnapshot
@@ -24,27 +25,21 @@ class DescribeTransactionsHandler:
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DescribeTransactionsRequest, _context: RequestContext) -> DescribeTransactionsResponse:
+    def handle(self, request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
         """Serves one request and returns the response."""
         return DescribeTransactionsResponse(
             transaction_states=[
-                self._describe(transactional_id) for transactional_id in dict.fromkeys(request.transactional_ids)
+                self._describe(transactional_id, context)
+                for transactional_id in dict.fromkeys(request.transactional_ids)
             ]
         )
 
-    def _describe(self, transactional_id: str) -> TransactionState:
+    def _describe(self, transactional_id: str, context: RequestContext) -> TransactionState:
+        if not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         error, snapshot = self._coordinator.describe(transactional_id)
         if snapshot is None:
-            return TransactionState(
-                error_code=error,
-                transactional_id=transactional_id,
-                transaction_state="",
-                transaction_timeout_ms=0,
-                transaction_start_time_ms=0,
-                producer_id=0,
-                producer_epoch=0,
-                topics=[],
-            )
+            return _refused(transactional_id, error)
         return TransactionState(
             error_code=ErrorCode.NONE,
             transactional_id=transactional_id,
@@ -53,12 +48,30 @@ class DescribeTransactionsHandler:
             transaction_start_time_ms=snapshot.start_ms,
             producer_id=snapshot.producer.producer_id,
             producer_epoch=snapshot.producer.epoch,
-            topics=_topics(snapshot),
+            topics=_topics(snapshot, context),
         )
 
 
-def _topics(snapshot: TransactionSnapshot) -> list[TopicData]:
+def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
+    return TransactionState(
+        error_code=error,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )
+
+
+def _topics(snapshot: TransactionSnapshot, context: RequestContext) -> list[TopicData]:
+    """The partitions of topics that the client may describe."""
+    topic_names = {topic for topic, _ in snapshot.partitions}
+    hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic_names, is_logged=False)
     topics: dict[str, TopicData] = {}
     for topic, index in snapshot.partitions:
+        if topic in hidden:
+            continue
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
     return list(topics.values())

@@ -2,8 +2,6 @@
 
 Any broker reads them from ZooKeeper.  Null users, or none, mean all with credentials.  A user listed twice gets
 DUPLICATE_RESOURCE, one without credentials RESOURCE_NOT_FOUND.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ from kctl.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.scram_credentials import iterations_by_mechanism
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -33,9 +32,13 @@ class DescribeUserScramCredentialsHandler:
         self._topics = topics
 
     async def handle(
-        self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
+        self, request: DescribeUserScramCredentialsRequest, context: RequestContext
     ) -> DescribeUserScramCredentialsResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.DESCRIBE):
+            return DescribeUserScramCredentialsResponse(
+                error_code=CLUSTER_DENIED.code, error_message=CLUSTER_DENIED.message, results=[]
+            )
         results: list[DescribeUserScramCredentialsResult] = []
         if request.users:
             named = Counter(user.name for user in request.users)

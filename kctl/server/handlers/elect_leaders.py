@@ -18,6 +18,7 @@ from kctl.protocol.apis.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from kctl.security.acls import Operation
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -34,17 +35,16 @@ class ElectLeadersHandler:
         self._metadata = metadata
         self._waits = waits
 
-    async def handle(self, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
+    async def handle(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Serves one request and returns the response."""
         requested = request.topic_partitions
         wanted = (
             None if requested is None else tuple(TopicPartition(t.topic, p) for t in requested for p in t.partitions)
         )
+        if not context.allows_on_cluster(Operation.ALTER):
+            return _refused(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not self._controller.state.is_active:
-            outcome = dict.fromkeys(wanted or (), ErrorCode.NOT_CONTROLLER)
-            return ElectLeadersResponse(
-                error_code=ErrorCode.NOT_CONTROLLER, replica_election_results=_by_topic(outcome)
-            )
+            return _refused(wanted, ErrorCode.NOT_CONTROLLER)
         before = {tp: known.leader_epoch for tp, known in self._controller.state.leaders.items()}
         elected = await self._controller.elect_leaders(wanted, is_unclean=request.election_type == UNCLEAN)
         outcome = dict(elected)
@@ -63,6 +63,11 @@ class ElectLeadersHandler:
             return info is not None and info.leader_epoch > old_epoch
 
         return await self._waits.until(topic_partition.topic, is_newer, timeout_ms)
+
+
+def _refused(wanted: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:
+    results = _by_topic(dict.fromkeys(wanted or (), error))
+    return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
 def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:

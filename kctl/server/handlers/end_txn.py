@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -29,6 +30,8 @@ class EndTxnHandler:
 
     def handle(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         outcome = self._coordinator.end(request.transactional_id, producer, committed=request.committed)
 

@@ -8,6 +8,7 @@ continue.  Sessions: KIP-227, replication/fetch_session.
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
 followers serve consumers; 12 flexible, last fetched epoch.
+A consumer that exceeds its quota gets an empty response, and the records do not count.  KIP-219.
 With a rack-aware replica.selector.class the leader redirects consumers to an in-sync replica in their rack (KIP-392).
 """
 
@@ -19,7 +20,10 @@ from collections.abc import Iterable
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kctl.security.acls import Operation, ResourceType
+from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.replication.fetch_reading import Fetch, Reader, Reading, is_of_one_history
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
@@ -78,8 +82,16 @@ class FetchHandler:
         except ApiError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
         positions = list(session.positions.values()) if session else list(_positions(request))
-        if request.replica_id >= 0:
+        denied = _denied_topics(positions, context, is_follower=request.replica_id >= 0)
+        if request.replica_id >= 0 and not denied:
             self._note_follower(request.replica_id, positions, now_ms)
+        max_bytes = min(request.max_bytes, self._fetch_max_bytes)
+        account = context.account
+        if account is not None:
+            if request.replica_id >= 0:
+                account.exempt()
+            elif account.fetch_bytes_max is not None:
+                max_bytes = int(min(max_bytes, account.fetch_bytes_max))
         reader = Reader(
             context.api_version,
             replica_id=request.replica_id,
@@ -94,11 +106,12 @@ class FetchHandler:
             quota=self._throttles.leader,
             selector=self._selector,
             clock=self._clock,
-            min_bytes=request.min_bytes,
-            max_bytes=min(request.max_bytes, self._fetch_max_bytes),
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
+            denied=denied,
         )
         wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
-        delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
+        delayed = DelayedFetch(self, fetch, session, account, wants_session=wants_session)
         if fetch.is_converted:
             return asyncio.ensure_future(self._answer_old_reader(fetch, delayed, request.max_wait_ms))
         reading = fetch.read()
@@ -199,12 +212,19 @@ class DelayedFetch:
     """A fetch that waits until there is enough to respond with."""
 
     def __init__(
-        self, handler: FetchHandler, fetch: Fetch, session: FetchSession | None, *, wants_session: bool
+        self,
+        handler: FetchHandler,
+        fetch: Fetch,
+        session: FetchSession | None,
+        account: RequestAccount | None,
+        *,
+        wants_session: bool,
     ) -> None:
         self.future: asyncio.Future[FetchResponse] | None = None
         self._handler = handler
         self._fetch = fetch
         self._session = session
+        self._account = account
         self._wants_session = wants_session
 
     def try_complete(self) -> bool:
@@ -220,7 +240,10 @@ class DelayedFetch:
         self._answer(self._fetch.read())
 
     def response(self, reading: Reading) -> FetchResponse:
-        """The response with this reading."""
+        """The response with this reading; an empty one if a quota is exceeded."""
+        if self._account is not None and self._account.throttle_fetch(lambda: self._size_bytes(reading)):
+            session_id = NO_SESSION if self._session is None else self._session.session_id
+            return FetchResponse(error_code=ErrorCode.NONE, session_id=session_id, responses=[])
         self._fetch.note_answered(reading)
         session = self._session
         if session is not None:
@@ -236,6 +259,15 @@ class DelayedFetch:
             session_id=session.session_id if session else NO_SESSION,
             responses=_by_topic(reading.answers),
         )
+
+    def _size_bytes(self, reading: Reading) -> int:
+        """The size of the response with its length, as Kafka counts it for the quota."""
+        answers = reading.answers
+        if self._session is not None:
+            pending = self._session.pending(answers, reading.record_bytes)
+            answers = {topic_partition: answers[topic_partition] for topic_partition in pending}
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=_by_topic(answers))
+        return 4 + sum(len(chunk) for chunk in codec.encode(response, self._fetch.reader.version))
 
     def _answer(self, reading: Reading) -> None:
         if self.future is not None and not self.future.done():
@@ -253,6 +285,14 @@ def _positions(request: FetchRequest) -> Iterable[FetchPosition]:
                 partition.last_fetched_epoch,
                 partition.log_start_offset,
             )
+
+
+def _denied_topics(positions: list[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
+    """The topics that the client may not read; a client that claims to be a follower may read all or none."""
+    topics = (position.topic_partition.topic for position in positions)
+    if is_follower:
+        return frozenset() if context.allows_on_cluster(Operation.CLUSTER_ACTION) else frozenset(topics)
+    return context.denied(Operation.READ, ResourceType.TOPIC, topics)
 
 
 def _by_topic(answers: dict[TopicPartition, PartitionData]) -> list[FetchableTopicResponse]:

@@ -12,10 +12,12 @@ from __future__ import annotations
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for_key
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kctl.security.acls import AUTHORIZATION_ERRORS, Operation, ResourceType
 from kctl.server.coordinators.ports import CoordinatorNode, InternalTopics
 from kctl.server.requests.context import RequestContext
 
 TOPIC_OF_KEY_TYPE = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
+RESOURCE_OF_KEY_TYPE = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 NO_NODE = CoordinatorNode(node_id=-1, host="", port=-1)
 
 
@@ -30,6 +32,9 @@ class FindCoordinatorHandler:
         topic = TOPIC_OF_KEY_TYPE.get(request.key_type)
         if topic is None:
             return _refusal(ErrorCode.INVALID_REQUEST)
+        kind = RESOURCE_OF_KEY_TYPE[request.key_type]
+        if not context.allows(Operation.DESCRIBE, kind, request.key):
+            return _refusal(AUTHORIZATION_ERRORS[kind])
         count = self._topics.partition_count(topic)
         if count is None:
             self._topics.ensure_topic(topic)

@@ -5,7 +5,9 @@ Version notes: 3 static members (KIP-345).
 
 from __future__ import annotations
 
+from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
 
@@ -16,8 +18,10 @@ class HeartbeatHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: HeartbeatRequest, _context: RequestContext) -> HeartbeatResponse:
+    def handle(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
         """Serves one request and returns the response."""
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = self._coordinator.heartbeat(
             request.group_id,
             member_id=request.member_id,

@@ -3,7 +3,7 @@
 The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
 an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
 
-Not done: policies, authorization.
+Not done: policies.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kctl.security import acls
 from kctl.server.broker_loggers import check_logger, set_logger
 from kctl.server.config_alterations import Alteration, Operation, ResourceType, altered, check_alterations
-from kctl.server.config_resources import ConfigResources, check_this_broker
+from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import Outcome, outcome_of
 
@@ -34,7 +35,7 @@ class IncrementalAlterConfigsHandler:
         self._resources = resources
 
     async def handle(
-        self, request: IncrementalAlterConfigsRequest, _context: RequestContext
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         """Serves one request and returns the response."""
         requested = {(each.resource_type, each.resource_name): each for each in request.resources}
@@ -44,7 +45,7 @@ class IncrementalAlterConfigsHandler:
             outcome = (
                 _NAMED_TWICE
                 if named[key] > 1
-                else await outcome_of(self._alter(resource, validate_only=request.validate_only))
+                else await outcome_of(self._alter(resource, context, validate_only=request.validate_only))
             )
             responses.append(
                 AlterConfigsResourceResponse(
@@ -56,8 +57,9 @@ class IncrementalAlterConfigsHandler:
             )
         return IncrementalAlterConfigsResponse(responses=responses)
 
-    async def _alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
+        check_access(context, acls.Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         alterations = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             self._alter_loggers(resource.resource_name, alterations, validate_only=validate_only)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.coordinators.replies import then
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.requests.context import RequestContext
@@ -40,6 +41,9 @@ class InitProducerIdHandler:
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        refusal = _refusal(request, context)
+        if refusal is not None:
+            return _response(InitOutcome(refusal), context.api_version)
         if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
             return _response(InitOutcome(ErrorCode.INVALID_REQUEST), context.api_version)
         if request.transactional_id is None:
@@ -58,6 +62,17 @@ class InitProducerIdHandler:
             log.warning("cannot allocate a producer id error=%s", error)
             return _response(InitOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
         return _response(InitOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
+
+
+def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
+    """The authorization error, if any.  Since 2.8 whoever may write to any topic may be idempotent (KIP-679)."""
+    if request.transactional_id is not None:
+        is_allowed = context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if context.denied(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
+        is_allowed = context.allows_on_any(Operation.WRITE, ResourceType.TOPIC)
+        return None if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None
 
 
 def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:

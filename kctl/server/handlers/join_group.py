@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from kctl.errors import ErrorCode
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
@@ -35,6 +37,8 @@ class JoinGroupHandler:
     ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         version = context.api_version
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return _response(JoinOutcome(error=ErrorCode.GROUP_AUTHORIZATION_FAILED, member_id=""), version)
         has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
         event = JoinRequest(
             member_id=request.member_id,

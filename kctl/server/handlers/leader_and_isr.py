@@ -15,6 +15,7 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
+from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
@@ -31,6 +32,8 @@ class LeaderAndIsrHandler:
 
     async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = await self._control_plane.leader_and_isr(request)

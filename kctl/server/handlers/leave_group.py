@@ -6,7 +6,9 @@ members by their instance id alone (KIP-345).
 
 from __future__ import annotations
 
+from kctl.errors import ErrorCode
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.events import Leaver
 from kctl.server.requests.context import RequestContext
@@ -22,6 +24,8 @@ class LeaveGroupHandler:
 
     def handle(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
         """Serves one request and returns the response."""
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if context.api_version < FIRST_WITH_MANY:
             outcome = self._coordinator.leave(request.group_id, [Leaver(request.member_id)])
             return LeaveGroupResponse(error_code=outcome.error or outcome.leavers[0])

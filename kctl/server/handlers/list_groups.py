@@ -8,6 +8,7 @@ Version notes: 4 filters by state, and the response has states (KIP-518).
 from __future__ import annotations
 
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
@@ -19,11 +20,17 @@ class ListGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    async def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
+    async def handle(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """Serves one request and returns the response."""
         error, overviews = self._coordinator.groups(request.states_filter)
-        listed = (
+        hides = not context.allows_on_cluster(Operation.DESCRIBE)
+        groups = (
             ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
             for group in overviews
+            if not hides or not _is_denied(group.group_id, context)
         )
-        return ListGroupsResponse(error_code=error, groups=await in_slices(listed, lambda _: 1))
+        return ListGroupsResponse(error_code=error, groups=await in_slices(groups, lambda _: 1))
+
+
+def _is_denied(group_id: str, context: RequestContext) -> bool:
+    return bool(context.denied(Operation.DESCRIBE, ResourceType.GROUP, (group_id,), is_logged=False))

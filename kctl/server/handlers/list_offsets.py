@@ -27,6 +27,7 @@ from kctl.protocol.apis.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kctl.records.allowance import Allowance
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -55,6 +56,7 @@ class ListOffsetsHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         lookups = _Lookups(request, context.api_version)
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
         for topic in request.topics:
             answers: list[ListOffsetsPartitionResponse] = []
             lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -64,6 +66,8 @@ class ListOffsetsHandler:
                 )
                 answers.append(answer)
                 try:
+                    if topic.name in denied:
+                        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if named[topic.name, requested.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
                     self._answer(topic.name, requested, answer, lookups)

@@ -12,6 +12,7 @@ from kctl.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from kctl.security.acls import Operation
 from kctl.server.controller.reassignment_rules import reassigning
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
@@ -24,9 +25,11 @@ class ListPartitionReassignmentsHandler:
         self._controller = controller
 
     def handle(
-        self, request: ListPartitionReassignmentsRequest, _context: RequestContext
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.DESCRIBE):
+            return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
         state = self._controller.state
         if not state.is_active:
             return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])

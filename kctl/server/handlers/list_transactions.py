@@ -7,6 +7,7 @@ no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
 from __future__ import annotations
 
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
 
@@ -17,9 +18,11 @@ class ListTransactionsHandler:
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: ListTransactionsRequest, _context: RequestContext) -> ListTransactionsResponse:
+    def handle(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         """Serves one request and returns the response."""
         error, unknown, found = self._coordinator.transactions(request.state_filters, set(request.producer_id_filters))
+        ids = (each.transactional_id for each in found)
+        hidden = context.denied(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids, is_logged=False)
         return ListTransactionsResponse(
             error_code=error,
             unknown_state_filters=unknown,
@@ -30,5 +33,6 @@ class ListTransactionsHandler:
                     transaction_state=each.state.label,
                 )
                 for each in found
+                if each.transactional_id not in hidden
             ],
         )

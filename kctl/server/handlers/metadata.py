@@ -26,9 +26,10 @@ from kctl.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
-from kctl.server.requests.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
+from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
 
@@ -51,11 +52,12 @@ class MetadataHandler:
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         requested = request.topics
-        if requested is None or (context.api_version == 0 and not requested):
+        is_all = requested is None or (context.api_version == 0 and not requested)
+        if requested is None or is_all:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        answers = self._topics(request, context, list(distinct.values()))
+        answers = self._topics(request, context, list(distinct.values()), is_all=is_all)
         if len(distinct) + partition_count > SLICE_OBJECTS:
             return self._long_response(request, context, answers)
         return self._response(request, context, list(answers))
@@ -66,7 +68,12 @@ class MetadataHandler:
         return self._response(request, context, await in_slices(answers, lambda topic: 1 + len(topic.partitions)))
 
     def _topics(
-        self, request: MetadataRequest, context: RequestContext, requested: list[MetadataRequestTopic]
+        self,
+        request: MetadataRequest,
+        context: RequestContext,
+        requested: list[MetadataRequestTopic],
+        *,
+        is_all: bool,
     ) -> Iterator[MetadataResponseTopic]:
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
@@ -74,9 +81,15 @@ class MetadataHandler:
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
                 continue
+            if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
+                if not is_all:
+                    # The same for a topic that does not exist, so that nothing is disclosed.
+                    yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
+                continue
             answer = self._topic(topic.name, context, may_create=may_create)
-            if request.include_topic_authorized_operations and answer.error_code == ErrorCode.NONE:
-                answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+            is_refused = answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if request.include_topic_authorized_operations and not is_refused:
+                answer.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
             yield answer
 
     def _response(
@@ -93,18 +106,21 @@ class MetadataHandler:
             topics=topics,
         )
         if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+            response.cluster_authorized_operations = authorized_cluster_operations(context)
         return response
 
     def _topic(self, name: str, context: RequestContext, *, may_create: bool) -> MetadataResponseTopic:
         partitions = self._metadata.partitions(name)
         if partitions is None:
+            may_create = may_create and self._configs.current.auto_create_topics_enable
+            if may_create and not _may_create(name, context):
+                return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if topic_name_problem(name) is not None:
                 return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
             if name in self._configs.topic_overrides and not self._metadata.topics:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             is_internal = name in INTERNAL_TOPICS
-            if is_internal or (may_create and self._configs.current.auto_create_topics_enable):
+            if is_internal or may_create:
                 return _failed(name, self._auto_topics.request(name))
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(
@@ -142,5 +158,14 @@ class MetadataHandler:
         )
 
 
-def _failed(name: str, error: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
+def _may_create(name: str, context: RequestContext) -> bool:
+    cluster = (CLUSTER_NAME,)
+    if not context.denied(Operation.CREATE, ResourceType.CLUSTER, cluster, is_logged=False):
+        return True
+    return context.allows(Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _failed(name: str, error: ErrorCode, *, is_internal: bool | None = None) -> MetadataResponseTopic:
+    if is_internal is None:
+        is_internal = name in INTERNAL_TOPICS
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal, partitions=[])

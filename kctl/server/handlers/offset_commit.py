@@ -21,6 +21,7 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.committing import java_length
@@ -61,11 +62,20 @@ class OffsetCommitHandler:
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        existing = {tp: p for tp, p in _partitions(request) if self._topics.has_partition(tp.topic, tp.partition)}
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return _response(request, {}, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        topics = (topic.name for topic in request.topics)
+        denied = context.denied(Operation.READ, ResourceType.TOPIC, topics)
+        existing = {
+            tp: p
+            for tp, p in _partitions(request)
+            if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
+        }
+        refused = {tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED for tp, _ in _partitions(request) if tp.topic in denied}
         if not existing:
-            return _response(request, {})
+            return _response(request, refused)
         if context.api_version == STORED_IN_ZOOKEEPER:
-            return self._store_in_zookeeper(request, existing)
+            return self._store_in_zookeeper(request, existing, refused)
         event = CommitRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
@@ -73,7 +83,7 @@ class OffsetCommitHandler:
             offsets=self._offsets(request, existing),
         )
         outcome = self._coordinator.commit(request.group_id, event)
-        return then(outcome, lambda errors: _response(request, errors))
+        return then(outcome, lambda errors: _response(request, {**errors, **refused}))
 
     def _offsets(
         self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
@@ -93,9 +103,12 @@ class OffsetCommitHandler:
         }
 
     async def _store_in_zookeeper(
-        self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
+        self,
+        request: OffsetCommitRequest,
+        partitions: Mapping[TopicPartition, OffsetCommitRequestPartition],
+        refused: Mapping[TopicPartition, ErrorCode],
     ) -> OffsetCommitResponse:
-        errors: dict[TopicPartition, ErrorCode] = {}
+        errors = dict(refused)
         for tp, partition in partitions.items():
             if java_length(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -116,9 +129,13 @@ def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, 
             yield TopicPartition(topic.name, partition.partition_index), partition
 
 
-def _response(request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    """The response in request order; partitions without a result do not exist."""
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _response(
+    request: OffsetCommitRequest,
+    errors: Mapping[TopicPartition, ErrorCode],
+    *,
+    missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+) -> OffsetCommitResponse:
+    """The response in request order; partitions without a result get `missing`."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -126,7 +143,7 @@ def _response(request: OffsetCommitRequest, errors: Mapping[TopicPartition, Erro
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=errors.get(TopicPartition(topic.name, partition.partition_index), unknown),
+                        error_code=errors.get(TopicPartition(topic.name, partition.partition_index), missing),
                     )
                     for partition in topic.partitions
                 ],

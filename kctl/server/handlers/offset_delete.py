@@ -14,6 +14,7 @@ from kctl.protocol.apis.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
@@ -26,18 +27,27 @@ class OffsetDeleteHandler:
         self._coordinator = coordinator
         self._topics = topics
 
-    def handle(self, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
+    def handle(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
         """Serves one request and returns the response."""
+        if not context.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
+            return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
+        denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
         requested = [
             TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
         ]
-        existing = [tp for tp in requested if self._topics.has_partition(tp.topic, tp.partition)]
+        existing = [
+            tp for tp in requested if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
+        ]
         outcome = self._coordinator.delete_offsets(request.group_id, existing)
         if outcome.error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error_code=outcome.error, topics=[])
         topics: dict[str, OffsetDeleteResponseTopic] = {}
         for tp in requested:
             topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
-            error = outcome.partitions.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            error = (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if tp.topic in denied
+                else outcome.partitions.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            )
             topic.partitions.append(OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=error))
         return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))

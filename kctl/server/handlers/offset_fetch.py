@@ -20,6 +20,7 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -29,6 +30,9 @@ from kctl.server.requests.slices import in_slices
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
+
+Committed = tuple[ErrorCode, OffsetAndMetadata]
+_DENIED: Committed = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, OFFSET_OF_NOTHING)
 
 
 class OffsetFetchHandler:
@@ -50,17 +54,33 @@ class OffsetFetchHandler:
             requested = [
                 TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
             ]
+        if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+            return _failed(requested, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.api_version)
+        if requested is None:
+            return self._all_committed(request, context)
+        denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in requested))
+        refused = {tp: _DENIED for tp in requested if tp.topic in denied}
+        readable = [tp for tp in requested if tp not in refused] if refused else requested
         if context.api_version == STORED_IN_ZOOKEEPER:
-            return self._read_from_zookeeper(request.group_id, requested or [])
-        error, found = self._coordinator.committed(request.group_id, requested, require_stable=request.require_stable)
-        if error is not ErrorCode.NONE and context.api_version < FIRST_WITH_TOP_LEVEL_ERROR:
-            return _response(_partitions(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING))))
-        if len(found) > SLICE_OBJECTS:
-            return _long_response(found)
-        return _response(_partitions(found), error)
+            return self._read_from_zookeeper(request.group_id, readable, refused)
+        error, found = self._coordinator.committed(request.group_id, readable, require_stable=request.require_stable)
+        if error is not ErrorCode.NONE:
+            return _failed(requested, error, context.api_version)
+        return _found({**found, **refused})
 
-    async def _read_from_zookeeper(self, group_id: str, requested: Iterable[TopicPartition]) -> OffsetFetchResponse:
-        return _response(_partitions({tp: await self._offset_in_zookeeper(group_id, tp) for tp in requested}))
+    def _all_committed(
+        self, request: OffsetFetchRequest, context: RequestContext
+    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        """All commits of the group, for topics that the client may describe."""
+        error, found = self._coordinator.committed(request.group_id, None, require_stable=request.require_stable)
+        hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found))
+        return _found({tp: each for tp, each in found.items() if tp.topic not in hidden} if hidden else found, error)
+
+    async def _read_from_zookeeper(
+        self, group_id: str, readable: Iterable[TopicPartition], refused: Mapping[TopicPartition, Committed]
+    ) -> OffsetFetchResponse:
+        found = {tp: await self._offset_in_zookeeper(group_id, tp) for tp in readable}
+        return _response(_partitions({**found, **refused}))
 
     async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
         if not self._topics.has_partition(tp.topic, tp.partition):
@@ -76,7 +96,17 @@ class OffsetFetchHandler:
         return ErrorCode.NONE, OffsetAndMetadata(offset=offset)
 
 
-_Found = Mapping[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]
+def _failed(requested: Iterable[TopicPartition] | None, error: ErrorCode, version: int) -> OffsetFetchResponse:
+    if version < FIRST_WITH_TOP_LEVEL_ERROR:
+        return _response(_partitions(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING))))
+    return _response((), error)
+
+
+_Found = Mapping[TopicPartition, Committed]
+
+
+def _found(found: _Found, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    return _long_response(found) if len(found) > SLICE_OBJECTS else _response(_partitions(found), error)
 
 
 async def _long_response(found: _Found) -> OffsetFetchResponse:

@@ -14,6 +14,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 
@@ -26,11 +27,21 @@ class OffsetForLeaderEpochHandler:
 
     def handle(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
         """Serves one request and returns the response."""
+        cluster = (CLUSTER_NAME,)
+        denied: frozenset[str] = frozenset()
+        if context.denied(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, cluster, is_logged=False):
+            # Consumers use this API as well (KIP-320).
+            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in request.topics))
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[self._answer(topic.topic, requested) for requested in topic.partitions],
+                    partitions=[
+                        EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
+                        if topic.topic in denied
+                        else self._answer(topic.topic, requested)
+                        for requested in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]

@@ -37,6 +37,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -67,11 +68,12 @@ class ProduceHandler:
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         """Serves one request: returns the response, an awaitable of it, or None for acks=0."""
-        refusal = _refusal_of_transaction(request)
+        refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
         allowance = Allowance.inline()
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data))
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
             appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
@@ -79,6 +81,8 @@ class ProduceHandler:
                 answer = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 answers.append(answer)
                 try:
+                    if topic.name in denied:
+                        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if appends.has_long(topic.name, data.index):
                         self._defer(appends, topic.name, data, answer)
                         continue
@@ -301,7 +305,7 @@ class DelayedProduce:
             self.future.set_result(self._response)
 
 
-def _refusal_of_transaction(request: ProduceRequest) -> ApiError | None:
+def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) -> ApiError | None:
     """The error for the whole request, if any.  Reads headers as bytes, since most batches are not transactional."""
     producer_ids: set[bytes] = set()
     for topic in request.topic_data:
@@ -316,6 +320,10 @@ def _refusal_of_transaction(request: ProduceRequest) -> ApiError | None:
                 if request.transactional_id is None:
                     return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 producer_ids.add(bytes(records[_PRODUCER_ID]))
+    if producer_ids:
+        assert request.transactional_id is not None
+        if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING) if len(producer_ids) > 1 else None
 
 

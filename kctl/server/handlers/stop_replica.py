@@ -15,6 +15,7 @@ from kctl.protocol.apis.stop_replica import (
     StopReplicaResponse,
     StopReplicaTopicState,
 )
+from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
@@ -34,6 +35,8 @@ class StopReplicaHandler:
         """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
             request.topic_states = _topic_states(request)
+        if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, partition_errors=[])
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = await self._control_plane.stop_replica(request)

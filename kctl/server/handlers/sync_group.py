@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import SyncOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
@@ -33,6 +34,8 @@ class SyncGroupHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         if context.api_version >= FIRST_WITH_PROTOCOL and None in {request.protocol_type, request.protocol_name}:
             return _response(SyncOutcome(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return _response(SyncOutcome(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         event = SyncRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,

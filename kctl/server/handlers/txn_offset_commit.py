@@ -21,6 +21,7 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.coordinator import GroupCoordinator
@@ -43,9 +44,21 @@ class TxnOffsetCommitHandler:
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        offsets = self._offsets(request)
+        version = context.api_version
+        if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return _response(request, {}, version, missing=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+            return _response(request, {}, version, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
+        refused = {
+            TopicPartition(topic.name, each.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for topic in request.topics
+            if topic.name in denied
+            for each in topic.partitions
+        }
+        offsets = {tp: each for tp, each in self._offsets(request).items() if tp not in refused}
         if not offsets:
-            return _response(request, {}, context.api_version)
+            return _response(request, refused, version)
         event = TransactionalCommit(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             member_id=request.member_id,
@@ -54,7 +67,7 @@ class TxnOffsetCommitHandler:
             offsets=offsets,
         )
         outcome = self._coordinator.commit_in_transaction(request.group_id, event)
-        return then(outcome, lambda errors: _response(request, errors, context.api_version))
+        return then(outcome, lambda errors: _response(request, {**errors, **refused}, version))
 
     def _offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, OffsetAndMetadata]:
         """The commits of existing partitions."""
@@ -73,12 +86,16 @@ class TxnOffsetCommitHandler:
 
 
 def _response(
-    request: TxnOffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], version: int
+    request: TxnOffsetCommitRequest,
+    errors: Mapping[TopicPartition, ErrorCode],
+    version: int,
+    *,
+    missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> TxnOffsetCommitResponse:
-    """The response in request order; partitions without a result do not exist."""
+    """The response in request order; partitions without a result get `missing`."""
 
     def error_of(topic: str, index: int) -> ErrorCode:
-        error = errors.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = errors.get(TopicPartition(topic, index), missing)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_THAT_KNOWS_LOADING:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return error

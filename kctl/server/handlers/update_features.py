@@ -3,8 +3,6 @@
 These brokers support no finalizable feature: each update gets INVALID_REQUEST with a reason; if a feature is listed
 twice, the last update counts.  Only the active controller validates updates; other brokers respond with NOT_CONTROLLER.
 If inter.broker.protocol.version is below 2.7 there are no features: INVALID_REQUEST for the whole request.
-
-Not done: authorization.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from kctl.protocol.apis.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
 
 _VERSION_LEVEL_MIN = 1
@@ -30,8 +29,10 @@ class UpdateFeaturesHandler:
         self._has_features = has_features
         self._is_controller = is_controller
 
-    def handle(self, request: UpdateFeaturesRequest, _context: RequestContext) -> UpdateFeaturesResponse:
+    def handle(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
         """Serves one request and returns the response."""
+        if not context.allows_on_cluster(Operation.ALTER):
+            return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.description)
         if not self._has_features:
             return _refused(
                 ErrorCode.INVALID_REQUEST, "Features need an inter.broker.protocol.version of 2.7 or higher."

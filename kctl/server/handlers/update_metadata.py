@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
@@ -26,6 +27,8 @@ class UpdateMetadataHandler:
         """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
+        if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             await self._control_plane.update_metadata(request)

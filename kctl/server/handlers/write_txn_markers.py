@@ -22,6 +22,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 
@@ -32,9 +33,14 @@ class WriteTxnMarkersHandler:
     def __init__(self, markers: PartitionMarkers) -> None:
         self._markers = markers
 
-    async def handle(self, request: WriteTxnMarkersRequest, _context: RequestContext) -> WriteTxnMarkersResponse:
+    async def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
         """Serves one request and returns the response."""
-        outcomes = await self._markers.write([_marker(each) for each in request.markers])
+        markers = [_marker(each) for each in request.markers]
+        if context.allows_on_cluster(Operation.CLUSTER_ACTION):
+            outcomes = await self._markers.write(markers)
+        else:
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            outcomes = [dict.fromkeys(marker.partitions, denied) for marker in markers]
         by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for marker, errors in zip(request.markers, outcomes, strict=True):
             by_producer.setdefault(marker.producer_id, {}).update(errors)

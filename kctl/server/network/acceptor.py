@@ -17,6 +17,7 @@ from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
+from kctl.server.network.refusal_log import RefusalLog
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
@@ -47,13 +48,18 @@ class Acceptor:
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._refused_count = 0
         self._listeners: dict[socket.socket, Endpoint] = {}
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Listeners that accept nothing for a time."""
         self._full: dict[socket.socket, None] = {}
-        """Listeners that wait for a connection to close."""
+        """Those of them that wait for a connection to close."""
         self._connections: dict[Connection, None] = {}
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Refused sockets that are closed later."""
+        self._refusals = RefusalLog(self._loop.time)
         self._handshakes = (
-            TlsHandshakes(self._loop, settings.tls, on_done=self._connect, on_failed=self._released)
+            TlsHandshakes(
+                self._loop, settings.tls, on_done=self._connect, on_failed=self._released, refusals=self._refusals
+            )
             if settings.tls is not None
             else None
         )
@@ -107,7 +113,7 @@ class Acceptor:
         endpoint = self._listeners[listener]
         for _ in range(_ACCEPTS_PER_TURN):
             if not self._limits.has_slot(endpoint.listener):
-                log.warning("max.connections is reached: accepting pauses listener=%s", endpoint.listener)
+                self._refusals.record("accepting pauses", listener=endpoint.listener, reason="max.connections")
                 self._full[listener] = None
                 self._pause(listener, _RETRY_ACCEPT_S)
                 return
@@ -147,7 +153,9 @@ class Acceptor:
             self._refused_count = 0
         admission = self._limits.admit(endpoint.listener, address, round(self._loop.time() * 1000))
         if admission.refusal is not None:
-            log.info("refusing connection peer=/%s listener=%s limit=%s", address, endpoint.listener, admission.refusal)
+            self._refusals.record(
+                "connection refused", listener=endpoint.listener, peer="/" + address, reason=admission.refusal
+            )
             if admission.close_after_ms and len(self._refused) < REFUSED_SOCKETS_MAX:
                 delay_s = admission.close_after_ms / 1000
                 self._refused[sock] = self._loop.call_later(delay_s, self._close_refused, sock)
@@ -186,7 +194,12 @@ class Acceptor:
         closable = [each for each in self._connections if self._limits.is_closable(each.peer.listener)]
         if closable:
             chosen = min(closable, key=lambda each: (each.was_active, each.last_active_s))
-            log.info("closing idle connection peer=%s reason=max.connections", chosen.peer.client_host)
+            self._refusals.record(
+                "idle connection closed",
+                listener=chosen.peer.listener,
+                peer=chosen.peer.client_host,
+                reason="max.connections",
+            )
             chosen.close()
 
     def _close_refused(self, sock: socket.socket) -> None:
@@ -195,9 +208,12 @@ class Acceptor:
 
     def _pause(self, listener: socket.socket, delay_s: float) -> None:
         self._loop.remove_reader(listener)
-        self._loop.call_later(delay_s, self._resume_accepting, listener)
+        self._paused[listener] = self._loop.call_later(delay_s, self._resume_accepting, listener)
 
     def _resume_accepting(self, listener: socket.socket) -> None:
+        timer = self._paused.pop(listener, None)
+        if timer is not None:
+            timer.cancel()
         if listener in self._listeners:
             self._full.pop(listener, None)
             self._loop.add_reader(listener, self._accept, listener)
@@ -224,7 +240,7 @@ class Acceptor:
     def _close_idle(self) -> None:
         now_s = self._loop.time()
         for connection in list(self._connections):
-            if connection.was_active:
+            if connection.was_active or connection.is_muted:
                 connection.was_active = False
                 connection.last_active_s = now_s
             elif connection.last_active_s < now_s - self._idle_s:

@@ -10,20 +10,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer
 
-Reply = list[Chunk] | None
+
+class ThrottledReply(NamedTuple):
+    """A reply after which no request is taken from the connection for a time, because of a quota."""
+
+    chunks: list[Chunk] | None
+    """The chunks of one framed response; None for a request without a response."""
+    mute_ms: int
+
+
+Reply = list[Chunk] | ThrottledReply | None
 """The chunks of one framed response; None for a request without a response (produce with acks=0)."""
 
 
 class ChannelEnded(KctlError):
     """The channel has ended the connection, and has logged why.  `last` is sent before it is closed."""
 
-    def __init__(self, last: Reply = None) -> None:
+    def __init__(self, last: list[Chunk] | None = None) -> None:
         super().__init__("the channel has ended the connection")
         self.last = last
 

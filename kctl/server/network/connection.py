@@ -71,6 +71,11 @@ class Connection:
         self._is_closed = False
         self._update_reading()
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether the broker takes no requests because of a quota, so that the client cannot be idle."""
+        return self._pump.is_muted
+
     def close(self) -> None:
         """Ends the connection at once; a response under way is lost, and whatever waits is cancelled."""
         if self._is_closed:

@@ -27,7 +27,9 @@ class FileSlice(Protocol):
     position: int
     size: int
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor of the file, for sendfile."""
+        ...
 
     def __len__(self) -> int: ...
 

@@ -1,7 +1,8 @@
 """The requests of one connection, without its socket: frames in, one request at a time, responses out in order.
 
 As in Kafka a connection is muted from the moment a request is taken until its response has been queued: the next frame
-waits, though it may have arrived.  That keeps responses in request order without bookkeeping.
+waits, though it may have arrived.  That keeps responses in request order without bookkeeping.  The connection of a
+client that exceeds a quota stays muted for the throttle time after that (KIP-219).
 
 The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` says
 that a response has become ready, and when responses have been sent.  A turn ends after a bounded number of requests and
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
-from kctl.server.network.channel import Channel, ChannelEnded, Reply
+from kctl.server.network.channel import Channel, ChannelEnded, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
@@ -31,7 +32,7 @@ class TurnEnd(Enum):
     NEEDS_BYTES = "needs bytes"
     """No whole frame has arrived."""
     WAITS = "waits"
-    """A request waits for its response; `on_wake` will be called."""
+    """A request waits for its response, or the connection is muted; `on_wake` will be called."""
     HAS_MORE = "has more"
     """The budget of the turn is used up; more frames may have arrived."""
 
@@ -39,7 +40,18 @@ class TurnEnd(Enum):
 class RequestPump:
     """See the module's docstring.  `put` queues the chunks of a response and returns their size in bytes."""
 
-    __slots__ = ("_channel", "_error", "_inbox", "_is_closed", "_now_s", "_on_wake", "_pending", "_put")
+    __slots__ = (
+        "_channel",
+        "_error",
+        "_inbox",
+        "_is_closed",
+        "_loop",
+        "_mute",
+        "_now_s",
+        "_on_wake",
+        "_pending",
+        "_put",
+    )
 
     def __init__(
         self,
@@ -52,17 +64,24 @@ class RequestPump:
     ) -> None:
         self._inbox = inbox
         self._channel = channel
+        self._loop = loop
         self._now_s = loop.time
         self._put = put
         self._on_wake = on_wake
         self._pending: asyncio.Future[Reply] | None = None
+        self._mute: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
         self._is_closed = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request waits for its response."""
-        return self._pending is not None
+        """Whether a request waits for its response, or the connection is muted."""
+        return self._pending is not None or self._mute is not None
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether no request is taken because of a quota."""
+        return self._mute is not None
 
     def turn(self) -> TurnEnd:
         """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
@@ -72,7 +91,7 @@ class RequestPump:
         """
         if self._error is not None:
             self._raise_error()
-        if self._pending is not None:
+        if self.is_waiting:
             return TurnEnd.WAITS
         end_s = 0.0
         request_bytes = response_bytes = 0
@@ -93,8 +112,12 @@ class RequestPump:
                 self._pending = reply
                 reply.add_done_callback(self._on_reply)
                 return TurnEnd.WAITS
-            if reply is not None:
-                response_bytes += self._put(reply)
+            if reply is None:
+                continue
+            if isinstance(reply, ThrottledReply):
+                self._put_and_mute(reply)
+                return TurnEnd.WAITS
+            response_bytes += self._put(reply)
         return TurnEnd.HAS_MORE
 
     def close(self) -> None:
@@ -112,6 +135,17 @@ class RequestPump:
         if pending is not None:
             pending.remove_done_callback(self._on_reply)
             pending.cancel()
+        if self._mute is not None:
+            self._mute.cancel()
+
+    def _put_and_mute(self, reply: ThrottledReply) -> None:
+        if reply.chunks is not None:
+            self._put(reply.chunks)
+        self._mute = self._loop.call_later(reply.mute_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mute = None
+        self._on_wake()
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
@@ -130,7 +164,9 @@ class RequestPump:
             self._error = error
             if isinstance(error, ChannelEnded) and error.last is not None:
                 self._put(error.last)
-        elif (reply := future.result()) is not None:
+        elif isinstance(reply := future.result(), ThrottledReply):
+            self._put_and_mute(reply)
+        elif reply is not None:
             self._put(reply)
         self._on_wake()
 

@@ -10,7 +10,6 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections import deque
@@ -20,13 +19,9 @@ from typing import Protocol
 
 from kctl.errors import KctlError
 from kctl.limits import TLS_HANDSHAKE_STEPS_MAX, TLS_HANDSHAKE_TIMEOUT_MS, TLS_HANDSHAKES_MAX
+from kctl.server.network.refusal_log import RefusalLog
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.requests.context import Peer
-
-log = logging.getLogger(__name__)
-
-_LOGGED_PER_S = 10
-"""Failures per second that are logged one by one."""
 
 
 class ListenerTls(Protocol):
@@ -68,16 +63,15 @@ class TlsHandshakes:
         *,
         on_done: Callable[[TlsStream, Peer], None],
         on_failed: Callable[[Peer], None],
+        refusals: RefusalLog,
     ) -> None:
         self._loop = loop
         self._tls = tls
         self._on_done = on_done
         self._on_failed = on_failed
+        self._refusals = refusals
         self._open: dict[_Handshake, None] = {}
         self._ready: deque[_Handshake] = deque()
-        self._logged_second = 0
-        self._logged_count = 0
-        self.failed_count = 0
 
     def __len__(self) -> int:
         """Unfinished handshakes."""
@@ -108,13 +102,13 @@ class TlsHandshakes:
         self._ready.append(handshake)
 
     def _run_some(self) -> None:
-        for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready))):
-            handshake = self._ready.popleft()
+        now = [self._ready.popleft() for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready)))]
+        if self._ready:
+            self._loop.call_soon(self._run_some)
+        for handshake in now:
             handshake.is_queued = False
             if handshake in self._open:
                 self._step(handshake)
-        if self._ready:
-            self._loop.call_soon(self._run_some)
 
     def _step(self, handshake: _Handshake) -> None:
         try:
@@ -161,20 +155,8 @@ class TlsHandshakes:
 
     def _fail(self, handshake: _Handshake, reason: str) -> None:
         self._end(handshake)
-        self.failed_count += 1
-        second = int(self._loop.time())
-        if second != self._logged_second:
-            if self._logged_count > _LOGGED_PER_S:
-                log.info("more TLS handshakes failed count=%s", self._logged_count - _LOGGED_PER_S)
-            self._logged_second, self._logged_count = second, 0
-        self._logged_count += 1
-        if self._logged_count <= _LOGGED_PER_S:
-            log.info(
-                "TLS handshake failed peer=%s listener=%s reason=%s",
-                handshake.peer.client_host,
-                handshake.peer.listener,
-                reason,
-            )
+        peer = handshake.peer
+        self._refusals.record("TLS handshake failed", listener=peer.listener, peer=peer.client_host, reason=reason)
 
 
 def _reason(error: Exception) -> str:

@@ -111,7 +111,10 @@ class Fetch:
         clock: Clock,
         min_bytes: int,
         max_bytes: int,
+        denied: frozenset[str] = frozenset(),
     ) -> None:
+        """`denied` are the topics that the client may not read."""
+        self._denied = denied
         self.positions = positions
         self.reader = reader
         self._replicas = replicas
@@ -292,6 +295,8 @@ class Fetch:
 
     def _read_one(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
         topic, index = position.topic_partition
+        if topic in self._denied:
+            return self._refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         try:
             partition = self._replicas.partition(topic, index)
             self._check_readable(partition, position)

@@ -87,6 +87,17 @@ class FetchSession:
         for topic_partition in forgotten:
             self.positions.pop(topic_partition, None)
 
+    def pending(
+        self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
+    ) -> list[TopicPartition]:
+        """The partitions that `changes` would return; remembers nothing, for a response that may not be sent."""
+        return [
+            topic_partition
+            for topic_partition, answer in answers.items()
+            if (position := self.positions.get(topic_partition)) is not None
+            and _has_changed(position, answer, has_records=record_bytes.get(topic_partition, 0) > 0)
+        ]
+
     def changes(
         self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
@@ -100,21 +111,24 @@ class FetchSession:
             if position is None:
                 continue
             has_records = record_bytes.get(topic_partition, 0) > 0
-            is_error = answer.error_code != ErrorCode.NONE
-            if (
-                has_records
-                or is_error
-                or answer.preferred_read_replica >= 0
-                or answer.high_watermark != position.sent_high_watermark
-                or answer.log_start_offset != position.sent_log_start_offset
-            ):
+            if _has_changed(position, answer, has_records=has_records):
                 changes.append(topic_partition)
             # After an error, the next response is always sent.
-            position.sent_high_watermark = -1 if is_error else answer.high_watermark
+            position.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             position.sent_log_start_offset = answer.log_start_offset
             if has_records:
                 self.positions[topic_partition] = self.positions.pop(topic_partition)
         return changes
+
+
+def _has_changed(position: FetchPosition, answer: PartitionAnswer, *, has_records: bool) -> bool:
+    return (
+        has_records
+        or answer.error_code != ErrorCode.NONE
+        or answer.preferred_read_replica >= 0
+        or answer.high_watermark != position.sent_high_watermark
+        or answer.log_start_offset != position.sent_log_start_offset
+    )
 
 
 class FetchSessionCache:

@@ -1,28 +1,24 @@
-"""Authorized operations as bit masks in Metadata and DescribeCluster: bit n is AclOperation n.  KIP-430.
-
-Without an authorizer, all operations of the resource type are allowed.
-"""
+"""Authorized operations in Metadata, DescribeCluster and DescribeGroups: bit n is operation n (KIP-430)."""
 
 from __future__ import annotations
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+from kctl.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, ResourceType
+from kctl.server.requests.context import RequestContext
 
 NOT_ASKED = -2_147_483_648
 
-ALL_TOPIC_OPERATIONS = sum(
-    1 << operation
-    for operation in (_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-)
-ALL_CLUSTER_OPERATIONS = sum(
-    1 << operation
-    for operation in (
-        _CREATE,
-        _ALTER,
-        _DESCRIBE,
-        _CLUSTER_ACTION,
-        _DESCRIBE_CONFIGS,
-        _ALTER_CONFIGS,
-        _IDEMPOTENT_WRITE,
+
+def authorized_operations(context: RequestContext, kind: ResourceType, name: str) -> int:
+    """The operations that the client may perform on the resource."""
+    return sum(
+        1 << operation
+        for operation in SUPPORTED_OPERATIONS[kind]
+        if context.access.allows(context.peer, operation, kind, name, api=context.api_name, is_logged=False)
     )
-)
+
+
+def authorized_cluster_operations(context: RequestContext) -> int:
+    """The operations that the client may perform on the cluster; none without DESCRIBE.  Kafka: handleTopicMetadata."""
+    if not context.allows_on_cluster(Operation.DESCRIBE):
+        return 0
+    return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)

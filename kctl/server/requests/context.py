@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kctl.errors import ApiError
+from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kctl.server.quotas.accounts import RequestAccount
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -22,14 +30,50 @@ class Peer:
     """Whether the client authenticated with a delegation token (KIP-48)."""
 
 
+class AccessControl(Protocol):
+    """Decides on requests; implemented by `kctl.server.authorization.access`."""
+
+    def allows(
+        self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
+    ) -> bool:
+        """Whether the client may perform the operation on one resource."""
+        ...
+
+    def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
+        """Whether the client may perform the operation on at least one resource of the type."""
+        ...
+
+
+class EverythingAllowed:
+    """The access control of a broker without an authorizer."""
+
+    def allows(
+        self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
+    ) -> bool:
+        """Always True."""
+        return True
+
+    def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
+        """Always True."""
+        return True
+
+
+EVERYTHING_ALLOWED = EverythingAllowed()
+_NONE: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class RequestContext:
-    """One request: its header and its connection."""
+    """One request: its header, its connection, and what its client may do."""
 
     api_version: int
     correlation_id: int
     client_id: str
     peer: Peer
+    access: AccessControl = EVERYTHING_ALLOWED
+    api_name: str = ""
+    account: RequestAccount | None = None
+    """What the request uses of the quotas of its client; None for a client without quotas."""
 
     @property
     def client_host(self) -> str:
@@ -45,3 +89,37 @@ class RequestContext:
     def principal(self) -> str:
         """The authenticated principal."""
         return self.peer.principal
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may perform the operation on a resource."""
+        return self.access.allows(self.peer, operation, kind, name, api=self.api_name)
+
+    def check(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        """Raises ApiError with the authorization error of the type unless the operation is allowed."""
+        if not self.access.allows(self.peer, operation, kind, name, api=self.api_name):
+            code = AUTHORIZATION_ERRORS[kind]
+            raise ApiError(code, code.description)
+
+    def allows_on_cluster(self, operation: Operation) -> bool:
+        """Whether the client may perform the operation on the cluster."""
+        return self.access.allows(self.peer, operation, ResourceType.CLUSTER, CLUSTER_NAME, api=self.api_name)
+
+    def allows_on_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the client may perform the operation on at least one resource of the type."""
+        return self.access.allows_on_any(self.peer, operation, kind, api=self.api_name)
+
+    def denied(
+        self, operation: Operation, kind: ResourceType, names: Iterable[str], *, is_logged: bool = True
+    ) -> frozenset[str]:
+        """Those of the resources on which the operation is not allowed; each is asked once.
+
+        `is_logged` is False for a filter of a list, which refuses nothing that the client has named.
+        """
+        access, peer, api = self.access, self.peer, self.api_name
+        if access is EVERYTHING_ALLOWED:
+            return _NONE
+        return frozenset(
+            name
+            for name in dict.fromkeys(names)
+            if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged)
+        )

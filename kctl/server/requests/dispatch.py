@@ -2,6 +2,8 @@
 
 The table of handlers is what ApiVersions advertises: an API without a handler is unknown.  As in Kafka, an unknown API
 or version, or a malformed body, closes the connection; only ApiVersions responds with an error.
+
+Here quotas are enforced too: a request of a client that has some gets an account (quotas/accounts).
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_header, response_header_version
-from kctl.server.network.channel import Reply
+from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
-from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
+from kctl.server.quotas.client_quotas import ClientQuotas
+from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +42,11 @@ Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None]
 class Dispatcher:
     """Handlers by API key.  Owner: event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+        self.access: AccessControl = EVERYTHING_ALLOWED
+        """Decides on the requests of all clients; set before the first connection is accepted."""
+        self._quotas = quotas
+        self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
@@ -66,13 +75,16 @@ class Dispatcher:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
+        client = self._quotas.client(peer.principal, context.client_id)
+        if client is not None and api.key not in EXEMPT_KEYS:
+            context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if result is None:
-            return None
+            return self._encode(api, context, None)
         if isinstance(result, Awaitable):
             return self._later(api, context, result)
         if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
@@ -84,6 +96,10 @@ class Dispatcher:
     ) -> asyncio.Future[Reply]:
         """A future of the response.  Cancelling it ends a wait; work that has started continues."""
         loop = asyncio.get_running_loop()
+        if context.account is not None:
+            context.account.paused()
+            if context.account.is_timed and not isinstance(result, asyncio.Future):
+                result = context.account.measured(result)
         reply: asyncio.Future[Reply] = loop.create_future()
         if isinstance(result, asyncio.Future):
             wait = result
@@ -122,11 +138,13 @@ class Dispatcher:
 
     def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
         """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
+        mute_ms = _settle_account(api, context, response)
 
         async def encoded() -> Reply:
             async with self._long_encoding:
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(None, self._encode, api, context, response)
+                chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
         self._tasks.add(task)
@@ -134,14 +152,34 @@ class Dispatcher:
         return task
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        account = context.account
+        if account is None:
+            return None if response is None else framed_response(api, context, response)
+        mute_ms = _settle_account(api, context, response)
         if response is None:
-            return None
-        return framed_response(api, context, response)
+            return ThrottledReply(None, mute_ms) if mute_ms else None
+        if account.is_timed:
+            account.resumed()
+            chunks = framed_response(api, context, response)
+            account.encoded()
+        else:
+            chunks = framed_response(api, context, response)
+        return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+def _settle_account(api: registry.Api, context: RequestContext, response: Response | None) -> int:
+    """Records what the request has used; returns the throttle time in ms, which the response then tells."""
+    if context.account is None:
+        return 0
+    mute_ms = context.account.settle(api.key, has_response=response is not None)
+    if mute_ms and response is not None and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = mute_ms
+    return mute_ms
 
 
 def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> None:

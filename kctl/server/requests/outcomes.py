@@ -34,6 +34,8 @@ class Outcome:
 
 SUCCESS = Outcome(ErrorCode.NONE)
 TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
+TOPIC_DENIED = Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description)
+CLUSTER_DENIED = Outcome(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.description)
 NO_AUTHORIZER = Outcome(ErrorCode.SECURITY_DISABLED, "No authorizer is configured on the broker.")
 
 

@@ -214,7 +214,7 @@ class SaslChannel:
             reason=action.reason,
         )
         self._exchange = None
-        last: Reply = None
+        last: list[Chunk] | None = None
         if action.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             last = self._handshake_response(action.code)
         elif action.code is not ErrorCode.NONE:
@@ -225,12 +225,14 @@ class SaslChannel:
         reply.add_done_callback(lambda _: delay.cancel())
         return reply
 
-    def _handshake_response(self, code: ErrorCode) -> Reply:
+    def _handshake_response(self, code: ErrorCode) -> list[Chunk]:
         response = SaslHandshakeResponse(error_code=code, mechanisms=list(self._state.mechanisms))
         assert self._header is not None
         return framed_response(_HANDSHAKE, self._header, response)
 
-    def _authenticate_response(self, code: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> Reply:
+    def _authenticate_response(
+        self, code: ErrorCode, message: str | None, token: bytes, lifetime_ms: int
+    ) -> list[Chunk]:
         response = SaslAuthenticateResponse(
             error_code=code, error_message=message, auth_bytes=token, session_lifetime_ms=lifetime_ms
         )

@@ -19,6 +19,7 @@ from kctl.environment import Clock
 from kctl.errors import ConfigError
 from kctl.model import Endpoint
 from kctl.security.jaas import JaasError, parse_jaas
+from kctl.security.kerberos_names import KerberosNameError, Rule, parse_rules
 from kctl.security.plain import plain_users
 from kctl.security.scram_credentials import Mechanism
 from kctl.server.network.channel import Channel, DirectChannel, Handle
@@ -26,12 +27,13 @@ from kctl.server.requests.context import Peer
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange
 from kctl.server.sasl.failure_log import FailureLog
+from kctl.server.sasl.gssapi import Acceptor, GssapiExchange
 from kctl.server.sasl.json_web_keys import JsonWebKeys, Refresh
 from kctl.server.sasl.oauth import OAuthBearerExchange, TokenRules, TokenVerifier
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 
-SUPPORTED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SUPPORTED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,9 @@ class Channels:
             )
         if values.mechanism == "PLAIN":
             return partial(PlainExchange, values.plain_users())
+        if values.mechanism == "GSSAPI":
+            name, options = values.jaas_options()
+            return partial(GssapiExchange, Acceptor(options, values.kerberos_rules(), name))
         if values.mechanism == "OAUTHBEARER":
             return partial(OAuthBearerExchange, self._token_verifier(values, clock), clock.now_ms)
         raise ConfigError(
@@ -159,14 +164,27 @@ class _Values:
         """The parsed value.  Raises ConfigError."""
         return listener_property(self.properties, name, listener=self.listener, mechanism=self.mechanism)
 
-    def plain_users(self) -> Mapping[str, str]:
-        """The passwords by user of the mechanism's JAAS configuration.  Raises ConfigError."""
+    def jaas_options(self) -> tuple[str, Mapping[str, str]]:
+        """The name of the mechanism's JAAS configuration, and its options.  Raises ConfigError."""
         name = mechanism_property_name("sasl.jaas.config", listener=self.listener, mechanism=self.mechanism)
         text = self.properties.get(name, "")
         try:
-            users = plain_users(parse_jaas(text).options)
+            return name, parse_jaas(text).options
         except JaasError as error:
             raise ConfigError(name, "[hidden]" if text else "", str(error)) from None
+
+    def kerberos_rules(self) -> tuple[Rule, ...]:
+        """The rules that name Kerberos principals.  Raises ConfigError."""
+        name = "sasl.kerberos.principal.to.local.rules"
+        try:
+            return parse_rules(self.get(name))
+        except KerberosNameError as error:
+            raise ConfigError(name, "", str(error)) from None
+
+    def plain_users(self) -> Mapping[str, str]:
+        """The passwords by user of the mechanism's JAAS configuration.  Raises ConfigError."""
+        name, options = self.jaas_options()
+        users = plain_users(options)
         if not users:
             raise ConfigError(name, "[hidden]", 'has no users; add options such as user_alice="password"')
         return users

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,12 @@ class SideBySide:
         answers = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
         return [Answers(*each) for each in zip(cases, answers[APACHE], answers[OURS], strict=True)]
 
+    @contextlib.contextmanager
+    def zookeepers(self) -> Iterator[list[KazooClient]]:
+        """A client of ZooKeeper for each broker, in its chroot."""
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(_kazoo(f"{self.zookeeper}/{who}")) for who in self.bootstraps]
+
     def stored(self, who: str, path: str) -> dict[str, bytes | None]:
         """The data of all znodes of one broker from `path` on."""
         with _kazoo(f"{self.zookeeper}/{who}") as client:
@@ -67,13 +73,30 @@ class SideBySide:
 
 
 @contextlib.contextmanager
-def side_by_side(folder: Path) -> Iterator[SideBySide]:
-    """One broker of each."""
+def side_by_side(
+    folder: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    apache_properties: Mapping[str, str] | None = None,
+    apache_port: int | None = None,
+) -> Iterator[SideBySide]:
+    """One broker of each, both with `properties`."""
+    common = dict(properties or {})
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper")).connect
-        apache = stack.enter_context(apache_kafka(OLDEST_JUDGE, folder / APACHE, zookeeper=f"{zookeeper}/{APACHE}"))
+        apache = stack.enter_context(
+            apache_kafka(
+                OLDEST_JUDGE,
+                folder / APACHE,
+                zookeeper=f"{zookeeper}/{APACHE}",
+                port=apache_port,
+                properties=common | dict(apache_properties or {}),
+            )
+        )
         ours = stack.enter_context(
-            kctl_broker(folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0"})
+            kctl_broker(
+                folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0", **common}
+            )
         )
         yield SideBySide({APACHE: apache, OURS: ours.bootstrap}, zookeeper)
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
 
 from kctl.cli import main
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -103,7 +109,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         }
     with apache_kafka(request.param, folder / "kafka", port=ports["PLAINTEXT"], properties=properties):
         admin = AdminClient({"bootstrap.servers": listeners["PLAINTEXT"]})
-        upsertions = [
+        upsertions: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion("al,ice=", ScramCredentialInfo(mechanism, 4096), SECRET.encode())
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.admin.election import ElectionType, expected_leader, foresee
+from kctl.admin.election import ElectionType, expected_leader, predict_elections
 from kctl.client.metadata import Partition
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -45,8 +45,8 @@ def test_unclean_election_prefers_in_sync_replicas_and_takes_any_live_one(
 
 def test_only_partitions_that_need_an_election_are_predicted() -> None:
     now = cluster(partition(0, (0, 1)), partition(1, (0, 1), leader=1))
-    assert [one.tp.partition for one in foresee(ElectionType.PREFERRED, now, None)] == [1]
-    named = foresee(ElectionType.PREFERRED, now, [TopicPartition("orders", 0), TopicPartition("orders", 9)])
+    assert [one.tp.partition for one in predict_elections(ElectionType.PREFERRED, now, None)] == [1]
+    named = predict_elections(ElectionType.PREFERRED, now, [TopicPartition("orders", 0), TopicPartition("orders", 9)])
     assert [one.outcome.error for one in named] == [
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

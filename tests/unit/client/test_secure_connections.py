@@ -10,6 +10,8 @@ import pickle
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -521,3 +523,13 @@ def test_secrets_are_in_no_repr_and_survive_pickling(authority: CertificateAutho
     again = pickle.loads(pickle.dumps(settings)).security
     assert (again.protocol, again.mechanism, again.uses_tls) == ("SASL_SSL", "SCRAM-SHA-256", True)
     assert again.sasl_client("localhost", 1_000).first().startswith(b"n,,n=alice,r=")
+
+
+def test_client_without_security_imports_neither_ssl_nor_hashlib() -> None:
+    """A command starts in a few tens of milliseconds; each of the two costs 10 to 20 more."""
+    program = (
+        "import sys; import kctl.client.blocking_transport, kctl.client.cluster, kctl.commands.invocation; "
+        "print(sorted({'ssl', '_hashlib', 'asyncio', 'cryptography'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -52,7 +52,7 @@ def test_the_shell_itself_understands_the_script(shell: str) -> None:
     ("line", "expected"),
     [
         ("kctl ", set(NOUNS)),
-        ("kctl to", {"topics"}),
+        ("kctl topi", {"topics"}),
         ("kctl --format ", {"table", "plain", "json", "jsonl"}),
         ("kctl topics ", {"list", "describe", "create", "alter", "delete"}),
         ("kctl --format json topics de", {"describe", "delete"}),

@@ -125,8 +125,6 @@ def test_a_kraft_configuration_is_refused_plainly(name: str) -> None:
         ),
         ({"log.message.format.version": "0.10.2"}, "log.message.format.version=0.10.2: batches are stored in message"),
         ({"inter.broker.protocol.version": "9.9"}, "inter.broker.protocol.version=9.9"),
-        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name="),
-        ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable=true"),
         ({"unclean.leader.election.enable": "maybe"}, "unclean.leader.election.enable=maybe: must be true or false"),
     ],
 )

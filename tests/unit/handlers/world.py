@@ -26,10 +26,12 @@ from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
+from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
@@ -113,8 +115,14 @@ class World:
             check_listeners=ListenerCertificates(self.configs).check,
         )
         self.credentials = ScramCredentials()
+        self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
         self.changes = ConfigChanges(
-            BROKER_ID, self.zookeeper, self.configs, self.credentials, self.clock, lambda _: None
+            BROKER_ID,
+            self.zookeeper,
+            self.configs,
+            (self.credentials, self.quotas),
+            self.clock,
+            lambda _: None,
         )
         self.controller = ControllerRunner(
             BROKER_ID,

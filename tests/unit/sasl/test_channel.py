@@ -26,7 +26,6 @@ from kctl.security.scram_credentials import Mechanism, credential_of_password, c
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.network.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
-from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import PlainExchange, ScramExchange
 from kctl.server.sasl.failure_log import FailureLog
@@ -34,6 +33,7 @@ from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.server.quota_free import quota_free_dispatcher
 
 FRAME_MAX, UNAUTHENTICATED_MAX, DELAY_MS = 1 << 20, 1 << 12, 100
 PASSWORD = "correct-horse"
@@ -48,7 +48,7 @@ class Server:
         self.peers: list[Peer] = []
         self.credentials = ScramCredentials()
         self.tokens = TokenCache("the secret key")
-        dispatcher = Dispatcher()
+        dispatcher = quota_free_dispatcher()
         dispatcher.register(
             "api_versions", ApiVersionsHandler(lambda: [ApiVersion(api_key=18, min_version=0, max_version=3)]).handle
         )

@@ -46,7 +46,7 @@ def test_a_starting_broker_reads_the_stored_overrides() -> None:
         await world.topic("a", overrides={"retention.ms": "5"})
         again = World(world.loop, {})
         again.changes = type(again.changes)(
-            0, world.zookeeper, again.configs, again.credentials, again.clock, lambda _: None
+            0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, lambda _: None
         )
         await again.changes.load()
         assert again.configs.topic("a").retention_ms == 5

@@ -230,7 +230,7 @@ def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
         again.changes = type(again.changes)(
-            0, world.zookeeper, again.configs, again.credentials, again.clock, lambda _: None
+            0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, lambda _: None
         )
         await again.changes.load()
 
@@ -407,7 +407,7 @@ def test_the_feature_znode_follows_the_protocol_version_of_the_controller(
 ) -> None:
     """As Apache Kafka 2.8 writes it; a second election changes nothing."""
 
-    async def main(_: SimLoop) -> None:
+    async def main(_loop: SimLoop) -> None:
         session = SimZooKeeper().session()
         await session.start(10_000)
         await session.create(paths.CONTROLLER_EPOCH, b"1")
@@ -416,7 +416,7 @@ def test_the_feature_znode_follows_the_protocol_version_of_the_controller(
         if before is not None:
             await session.create(paths.FEATURE, znodes.encode_features(before))
         versions = []
-        for _ in range(2):
+        for _election in range(2):
             await writer.set_up_features(are_supported=are_supported)
             data, stat = await session.get(paths.FEATURE)
             assert data == after

@@ -25,12 +25,13 @@ from kctl.protocol.headers import RequestHeader, decode_response_header, encode_
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.dispatch import Dispatcher
+from tests.unit.server.quota_free import quota_free_dispatcher
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
 
 
 def dispatcher() -> Dispatcher:
-    made = Dispatcher()
+    made = quota_free_dispatcher()
     made.register("api_versions", ApiVersionsHandler(made.api_versions).handle)
     made.register("metadata", metadata)
     return made
@@ -86,7 +87,7 @@ def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: in
 
 def test_client_only_versions_are_neither_advertised_nor_served() -> None:
     """Kafka 2.8 had ListGroups up to 4; 5 is for the groups of Kafka 4."""
-    made = Dispatcher()
+    made = quota_free_dispatcher()
     made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
     assert [(a.api_key, a.max_version) for a in made.api_versions()] == [(16, 4)]
     answer(made, 16, 4, codec.encode_bytes(ListGroupsRequest(), 4))
@@ -133,7 +134,7 @@ def test_a_long_request_of_a_controller_is_decoded_off_the_loop() -> None:
         return frame(6, 6, codec.encode_bytes(request, 6))
 
     async def main() -> None:
-        made = Dispatcher()
+        made = quota_free_dispatcher()
         made.register("update_metadata", update_metadata)
         assert isinstance(made.handle(frame_with(10), PEER), list)
         long = made.handle(frame_with(5_000), PEER)

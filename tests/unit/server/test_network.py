@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -18,6 +19,7 @@ from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.channel import DirectChannel, Handle, Reply
+from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.outbox import PlainOutbox
 from kctl.server.requests.context import Peer
@@ -218,3 +220,65 @@ def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
         acceptor.close()
 
     asyncio.run(main())
+
+
+def test_a_full_broker_closes_an_idle_connection_for_the_protected_listener() -> None:
+    limits = ConnectionLimits(LimitSettings(connections=2, protected_listener="INSIDE"))
+
+    async def main() -> None:
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
+            settings=ListenSettings(limits=limits),
+        )
+        outside = acceptor.bind(LOOPBACK).port
+        inside = acceptor.bind(Endpoint("INSIDE", "127.0.0.1", 0)).port
+        acceptor.start()
+
+        async def ask(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+            streams[1].write(framed(b"x"))
+            assert await streams[0].readexactly(2) == b"ok"
+
+        clients = [await asyncio.open_connection("127.0.0.1", outside) for _ in range(2)]
+        for client in clients:
+            await ask(client)
+        waiting = await asyncio.open_connection("127.0.0.1", outside)
+        broker = await asyncio.open_connection("127.0.0.1", inside)
+        await ask(broker)
+        assert await clients[0][0].read() == b""
+        await ask(clients[1])
+        assert limits.count == 2
+        broker[1].close()
+        # The place of the broker goes to the client that waited in the backlog.
+        await ask(waiting)
+        for _, writer in (*clients, waiting):
+            writer.close()
+        acceptor.close()
+
+    asyncio.run(main())
+
+
+def test_an_address_above_its_rate_is_held_and_then_closed(caplog: pytest.LogCaptureFixture) -> None:
+    limits = ConnectionLimits()
+    limits.connection_rate_of = lambda _address: 1.0
+
+    async def main() -> None:
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
+            settings=ListenSettings(limits=limits),
+        )
+        port = acceptor.bind(LOOPBACK).port
+        acceptor.start()
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(11)]
+        for _, writer in clients:
+            writer.write(framed(b"x"))
+        for reader, _ in clients[:10]:
+            assert await reader.readexactly(2) == b"ok"
+        with contextlib.suppress(ConnectionResetError):
+            assert await clients[10][0].read() == b""
+        for _, writer in clients:
+            writer.close()
+        acceptor.close()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+    assert "connection refused listener=PLAINTEXT peer=/127.0.0.1 reason=connection_creation_rate" in caplog.text

@@ -1,0 +1,107 @@
+"""`kctl acls add`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.acl_rules import bindings, filters
+from kctl.admin.acls import create_acls, list_acls
+from kctl.commands.acls.options import (
+    Allow,
+    Cluster,
+    Compat,
+    DelegationTokens,
+    Deny,
+    DryRun,
+    Groups,
+    Hosts,
+    Operations,
+    Prefix,
+    Topics,
+    TransactionalIds,
+    Users,
+    resources_of,
+    rules_of,
+)
+from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat.acls import adding, listed
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.errors import ApiError
+from kctl.security.acls import PatternType
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "add",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl acls add --allow User:bob --operation read --topic orders",
+        "kctl acls add --allow User:app --producer --topic orders --transactional-id app",
+        "kctl acls add --allow User:app --consumer --topic orders. --group app --prefix",
+        "kctl acls add --deny User:bob --operation all --topic secret --host 10.0.0.7 --dry-run",
+    ),
+)
+def add(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Prefix = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    producer: Annotated[
+        bool, typer.Option("--producer", help="What a producer needs: write, describe and create on its topics.")
+    ] = False,
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="With --producer: IdempotentWrite, for brokers before 2.8.")
+    ] = False,
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What a consumer needs: read topics and groups, describe topics.")
+    ] = False,
+    dry_run: DryRun = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Add ACLs: one for each combination of the principals, hosts, operations and resources.
+
+    An ACL that exists already is no error.  Kafka's rule is: what no ACL allows is denied, and an ACL that denies wins.
+    Without --host the rule is for all hosts.
+    """
+    run: Invocation = ctx.obj
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=PatternType.PREFIXED if prefix else PatternType.LITERAL,
+    )
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=host)
+    acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
+    if dry_run:
+        run.console.show(CHANGE_COLUMNS, [change_row(binding, "would be added") for binding in acls])
+        return ExitStatus.DONE
+    if compat:
+        run.console.verbatim(adding(acls))
+    outcomes = run.on_cluster(lambda client: create_acls(client, acls))
+    if not compat:
+        rows = [change_row(binding, "added", outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
+        run.console.show(CHANGE_COLUMNS, rows)
+        return run.status_of(rows)
+    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
+    if failed is not None:
+        raise ApiError(failed.error, failed.message)
+    named = filters(resources, rules_of(allow=None, deny=None, operations=None, hosts=None))
+    run.console.verbatim(listed(run.on_cluster(lambda client: list_acls(client, named))))
+    return ExitStatus.DONE

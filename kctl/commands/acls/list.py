@@ -1,0 +1,97 @@
+"""`kctl acls list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.acl_rules import filters
+from kctl.admin.acls import list_acls as ask
+from kctl.commands.acls.options import (
+    Allow,
+    Cluster,
+    Compat,
+    DelegationTokens,
+    Deny,
+    Groups,
+    Hosts,
+    Operations,
+    Topics,
+    TransactionalIds,
+    Users,
+    resources_of,
+    rules_of,
+)
+from kctl.commands.acls.rows import LIST_COLUMNS, acl_row
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat.acls import listed
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.errors import UsageError
+from kctl.security.acls import PatternType
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "list",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl acls list",
+        "kctl acls list --topic orders --match",
+        "kctl acls list --allow User:bob --operation write --format json",
+    ),
+)
+def list_acls(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Annotated[bool, typer.Option("--prefix", help="Only rules about prefixes.")] = False,
+    literal: Annotated[bool, typer.Option("--literal", help="Only rules about exact names.")] = False,
+    match: Annotated[
+        bool, typer.Option("--match", help="All rules that apply to the resource: exact names, prefixes and *.")
+    ] = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    compat: Compat = None,
+) -> ExitStatus:
+    """List ACLs; without options all of them.
+
+    Options of one kind add up, options of different kinds narrow the list.
+    """
+    run: Invocation = ctx.obj
+    if prefix + literal + match > 1:
+        raise UsageError("give only one of --prefix, --literal and --match")
+    pattern_type = (
+        PatternType.PREFIXED
+        if prefix
+        else PatternType.LITERAL
+        if literal
+        else PatternType.MATCH
+        if match
+        else PatternType.ANY
+    )
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=pattern_type,
+    )
+    selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=host))
+    acls = run.on_cluster(lambda client: ask(client, selected))
+    if compat:
+        run.console.verbatim(listed(acls))
+    else:
+        run.console.show(LIST_COLUMNS, [acl_row(binding) for binding in acls])
+    return ExitStatus.DONE

@@ -1,0 +1,113 @@
+"""Options that several verbs of `kctl acls` take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from kctl.admin.acl_rules import Resources, Rules
+from kctl.errors import UsageError
+from kctl.security.acls import Operation, PatternType
+
+CompatVersion = Literal["kafka-2.8"]
+
+RESOURCES = "Resources"
+RULES = "Rules"
+
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="A topic; * for all.", rich_help_panel=RESOURCES)
+]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="A group; * for all.", rich_help_panel=RESOURCES)
+]
+TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="ID", help="A transactional id; * for all.", rich_help_panel=RESOURCES),
+]
+DelegationTokens = Annotated[
+    list[str] | None,
+    typer.Option("--delegation-token", metavar="ID", help="A delegation token; * for all.", rich_help_panel=RESOURCES),
+]
+Users = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user",
+        metavar="PRINCIPAL",
+        help="A user whose delegation tokens are meant (Kafka 3.3 or newer).",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.", rich_help_panel=RESOURCES)]
+Prefix = Annotated[
+    bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or newer).", rich_help_panel=RESOURCES)
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="PRINCIPAL", help="Whom to allow, such as User:bob.", rich_help_panel=RULES),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option("--deny", metavar="PRINCIPAL", help="Whom to deny; this overrides --allow.", rich_help_panel=RULES),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option("--operation", metavar="NAME", help="Operation, such as read or all.", rich_help_panel=RULES),
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+Compat = Annotated[CompatVersion | None, typer.Option("--compat", help="Print what kafka-acls of that version prints.")]
+
+
+def resources_of(
+    *,
+    topics: list[str] | None,
+    groups: list[str] | None,
+    transactional_ids: list[str] | None,
+    delegation_tokens: list[str] | None,
+    users: list[str] | None,
+    cluster: bool,
+    pattern_type: PatternType,
+) -> Resources:
+    """The resources that the options name."""
+    return Resources(
+        topics=tuple(topics or ()),
+        groups=tuple(groups or ()),
+        transactional_ids=tuple(transactional_ids or ()),
+        delegation_tokens=tuple(delegation_tokens or ()),
+        users=tuple(users or ()),
+        is_cluster=cluster,
+        pattern_type=pattern_type,
+    )
+
+
+def rules_of(
+    *,
+    allow: list[str] | None,
+    deny: list[str] | None,
+    operations: list[str] | None,
+    hosts: list[str] | None,
+) -> Rules:
+    """The rules that the options name.  Raises UsageError."""
+    return Rules(
+        allowed=tuple(allow or ()),
+        denied=tuple(deny or ()),
+        operations=tuple(operation_of(text) for text in operations or ()),
+        hosts=tuple(hosts or ()),
+    )
+
+
+def operation_of(text: str) -> Operation:
+    """An operation by its name.  Raises UsageError."""
+    try:
+        operation = Operation.of_label(text)
+    except ValueError:
+        operation = Operation.ANY
+    if operation is Operation.ANY:
+        names = ", ".join(each.label for each in Operation if each is not Operation.ANY)
+        raise UsageError(f"'{text}' is not an operation; use one of {names}")
+    return operation

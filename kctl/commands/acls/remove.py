@@ -1,0 +1,111 @@
+"""`kctl acls remove`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.acl_rules import filters
+from kctl.admin.acls import delete_acls, list_acls
+from kctl.commands.acls.options import (
+    Allow,
+    Cluster,
+    Compat,
+    DelegationTokens,
+    Deny,
+    DryRun,
+    Groups,
+    Hosts,
+    Operations,
+    Prefix,
+    Topics,
+    TransactionalIds,
+    Users,
+    Yes,
+    resources_of,
+    rules_of,
+)
+from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat.acls import listed
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.errors import ApiError, UsageError
+from kctl.security.acls import PatternType
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "remove",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl acls remove --allow User:bob --topic orders --dry-run",
+        "kctl acls remove --allow User:bob --operation read --topic orders --yes",
+        "kctl acls remove --topic orders --prefix --yes",
+    ),
+)
+def remove(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    delegation_token: DelegationTokens = None,
+    user: Users = None,
+    cluster: Cluster = False,
+    prefix: Prefix = False,
+    any_resource: Annotated[
+        bool, typer.Option("--any-resource", help="Rules about all resources, exact names and prefixes.")
+    ] = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    operation: Operations = None,
+    host: Hosts = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Remove the ACLs that the options select, and no others.
+
+    What is not given selects everything: --topic orders selects all ACLs of that topic.  Asks for confirmation on a
+    terminal; elsewhere --yes is required (exit status 5).  To remove an ACL that denies may allow something.
+    """
+    run: Invocation = ctx.obj
+    resources = resources_of(
+        topics=topic,
+        groups=group,
+        transactional_ids=transactional_id,
+        delegation_tokens=delegation_token,
+        users=user,
+        cluster=cluster,
+        pattern_type=PatternType.PREFIXED if prefix else PatternType.ANY if any_resource else PatternType.LITERAL,
+    )
+    if any_resource == bool(resources.named()):
+        raise UsageError("give a resource such as --topic orders, or --any-resource")
+    rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=host)
+    if any_resource and not (allow or deny or operation or host):
+        raise UsageError("--any-resource needs --allow, --deny, --operation or --host")
+    selected = filters(resources, rules)
+    acls = run.on_cluster(lambda client: list_acls(client, selected))
+    if dry_run:
+        run.console.show(CHANGE_COLUMNS, [change_row(binding, "would be removed") for binding in acls])
+        return ExitStatus.DONE
+    if not acls:
+        run.console.note("no ACL is selected")
+        return ExitStatus.DONE
+    names = "\n".join(f"  {binding}" for binding in acls)
+    run.console.note(f"{names}")
+    run.consent(f"Remove these {len(acls)} ACLs?", yes=yes)
+    outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
+    if not compat:
+        rows = [change_row(binding, "removed", outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
+        run.console.show(CHANGE_COLUMNS, rows)
+        return run.status_of(rows)
+    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
+    if failed is not None:
+        raise ApiError(failed.error, failed.message)
+    named = filters(resources, rules_of(allow=None, deny=None, operations=None, hosts=None))
+    run.console.verbatim(listed(run.on_cluster(lambda client: list_acls(client, named))))
+    return ExitStatus.DONE

@@ -1,0 +1,85 @@
+"""`kctl configs` for users, client ids and IP addresses: their quotas, and whether users have SCRAM credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kctl.admin.configs import ConfigChange, ConfigOperation
+from kctl.admin.quotas import (
+    Entity,
+    EntityQuotas,
+    FilterPart,
+    QuotaChange,
+    ScramUser,
+    describe_quotas,
+    describe_scram_users,
+)
+from kctl.errors import UsageError
+from kctl.security.quotas import CLIENT_KEYS, IP_KEYS, EntityType
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+DEFAULT_NAME = "<default>"
+"""The name of a default entity; Kafka's name of its znode."""
+ALL_CLIENTS = "*"
+TYPES = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+"""Entity types by their names on the command line."""
+
+
+def entity_name(name: str) -> str | None:
+    """The name in the protocol; None for the default."""
+    return None if name == DEFAULT_NAME else name
+
+
+def shown_name(entity: Entity) -> str:
+    """The name in a row: of a user's client id as in Kafka's path, such as `alice/clients/app`."""
+    names = [DEFAULT_NAME if name is None else name for _, name in entity]
+    return "/clients/".join(names)
+
+
+def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list[list[FilterPart]]:
+    """One filter for each name, or one for all entities of the type.  Raises UsageError for --client without users."""
+    if client is not None and type_ != "user":
+        raise UsageError("--client names a client id of a user; it needs the type 'user'")
+    more = [] if client is None else [_part(EntityType.CLIENT_ID, None if client == ALL_CLIENTS else client)]
+    wanted: Sequence[str | None] = names or [None]
+    return [[_part(TYPES[type_], name), *more] for name in wanted]
+
+
+async def quotas_of(client: ClusterClient, wanted: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
+    """The quotas that match the filters and have no further parts."""
+    found: list[EntityQuotas] = []
+    for parts in wanted:
+        found += (await describe_quotas(client, parts, is_strict=True))[0]
+    return found
+
+
+async def scram_users_of(client: ClusterClient, wanted: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
+    """The SCRAM credentials of the users that the filters name; none for filters of anything else, as in Kafka."""
+    if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in wanted):
+        return []
+    if any(part.name is None and not part.is_any for (part,) in wanted):
+        return []
+    return await describe_scram_users(client, [part.name for (part,) in wanted if part.name is not None])
+
+
+def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
+    """The changes as quotas.  Raises UsageError for a name that is no quota of the type, and for a bad number."""
+    known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
+    wanted: list[QuotaChange] = []
+    for change in changes:
+        if change.name not in known:
+            raise UsageError(f"'{change.name}' is no quota of a {type_}; known are {', '.join(known)}")
+        if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
+            raise UsageError("quotas are no lists; give --set or --delete")
+        try:
+            wanted.append(QuotaChange(change.name, None if change.value is None else float(change.value)))
+        except ValueError:
+            raise UsageError(f"{change.name} must be a number, not '{change.value}'") from None
+    return wanted
+
+
+def _part(kind: EntityType, name: str | None) -> FilterPart:
+    return FilterPart(kind, None if name is None else entity_name(name), is_any=name is None)

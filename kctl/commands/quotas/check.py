@@ -1,0 +1,83 @@
+"""`kctl quotas check`."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.quotas import DecidingQuota, deciding_ip_quota, deciding_quota, describe_quotas
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.quotas.rows import number_text, warn_if_throttled
+from kctl.console import Column
+from kctl.errors import UsageError
+from kctl.security.quotas import CLIENT_KEYS
+
+app = typer.Typer(add_completion=False)
+
+CHECK_COLUMNS = (
+    Column("quota"),
+    Column("value", numeric=True),
+    Column("entity"),
+    Column("shared_by"),
+    Column("overridden", wraps=True),
+)
+
+
+class CheckRow(NamedTuple):
+    """Which quota of one kind applies; null where there is none."""
+
+    quota: str
+    value: float | int | None
+    entity: str | None
+    shared_by: str | None
+    overridden: list[str]
+
+
+@app.command(
+    "check",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl quotas check --user alice --client-id app",
+        "kctl quotas check --user alice --client-id app --ip 192.0.2.4 --format json",
+    ),
+)
+def check(
+    ctx: typer.Context,
+    *,
+    user: Annotated[
+        str, typer.Option("--user", metavar="NAME", help="The user; ANONYMOUS is that of clients without a login.")
+    ] = "ANONYMOUS",
+    client_id: Annotated[str, typer.Option("--client-id", metavar="ID", help="The client id; empty for none.")] = "",
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The IP address.")] = None,
+) -> ExitStatus:
+    """Tell which quotas apply to a client, and which ones they override.
+
+    Of the quotas with one key the most specific applies: user and client id, user and default client id, user, default
+    user and client id, default user and default client id, default user, client id, default client id.  ENTITY says
+    what it is set for, SHARED_BY which clients use it up together.  Quotas in a broker's properties file
+    (quota.producer.default) are not shown.
+    A broker tells throttle times only to the client itself: kctl warns if its own request was throttled.
+    """
+    run: Invocation = ctx.obj
+    if not user:
+        raise UsageError("--user must not be empty; clients without a login are ANONYMOUS")
+    found, throttle_ms = run.on_cluster(describe_quotas)
+    decided = [deciding_quota(found, key, user, client_id) for key in CLIENT_KEYS]
+    if ip is not None:
+        decided.append(deciding_ip_quota(found, ip))
+    run.console.show(CHECK_COLUMNS, [_row(one) for one in decided])
+    warn_if_throttled(run, throttle_ms)
+    return ExitStatus.DONE
+
+
+def _row(one: DecidingQuota) -> CheckRow:
+    return CheckRow(
+        one.key,
+        None if one.value is None else number_text(one.value),
+        one.entity,
+        one.shared_by,
+        [f"{entity}: {number_text(value)}" for entity, value in one.overridden],
+    )

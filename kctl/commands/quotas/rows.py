@@ -1,0 +1,29 @@
+"""Rows that several verbs of `kctl quotas` show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kctl.commands.quotas.options import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from kctl.commands.invocation import Invocation
+
+
+def shown_name(entity: dict[str, str | None], kind: str) -> str | None:
+    """The name of a part in a table: None for a part that the entity does not have."""
+    if kind not in entity:
+        return None
+    name = entity[kind]
+    return DEFAULT_NAME if name is None else name
+
+
+def number_text(value: float) -> float | int:
+    """An integer where the quota is one, so that a rate of bytes is not shown as 1048576.0."""
+    return int(value) if value.is_integer() else value
+
+
+def warn_if_throttled(run: Invocation, throttle_ms: int) -> None:
+    """A quota applies to kctl itself as well."""
+    if throttle_ms:
+        run.console.warn(f"the broker throttles this user and client id for {throttle_ms} ms")

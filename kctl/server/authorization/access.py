@@ -1,0 +1,79 @@
+"""What handlers ask: may this client do this?  Passes the question to the authorizer and logs the decision.
+
+Handlers reach it through `RequestContext.allows` and the other methods of the context.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from functools import lru_cache
+
+from kctl.environment import Clock
+from kctl.security.acls import Operation, ResourceType
+from kctl.security.authorization import Client, Decision
+from kctl.server.authorization.audit import AuditLog, Question
+from kctl.server.authorization.port import Authorizer
+from kctl.server.requests.context import Peer
+
+
+class Access:
+    """An authorizer with its audit log.  Owner: event loop."""
+
+    def __init__(self, authorizer: Authorizer, clock: Clock) -> None:
+        self._authorizer = authorizer
+        self._audit = AuditLog(clock)
+
+    async def start(self) -> None:
+        """Starts the authorizer.  Raises what it raises."""
+        await self._authorizer.start()
+
+    async def close(self) -> None:
+        """Logs what was counted and stops the authorizer."""
+        self._audit.close()
+        await self._authorizer.close()
+
+    def allows(
+        self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
+    ) -> bool:
+        """Whether the client may perform the operation.
+
+        `is_logged` is False for questions whose answer grants or refuses nothing, such as filters of lists.
+        """
+        client = Client(peer.principal, java_address(peer.client_host))
+        decision = self._authorizer.authorize(client, operation, kind, name)
+        if is_logged:
+            self._log(decision, Question(client, operation, kind, name, api))
+        return decision.is_allowed
+
+    def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
+        """Whether the client may perform the operation on at least one resource of the type."""
+        client = Client(peer.principal, java_address(peer.client_host))
+        decision = self._authorizer.authorize_on_any(client, operation, kind)
+        self._log(decision, Question(client, operation, kind, "(any)", api))
+        return decision.is_allowed
+
+    def _log(self, decision: Decision, question: Question) -> None:
+        if not decision.is_allowed:
+            self._audit.denied(question, decision)
+        elif self._audit.logs_allowed():
+            self._audit.allowed(question, decision)
+
+
+@lru_cache(maxsize=4_096)
+def java_address(client_host: str) -> str:
+    """The address as InetAddress.getHostAddress prints it, which is how ACLs name it: IPv6 without `::`.
+
+    Takes the text of a Peer, with a slash.
+    """
+    text = client_host.rpartition("/")[2]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv4Address):
+        return text
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = ":".join(f"{group:x}" for group in struct.unpack(">8H", address.packed))
+    return f"{groups}%{address.scope_id}" if address.scope_id else groups

@@ -1,0 +1,54 @@
+"""The authorizer that `authorizer.class.name` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from kctl.config.broker import BrokerConfig
+from kctl.environment import Clock
+from kctl.errors import ConfigError
+from kctl.security.authorization import AccessPolicy, parse_super_users
+from kctl.server.authorization.port import Authorizer
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.zookeeper.operations import ZooKeeper
+
+ACL_AUTHORIZERS = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+"""The class names of Kafka's authorizer in ZooKeeper mode, and its name before 2.4."""
+PLUG_IN_GROUP = "kctl.authorizers"
+
+
+def load_authorizer(
+    config: BrokerConfig, properties: Mapping[str, str], zookeeper: ZooKeeper, clock: Clock
+) -> Authorizer | None:
+    """The configured authorizer, not started; None if there is none.  Raises ConfigError."""
+    name = config.authorizer_class_name.strip()
+    if not name:
+        return None
+    if name in ACL_AUTHORIZERS:
+        try:
+            super_users = parse_super_users(config.super_users)
+        except ValueError as error:
+            raise ConfigError("super.users", config.super_users, str(error)) from error
+        policy = AccessPolicy(super_users, allows_without_acl=config.allow_everyone_if_no_acl_found)
+        return ZooKeeperAcls(zookeeper, policy, clock)
+    return _plug_in(name, properties)
+
+
+def _plug_in(name: str, properties: Mapping[str, str]) -> Authorizer:
+    found = entry_points(group=PLUG_IN_GROUP, name=name)
+    if not found:
+        known = sorted(entry_points(group=PLUG_IN_GROUP).names)
+        installed = f"installed plug-ins: {', '.join(known)}" if known else "no plug-in is installed"
+        raise ConfigError(
+            "authorizer.class.name",
+            name,
+            f"expected {' or '.join(sorted(ACL_AUTHORIZERS))}, or the name of a plug-in in the entry point group "
+            f"{PLUG_IN_GROUP} ({installed})",
+        )
+    try:
+        factory = next(iter(found)).load()
+        authorizer: Authorizer = factory(properties)
+    except Exception as error:
+        raise ConfigError("authorizer.class.name", name, f"the plug-in failed: {error}") from error
+    return authorizer

@@ -1,0 +1,194 @@
+"""What the clients of one quota group have used, and how long they have to wait.
+
+Pure: the caller passes the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from kctl.limits import QUOTA_NAME_CHARACTERS_MAX
+from kctl.security.quotas import QuotaGroup
+from kctl.server.quotas.limits import Limit
+from kctl.server.quotas.rates import SampledRate, TokenBucket, bucket_throttle_ms, rate_throttle_ms
+
+INACTIVE_MS = 3_600_000
+"""The usage of a group that sent nothing for this long is forgotten.  Kafka: InactiveSensorExpirationTimeSeconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindows:
+    """quota.window.num and quota.window.size.seconds, or those of the controller's quota."""
+
+    samples: int
+    sample_ms: int
+
+    @property
+    def whole_ms(self) -> int:
+        """The length of all samples."""
+        return self.samples * self.sample_ms
+
+
+class MeterReading(NamedTuple):
+    """The state of a meter, for metrics."""
+
+    limit: float
+    usage: float
+    """The rate per second; for changes of topics the remaining tokens."""
+    throttle_count: int
+    """How many requests were throttled."""
+    throttle_ms_total: int
+    """The sum of their throttle times."""
+
+
+class Meter(ABC):
+    """The part that all meters share: when it was used, and what throttling it led to."""
+
+    __slots__ = ("last_used_ms", "limit", "throttle_count", "throttle_ms_total")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.last_used_ms = 0
+        self.throttle_count = 0
+        self.throttle_ms_total = 0
+
+    def note_throttled(self, throttle_ms: int) -> None:
+        """Counts a request that was throttled because of this meter."""
+        self.throttle_count += 1
+        self.throttle_ms_total += throttle_ms
+
+    @abstractmethod
+    def usage(self, now_ms: int) -> float:
+        """See MeterReading."""
+
+    def reading(self, now_ms: int) -> MeterReading:
+        """The state for metrics."""
+        return MeterReading(self.limit, self.usage(now_ms), self.throttle_count, self.throttle_ms_total)
+
+
+class RateMeter(Meter):
+    """Bytes, or milliseconds of request time, per second.  `throttle_ms_max` bounds one throttle time."""
+
+    __slots__ = ("_rate", "_throttle_ms_max", "_windows")
+
+    def __init__(self, limit: float, windows: QuotaWindows, throttle_ms_max: int | None = None) -> None:
+        super().__init__(limit)
+        self._windows = windows
+        self._rate = SampledRate(windows.samples, windows.sample_ms)
+        self._throttle_ms_max = throttle_ms_max
+
+    def record(self, value: float, now_ms: int) -> int:
+        """Adds a value and returns the throttle time in ms, 0 within the limit."""
+        self.last_used_ms = now_ms
+        self._rate.record(value, now_ms)
+        if self._rate.is_surely_within(self.limit):
+            return 0
+        rate = self._rate.per_second(now_ms)
+        if rate <= self.limit:
+            return 0
+        throttle_ms = rate_throttle_ms(rate, self.limit, self._rate.window_ms(now_ms))
+        return throttle_ms if self._throttle_ms_max is None else min(throttle_ms, self._throttle_ms_max)
+
+    def add(self, value: float, now_ms: int) -> None:
+        """Adds a value, which counts for the next request; a negative one takes back an earlier one."""
+        self.last_used_ms = now_ms
+        self._rate.record(value, now_ms)
+
+    @property
+    def value_max(self) -> float:
+        """The largest value that does not lead to throttling if there was no other one in the windows."""
+        return self.limit * (self._windows.samples - 1) * self._windows.sample_ms / 1000
+
+    def usage(self, now_ms: int) -> float:
+        return self._rate.per_second(now_ms)
+
+
+class BucketMeter(Meter):
+    """Changes of topics, counted in partitions.  KIP-599."""
+
+    __slots__ = ("_bucket", "_windows")
+
+    def __init__(self, limit: float, windows: QuotaWindows) -> None:
+        super().__init__(limit)
+        self._windows = windows
+        self._bucket = TokenBucket(windows.whole_ms / 1000)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """The time until the bucket is no longer overdrawn."""
+        tokens = self._bucket.tokens(self.limit, now_ms)
+        return bucket_throttle_ms(tokens, self.limit, most_ms=self._windows.whole_ms)
+
+    def take(self, tokens: float, now_ms: int) -> None:
+        """Takes tokens, also more than there are."""
+        self.last_used_ms = now_ms
+        self._bucket.take(tokens, self.limit, now_ms)
+
+    def usage(self, now_ms: int) -> float:
+        return self._bucket.tokens(self.limit, now_ms)
+
+
+M = TypeVar("M", bound=Meter)
+
+
+class Meters(Generic[M]):
+    """The meters of one kind of quota by group: at most `meters_max`, of which the least recently used go first."""
+
+    def __init__(self, create: Callable[[float], M], meters_max: int) -> None:
+        self._create = create
+        self._meters_max = meters_max
+        self._by_group: dict[QuotaGroup, M] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_group)
+
+    def make_room(self) -> int:
+        """Makes room for another group if there is none; returns the number of groups that had to go.
+
+        A sixteenth goes at once, so that the search for the least recently used is rare.
+        """
+        if len(self._by_group) < self._meters_max:
+            return 0
+        by_age = sorted(self._by_group, key=lambda group: self._by_group[group].last_used_ms)
+        oldest = by_age[: max(1, self._meters_max // 16)]
+        for group in oldest:
+            del self._by_group[group]
+        return len(oldest)
+
+    def meter(self, limit: Limit, now_ms: int) -> M:
+        """The meter of the group to which a client belongs, with its current limit; `make_room` has been called."""
+        key = _key(limit.group)
+        meter = self._by_group.get(key)
+        if meter is None:
+            meter = self._by_group[key] = self._create(limit.value)
+            meter.last_used_ms = now_ms
+        meter.limit = limit.value
+        return meter
+
+    def forget_inactive(self, now_ms: int) -> int:
+        """Removes the meters that have not been used for INACTIVE_MS; returns their number."""
+        old = [group for group, meter in self._by_group.items() if now_ms - meter.last_used_ms >= INACTIVE_MS]
+        for group in old:
+            del self._by_group[group]
+        return len(old)
+
+    def readings(self, now_ms: int) -> Mapping[QuotaGroup, MeterReading]:
+        """The state of all groups that are limited, for metrics."""
+        return {group: meter.reading(now_ms) for group, meter in self._by_group.items()}
+
+
+def _key(group: QuotaGroup) -> QuotaGroup:
+    """The group with names of bounded length, since a client id may have 32 KB."""
+    if len(group.user) + len(group.client_id) <= QUOTA_NAME_CHARACTERS_MAX:
+        return group
+    return QuotaGroup(_short(group.user), _short(group.client_id))
+
+
+def _short(name: str) -> str:
+    if len(name) <= QUOTA_NAME_CHARACTERS_MAX // 2:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[: QUOTA_NAME_CHARACTERS_MAX // 2 - len(digest)]}{digest}"

@@ -1,0 +1,132 @@
+"""The arithmetic of quotas: rates over samples, token buckets and throttle times.
+
+Kafka: org.apache.kafka.common.metrics.stats.Rate, SampledStat and TokenBucket, kafka.utils.QuotaUtils (2.8).
+
+Pure: the caller passes the time.
+"""
+
+from __future__ import annotations
+
+import math
+
+THROTTLE_MS_MAX = (1 << 31) - 1
+"""throttle_time_ms is an integer of 32 bits."""
+
+
+class SampledRate:
+    """A rate per second over the last `samples` samples of `sample_ms` each, the current one included.
+
+    A sample starts with the first value after the one before has ended.  Time without values counts, and a rate is
+    never taken over less than `samples` - 1 whole samples, so that the first values do not appear as a high rate.
+    """
+
+    __slots__ = ("_current", "_sample_ms", "_samples", "_shortest_ms", "_starts_ms", "_sums")
+
+    def __init__(self, samples: int, sample_ms: int) -> None:
+        self._samples = samples
+        self._sample_ms = sample_ms
+        self._shortest_ms = (samples - 1) * sample_ms
+        self._starts_ms: list[int] = []
+        self._sums: list[float] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Adds a value; a negative one takes back what was added before."""
+        starts = self._starts_ms
+        if not starts:
+            starts.append(now_ms)
+            self._sums.append(value)
+        elif now_ms - starts[self._current] < self._sample_ms:
+            self._sums[self._current] += value
+        else:
+            self._current = (self._current + 1) % self._samples
+            if self._current == len(starts):
+                starts.append(now_ms)
+                self._sums.append(value)
+            else:
+                starts[self._current] = now_ms
+                self._sums[self._current] = value
+
+    def is_surely_within(self, limit: float) -> bool:
+        """True if the rate cannot be above the limit: a quick check of most values, which needs no time.
+
+        The sums may include old samples, and the window is never shorter than `samples` - 1 of them.
+        """
+        return sum(self._sums) * 1000 <= limit * self._shortest_ms
+
+    def per_second(self, now_ms: int) -> float:
+        """The current rate."""
+        window_ms = self.window_ms(now_ms)
+        # One sample makes a window of no length at its start.
+        return sum(self._sums) / (window_ms / 1000) if window_ms else math.inf if any(self._sums) else 0.0
+
+    def window_ms(self, now_ms: int) -> int:
+        """The time over which the rate is taken."""
+        starts = self._starts_ms
+        if not starts:
+            starts.append(now_ms)
+            self._sums.append(0.0)
+        oldest_ms = min(starts)
+        if now_ms - oldest_ms >= self._samples * self._sample_ms:
+            self._forget_old(now_ms)
+            oldest_ms = min(starts)
+        elapsed_ms = now_ms - oldest_ms
+        missing = self._samples - 1 - elapsed_ms // self._sample_ms
+        return elapsed_ms + missing * self._sample_ms if missing > 0 else elapsed_ms
+
+    def _forget_old(self, now_ms: int) -> None:
+        """Empties samples that have left the window.  They start again now, which `window_ms` counts, as in Kafka."""
+        for index, start_ms in enumerate(self._starts_ms):
+            if now_ms - start_ms >= self._samples * self._sample_ms:
+                self._starts_ms[index] = now_ms
+                self._sums[index] = 0.0
+
+
+class TokenBucket:
+    """Tokens that come back at the rate of the quota, up to `burst_s` seconds' worth of them.  KIP-599.
+
+    It starts full, and may be overdrawn.  The quota is an argument, since it can change.
+    """
+
+    __slots__ = ("_burst_s", "_filled_ms", "_tokens")
+
+    def __init__(self, burst_s: float) -> None:
+        self._burst_s = burst_s
+        self._tokens = math.inf
+        self._filled_ms = 0
+
+    def take(self, tokens: float, quota: float, now_ms: int) -> None:
+        """Takes tokens, also more than there are."""
+        self._tokens = min(self._burst_s * quota, self.tokens(quota, now_ms) - tokens)
+
+    def tokens(self, quota: float, now_ms: int) -> float:
+        """The tokens that are left; negative if more were taken than there were."""
+        refilled = self._tokens + quota * (now_ms - self._filled_ms) / 1000
+        self._tokens = min(self._burst_s * quota, refilled)
+        self._filled_ms = now_ms
+        return self._tokens
+
+
+def rate_throttle_ms(rate: float, limit: float, window_ms: int) -> int:
+    """How long nothing may be used until a rate above the limit is back at the limit; 0 for a rate up to the limit.
+
+    If O is the rate over a window of W, and T the limit, a pause of X with O * W / (W + X) = T: X = (O - T) / T * W.
+    Nothing ever brings a rate back to a limit of 0; clients then wait for one window at a time.
+    """
+    if rate <= limit:
+        return 0
+    if limit <= 0:
+        return window_ms
+    return _rounded((rate - limit) / limit * window_ms)
+
+
+def bucket_throttle_ms(tokens: float, quota: float, *, most_ms: int) -> int:
+    """How long until an overdrawn bucket is back at 0; with a quota of 0, which refills nothing, `most_ms`."""
+    if tokens >= 0:
+        return 0
+    return _rounded(-tokens / quota * 1000) if quota > 0 else most_ms
+
+
+def _rounded(time_ms: float) -> int:
+    """Math.round of Java, within the range of throttle_time_ms."""
+    return int(min(math.floor(time_ms + 0.5), THROTTLE_MS_MAX)) if math.isfinite(time_ms) else THROTTLE_MS_MAX

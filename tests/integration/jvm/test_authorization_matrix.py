@@ -1,0 +1,395 @@
+"""The authorization matrix: every API with each permission given and missing, beside Apache Kafka 2.8.2.
+
+Both brokers run AclAuthorizer on a chroot of their own, and every request comes from User:ANONYMOUS.  The ACLs are
+written straight into ZooKeeper in Kafka's layout, by hand, so that the test also shows that our broker reads it.  Each
+operation has a topic, a group and a transactional id of its own, on which it is the only one allowed; the operations on
+the cluster are given one after the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from kazoo.exceptions import NoNodeError
+
+from kctl.protocol import registry
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from tests.integration.jvm.side_by_side import Case, SideBySide, side_by_side
+from tests.peers import probe
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+
+NONE = "None"
+TOPIC_OPERATIONS = (
+    NONE, "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs",
+)  # fmt: skip
+GROUP_OPERATIONS = (NONE, "All", "Read", "Delete", "Describe")
+ID_OPERATIONS = (NONE, "All", "Write", "Describe")
+CLUSTER_OPERATIONS = (
+    NONE, "All", "Create", "Alter", "Describe", "ClusterAction", "DescribeConfigs", "AlterConfigs", "IdempotentWrite",
+)  # fmt: skip
+BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v")])
+TRANSACTIONAL = build_batch(
+    [Record(0, 1_600_000_000_000, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+)
+
+
+def make(kind: Any, value: Any) -> Any:
+    """A message from nested dictionaries and lists."""
+    if isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: make(hints[name], each) for name, each in value.items()})
+    if isinstance(value, list):
+        lists = [each for each in (kind, *typing.get_args(kind)) if typing.get_origin(each) is list]
+        (element,) = typing.get_args(lists[0])
+        return [make(element, each) for each in value]
+    return value
+
+
+def case(api: str, label: str, version: int | None = None, /, **fields: Any) -> Case:
+    definition = registry.api_named(api)
+    if version is None:
+        version = definition.served[-1]
+    return Case(f"{api} v{version} {label}", make(definition.request, fields), version)
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    port, admin_port = probe.free_port(), probe.free_port()
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    with side_by_side(
+        tmp_path_factory.mktemp("matrix"),
+        properties={
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:admin",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "5",
+        },
+        # Its requests to itself are those of a client, so they need another listener with a super user.
+        apache_port=port,
+        apache_properties={
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},ADMIN://127.0.0.1:{admin_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "ADMIN",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.admin.plain.sasl.jaas.config": (
+                f'{plain} username="admin" password="secret" user_admin="secret";'
+            ),
+        },
+    ) as both:
+        prepare(both)
+        yield both
+
+
+def prepare(both: SideBySide) -> None:
+    """Topics, and coordinators that serve."""
+    grant(both, ("Cluster", "kafka-cluster", "All"), ("Group", "*", "All"), ("TransactionalId", "*", "All"))
+    names = [f"t-{operation}" for operation in TOPIC_OPERATIONS]
+    create = case(
+        "create_topics",
+        "to prepare",
+        topics=[
+            {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+            for name in names
+        ],
+        timeout_ms=30_000,
+        validate_only=False,
+    )
+    find = [case("find_coordinator", "to prepare", key="k", key_type=kind) for kind in (0, 1)]
+    wait_for(both, [create], lambda answer: all(topic.error_code in {0, 36} for topic in answer.topics))
+    wait_for(both, find, lambda answer: not answer.error_code)
+    # A coordinator that is still loading would answer otherwise.
+    heartbeat = [
+        case("heartbeat", "to prepare", group_id=f"g-{operation}", generation_id=1, member_id="m")
+        for operation in GROUP_OPERATIONS
+    ]
+    wait_for(both, heartbeat, lambda answer: answer.error_code == 25)
+    end = [
+        case(
+            "end_txn", "to prepare", transactional_id=f"x-{operation}", producer_id=1, producer_epoch=0, committed=True
+        )
+        for operation in ID_OPERATIONS
+    ]
+    wait_for(both, end, lambda answer: answer.error_code == 49)
+    grant(both, ("Cluster", "kafka-cluster", NONE), ("Group", "*", NONE), ("TransactionalId", "*", NONE))
+
+
+def wait_for(both: SideBySide, cases: Sequence[Case], is_ready: Callable[[Any], bool]) -> None:
+    """Asks until both answer every case as wanted."""
+
+    def are_ready() -> bool:
+        return all(is_ready(answer) for each in both.ask(cases) for answer in (each.apache, each.ours))
+
+    probe.wait_until(are_ready, what=cases[0].name, timeout_s=60)
+
+
+_numbers = itertools.count()
+
+
+def grant(both: SideBySide, *rules: tuple[str, str, str]) -> None:
+    """Allows User:ANONYMOUS one operation on each resource, or nothing, and waits until both brokers know.
+
+    The last rule is about a topic of its own: notifications are read in their order.
+    """
+    marker = f"marker-{next(_numbers)}"
+    with both.zookeepers() as clients:
+        for client in clients:
+            for kind, name, operation in (*rules, ("Topic", marker, "Describe")):
+                path = f"/kafka-acl/{kind}/{name}"
+                if operation == NONE:
+                    try:
+                        client.delete(path)
+                    except NoNodeError:
+                        continue
+                else:
+                    entry = {
+                        "principal": "User:ANONYMOUS",
+                        "permissionType": "Allow",
+                        "operation": operation,
+                        "host": "127.0.0.1",
+                    }
+                    data = json.dumps({"version": 1, "acls": [entry]}).encode()
+                    client.ensure_path(path)
+                    client.set(path, data)
+                changed = f"{'TRANSACTIONAL_ID' if kind == 'TransactionalId' else kind.upper()}:{name}"
+                client.create("/kafka-acl-changes/acl_changes_", changed.encode(), sequence=True)
+    seen = case("metadata", "marker", topics=[{"name": marker}], allow_auto_topic_creation=False)
+    wait_for(both, [seen], lambda answer: answer.topics[0].error_code == 3)
+
+
+def topic_cases(topic: str) -> list[Case]:
+    """What needs an operation on the topic; the group and the transactional id of All allow the rest."""
+    group, transactional_id = "g-All", "x-All"
+    producer = {"producer_id": 1, "producer_epoch": 0}
+    partition = {"partition_index": 0}
+    commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": BATCH}]}]
+    new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    position = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    fetched = [{"topic": topic, "partitions": [position]}]
+    time = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+    configs = [{"resource_type": 2, "resource_name": topic, "configuration_keys": ["retention.ms"]}]
+    altered = [{"resource_type": 2, "resource_name": topic, "configs": [{"name": "retention.ms", "value": "1000"}]}]
+    changed = [
+        {
+            "resource_type": 2,
+            "resource_name": topic,
+            "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1000"}],
+        }
+    ]
+    epoch = [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
+    return [
+        *(case("metadata", topic, v, topics=[{"name": topic}], allow_auto_topic_creation=False) for v in (4, 7, 11)),
+        case("metadata", f"{topic} with operations", topics=[{"name": topic}], allow_auto_topic_creation=False,
+             include_topic_authorized_operations=True),
+        *(case("fetch", topic, v, max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=fetched) for v in (4, 11)),
+        case("fetch", f"{topic} as a follower", 11, replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=1000,
+             topics=fetched),
+        *(case("list_offsets", topic, v, replica_id=-1, topics=time) for v in (1, 5)),
+        case("offset_for_leader_epoch", topic, 3, topics=epoch),
+        *(case("describe_configs", topic, v, resources=configs) for v in (0, 2)),
+        case("alter_configs", topic, resources=altered, validate_only=True),
+        case("incremental_alter_configs", topic, resources=changed, validate_only=True),
+        case("create_partitions", topic, topics=[{"name": topic, "count": 3, "assignments": None}], timeout_ms=1000,
+             validate_only=True),
+        *(case("create_topics", topic, v, topics=[new], timeout_ms=1000, validate_only=True) for v in (1, 5)),
+        case("delete_records", topic, topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
+             timeout_ms=1000),
+        case("describe_producers", topic, topics=[{"name": topic, "partition_indexes": [0]}]),
+        case("add_partitions_to_txn", topic, transactional_id=transactional_id, **producer,
+             topics=[{"name": name, "partitions": [0]} for name in sorted({topic, "t-Write"})]),
+        case("txn_offset_commit", topic, transactional_id=transactional_id, group_id="g-Read", **producer,
+             generation_id=-1, member_id="", topics=[{"name": topic, "partitions": [commit]}]),
+        *(case("offset_commit", topic, v, group_id=group, topics=[{"name": topic, "partitions": [commit]}])
+          for v in (2, 7)),
+        *(case("offset_fetch", topic, v, group_id=group, topics=[{"name": topic, "partition_indexes": [0]}])
+          for v in (1, 5)),
+        case("offset_delete", topic, group_id=group, topics=[{"name": topic, "partitions": [partition]}]),
+        *(case("produce", topic, v, acks=1, timeout_ms=1000, topic_data=data) for v in (3, 8)),
+    ]  # fmt: skip
+
+
+def group_cases(group: str) -> list[Case]:
+    member = {"group_id": group, "generation_id": 1, "member_id": "m"}
+    commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    topics = [{"name": "t-All", "partitions": [commit]}]
+    return [
+        *(case("find_coordinator", group, v, key=group) for v in (0, 3)),
+        *(case("join_group", group, v, group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
+               member_id="unknown", protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}])
+          for v in (2, 7)),
+        case("sync_group", group, 3, **member, assignments=[]),
+        case("heartbeat", group, **member),
+        case("leave_group", group, 2, group_id=group, member_id="m"),
+        case("leave_group", group, group_id=group, members=[{"member_id": "m"}]),
+        case("offset_commit", group, group_id=group, topics=topics),
+        *(case("offset_fetch", group, v, group_id=group, topics=[{"name": "t-All", "partition_indexes": [0]}])
+          for v in (1, 2, 7)),
+        case("describe_groups", group, 2, groups=[group]),
+        case("describe_groups", group, groups=[group], include_authorized_operations=True),
+        case("offset_delete", group, group_id=group,
+             topics=[{"name": "t-All", "partitions": [{"partition_index": 0}]}]),
+        case("add_offsets_to_txn", group, transactional_id="x-All", producer_id=1, producer_epoch=0, group_id=group),
+        case("txn_offset_commit", group, transactional_id="x-All", group_id=group, producer_id=1, producer_epoch=0,
+             generation_id=-1, member_id="", topics=topics),
+        case("delete_groups", group, groups_names=[group]),
+    ]  # fmt: skip
+
+
+def transactional_id_cases(name: str) -> list[Case]:
+    producer = {"transactional_id": name, "producer_id": 1, "producer_epoch": 0}
+    commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    data = [{"name": "t-All", "partition_data": [{"index": 0, "records": TRANSACTIONAL}]}]
+    return [
+        *(case("find_coordinator", name, v, key=name, key_type=1) for v in (1, 3)),
+        case("init_producer_id", name, transactional_id=name, transaction_timeout_ms=0),
+        case("add_partitions_to_txn", name, **producer, topics=[{"name": "t-All", "partitions": [0]}]),
+        case("add_offsets_to_txn", name, **producer, group_id="g-All"),
+        case("end_txn", name, **producer, committed=True),
+        case("txn_offset_commit", name, **producer, group_id="g-All", generation_id=-1, member_id="",
+             topics=[{"name": "t-All", "partitions": [commit]}]),
+        case("produce", f"{name} transactional", transactional_id=name, acks=1, timeout_ms=1000, topic_data=[
+            {"name": "t-None", "partition_data": [{"index": 0, "records": TRANSACTIONAL}]}]),
+        case("produce", f"{name} without the id", acks=1, timeout_ms=1000, topic_data=data),
+    ]  # fmt: skip
+
+
+def cluster_cases(operation: str) -> list[Case]:
+    label = f"with {operation}"
+    anything = {
+        "resource_type_filter": 2, "resource_name_filter": "no such topic", "principal_filter": None,
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
+    stale = {"controller_id": 0, "controller_epoch": 0, "broker_epoch": -1}
+    new = {"name": "created", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    fetched = [{"topic": "t-None", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]}]
+    bad_acl = {
+        "resource_type": 3, "resource_name": "", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+        "operation": 3, "permission_type": 3,
+    }  # fmt: skip
+    quota = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}
+    broker = {"resource_type": 4, "resource_name": "0"}
+    logger = {"resource_type": 8, "resource_name": "0"}
+    keys = {"configuration_keys": ["log.cleaner.threads"]}
+    return [
+        case("metadata", label, 10, topics=[], include_cluster_authorized_operations=True),
+        case("metadata", f"all {label}", topics=None),
+        case("metadata", f"creation {label}", topics=[{"name": f"auto-{operation}"}], allow_auto_topic_creation=True),
+        case("describe_cluster", label, include_cluster_authorized_operations=True),
+        case("list_groups", label),
+        case("create_topics", label, 5, topics=[new], timeout_ms=1000, validate_only=True),
+        case("init_producer_id", label, transactional_id=None, transaction_timeout_ms=0),
+        case("describe_log_dirs", label, topics=None),
+        case("alter_replica_log_dirs", label,
+             dirs=[{"path": "/nowhere", "topics": [{"name": "t-None", "partitions": [0]}]}]),
+        case("describe_configs", label, resources=[broker | keys, logger | {"configuration_keys": ["no.such"]}]),
+        case("alter_configs", label, resources=[broker | {"configs": []}], validate_only=True),
+        case("incremental_alter_configs", label, resources=[broker | {"configs": []}, logger | {"configs": []}],
+             validate_only=True),
+        case("describe_client_quotas", label, components=[], strict=False),
+        case("alter_client_quotas", label, entries=[quota], validate_only=True),
+        case("describe_user_scram_credentials", label, users=None),
+        case("alter_user_scram_credentials", label, deletions=[{"name": "u", "mechanism": 1}], upsertions=[]),
+        case("elect_leaders", label, topic_partitions=[{"topic": "t-None", "partitions": [0]}], timeout_ms=1000),
+        case("alter_partition_reassignments", label, topics=[], timeout_ms=1000),
+        case("list_partition_reassignments", label, topics=None, timeout_ms=1000),
+        case("update_features", label, feature_updates=[]),
+        case("describe_acls", label, **anything),
+        case("create_acls", label, creations=[bad_acl]),
+        case("delete_acls", label, filters=[anything]),
+        case("leader_and_isr", label, **stale, topic_states=[], live_leaders=[]),
+        case("stop_replica", label, **stale, topic_states=[]),
+        case("update_metadata", label, **stale, topic_states=[], live_brokers=[]),
+        case("controlled_shutdown", label, broker_id=99, broker_epoch=-1),
+        case("alter_partition", label, broker_id=99, broker_epoch=-1, topics=[]),
+        case("write_txn_markers", label, markers=[
+            {"producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
+             "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]),
+        case("fetch", f"as a follower {label}", 11, replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=9,
+             topics=fetched),
+        case("offset_for_leader_epoch", label, 3,
+             topics=[{"topic": "t-None", "partitions": [{"partition": 0, "leader_epoch": 0}]}]),
+    ]  # fmt: skip
+
+
+def verdict(value: Any) -> Any:
+    """What an answer says about permissions: all error codes, authorized operations, and what it lists."""
+    if dataclasses.is_dataclass(value):
+        kept = {}
+        for field in dataclasses.fields(value):
+            inner = getattr(value, field.name)
+            if "error_code" in field.name or "authorized_operations" in field.name or field.name in NAMES:
+                kept[field.name] = inner
+            elif isinstance(inner, list) and inner and dataclasses.is_dataclass(inner[0]):
+                kept[field.name] = sorted(map(verdict, inner), key=repr)
+        return kept
+    return value
+
+
+NAMES = {"name", "topic", "group_id", "resource_name", "is_internal", "num_partitions"}
+
+
+def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
+    wrong = []
+    for each in both.ask(cases):
+        apache, ours = verdict(each.apache), verdict(each.ours)
+        if apache != ours:
+            wrong.append(f"{each.case.name}:\n  apache {apache}\n  ours   {ours}")
+    assert not wrong, f"{len(wrong)} of {len(cases)}\n" + "\n".join(wrong)
+
+
+def test_the_cluster(brokers: SideBySide) -> None:
+    """First, because a producer that may write to any topic does not need IdempotentWrite."""
+    for operation in CLUSTER_OPERATIONS:
+        grant(brokers, ("Cluster", "kafka-cluster", operation))
+        assert_same_verdicts(brokers, cluster_cases(operation))
+    grant(brokers, ("Cluster", "kafka-cluster", NONE))
+
+
+def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
+    grant(
+        brokers,
+        *(("Topic", f"{prefix}-{each}", each) for prefix in ("t", "new") for each in TOPIC_OPERATIONS),
+        *(("Group", f"g-{each}", each) for each in GROUP_OPERATIONS),
+        *(("TransactionalId", f"x-{each}", each) for each in ID_OPERATIONS),
+    )
+    cases = [
+        case("metadata", "all topics", topics=None),
+        case("list_groups", "all groups"),
+        case("init_producer_id", "may write to a topic", transactional_id=None, transaction_timeout_ms=0),
+    ]
+    for operation in TOPIC_OPERATIONS:
+        cases += topic_cases(f"t-{operation}") + topic_cases(f"new-{operation}")
+    for operation in GROUP_OPERATIONS:
+        cases += group_cases(f"g-{operation}")
+    for operation in ID_OPERATIONS:
+        cases += transactional_id_cases(f"x-{operation}")
+    for operation in TOPIC_OPERATIONS:
+        deleted = [{"name": f"{prefix}-{operation}", "topic_id": None} for prefix in ("new", "t")]
+        cases.append(
+            case("delete_topics", operation, 5, topic_names=[each["name"] for each in deleted], timeout_ms=30_000)
+        )
+    assert_same_verdicts(brokers, cases)
+
+
+def test_every_api_is_in_the_matrix() -> None:
+    tried = {
+        each.name.partition(" ")[0]
+        for each in (*topic_cases("t"), *group_cases("g"), *transactional_id_cases("x"), *cluster_cases("c"))
+    } | {"delete_topics"}
+    without_permission = {
+        "api_versions", "sasl_handshake", "sasl_authenticate",
+        "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_token",
+    }  # fmt: skip
+    newer_than_2_8 = {"describe_transactions", "list_transactions"}
+    served = {api.name for api in registry.all_apis().values() if api.served}
+    assert tried | without_permission | newer_than_2_8 == served

@@ -1,0 +1,93 @@
+"""Our broker and Apache Kafka 2.8.2 on one ensemble share their ACLs, and both tools show the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.peers import probe
+from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka, run_java_tool
+from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.kctl_broker import kctl_broker
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+
+AUTHORIZATION = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    # All clients, so that the brokers can talk to each other without TLS or SASL.
+    "super.users": "User:ANONYMOUS",
+}
+
+
+class Cluster(NamedTuple):
+    apache: str
+    ours: str
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("shared-acls")
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper")).connect
+        ours = stack.enter_context(
+            kctl_broker(folder / "ours" / "data", zookeeper=zookeeper, properties={"broker.id": "1", **AUTHORIZATION})
+        )
+        apache = stack.enter_context(
+            apache_kafka(OLDEST_JUDGE, folder / "apache", zookeeper=zookeeper, properties=AUTHORIZATION)
+        )
+        yield Cluster(apache, ours.bootstrap)
+
+
+def kctl(bootstrap: str, line: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl", "--bootstrap-server", bootstrap, *line.split()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def acls(bootstrap: str) -> list[str]:
+    """Operation and resource of all ACLs, as the broker at this address has them."""
+    listed = json.loads(kctl(bootstrap, "acls list --format json"))
+    return sorted(f"{each['operation']} {each['pattern_type']} {each['resource_name']}" for each in listed)
+
+
+def wait_for_acls(cluster: Cluster, expected: list[str]) -> None:
+    probe.wait_until(lambda: all(acls(each) == expected for each in cluster), what=str(expected), timeout_s=60)
+
+
+def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    kctl(cluster.ours, "acls add --allow User:bob --operation read --operation write --operation delete --topic orders")
+    kctl(cluster.apache, "acls add --deny User:eve --operation all --topic o --prefix")
+    everything = ["All Prefixed o", "Delete Literal orders", "Read Literal orders", "Write Literal orders"]
+    wait_for_acls(cluster, everything)
+
+    printed = run_java_tool(OLDEST_JUDGE, "kafka.admin.AclCommand", ["--bootstrap-server", cluster.ours, "--list"])
+    assert printed.returncode == 0, printed.stderr
+    ours = kctl(cluster.apache, "acls list --compat kafka-2.8")
+    # Kafka's order is that of identity hash codes, which differ from run to run.
+    assert sorted(printed.stdout.splitlines()) == sorted(ours.splitlines())
+    assert len(printed.stdout) == len(ours)
+
+    # Removing one of three through the other broker leaves the rest (CVE-2024-27309).
+    kctl(cluster.apache, "acls remove --topic orders --operation write --yes")
+    wait_for_acls(cluster, [each for each in everything if not each.startswith("Write")])
+
+    document = tmp_path / "acls.json"
+    document.write_text(kctl(cluster.ours, "acls export"))
+    kctl(cluster.ours, "acls remove --any-resource --deny User:eve --yes")
+    wait_for_acls(cluster, ["Delete Literal orders", "Read Literal orders"])
+    kctl(cluster.apache, f"acls apply {document} --yes")
+    wait_for_acls(cluster, [each for each in everything if not each.startswith("Write")])
+    kctl(cluster.ours, f"acls apply {document} --check")

@@ -1,0 +1,90 @@
+"""GSSAPI with a key distribution centre: the Java client and kafka-python log in with tickets, a stranger does not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.raw_client import connected, receive_frame, request
+from tests.integration.security.test_sasl_clients import java_properties, run_java
+from tests.integration.security.test_users_command import kctl
+from tests.peers import kerberos, probe
+from tests.peers.apache_kafka import NEWEST
+from tests.peers.kerberos import REALM, Realm, kerberos_realm
+from tests.peers.sasl_broker import SaslBroker, sasl_broker
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+
+
+@dataclass(frozen=True)
+class KerberosBroker:
+    """A broker with a GSSAPI listener, and the realm of its principal."""
+
+    address: str
+    realm: Realm
+    broker: SaslBroker
+
+
+@pytest.fixture(scope="module")
+def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosBroker]:
+    if reason := kerberos.why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("kerberos")
+    with kerberos_realm(folder / "realm") as realm, pytest.MonkeyPatch.context() as patch:
+        for name, value in realm.environment.items():
+            patch.setenv(name, value)
+        plaintext, address = (f"localhost:{probe.free_port()}" for _ in range(2))
+        table = realm.key_table("kafka/localhost")
+        properties = {
+            "listeners": f"PLAINTEXT://{plaintext.replace('localhost', '127.0.0.1')},TICKETS://{address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TICKETS:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "listener.name.tickets.gssapi.sasl.jaas.config": (
+                f'{MODULE} keyTab="{table}" principal="kafka/localhost@{REALM}";'
+            ),
+            "sasl.kerberos.principal.to.local.rules": "RULE:[1:$1](app-.*)s/app-//,DEFAULT",
+        }
+        with sasl_broker(folder / "broker", properties=properties) as broker:
+            yield KerberosBroker(address, realm, broker)
+
+
+def java(kerberized: KerberosBroker, folder: Path, principal: str, table: Path) -> str:
+    config = {
+        "sasl.jaas.config": f'{MODULE} keyTab="{table}" principal="{principal}@{REALM}";',
+        "sasl.kerberos.service.name": "kafka",
+    }
+    file = java_properties(folder, kerberized.address, "GSSAPI", **config)
+    (line,) = run_java(NEWEST, "check", file, flags={"java.security.krb5.conf": str(kerberized.realm.settings)})
+    return line
+
+
+@pytest.mark.jvm
+def test_the_java_client_logs_in_with_a_ticket(kerberized: KerberosBroker, tmp_path: Path) -> None:
+    table = kerberized.realm.key_table("alice")
+    assert java(kerberized, tmp_path, "alice", table) == "ok"
+
+
+def test_kctl_logs_in_with_a_ticket(kerberized: KerberosBroker, tmp_path: Path) -> None:
+    table = kerberized.realm.key_table("app-reports")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"bootstrap.servers={kerberized.address}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n"
+        f'sasl.kerberos.service.name=kafka\nsasl.jaas.config={MODULE} keyTab="{table}" '
+        f'principal="app-reports@{REALM}";\n'
+    )
+    status, (token,), message = kctl("tokens", "create", "--command-config", str(file))
+    assert (status, token["owner"]) == (0, "User:reports"), message
+
+
+@pytest.mark.parametrize("token", [b"", b"\x60", b"x" * 1000])
+def test_what_is_no_ticket_is_refused(kerberized: KerberosBroker, token: bytes) -> None:
+    with connected(kerberized.address) as sock:
+        sock.sendall(request(17, 1, struct.pack(">h", 6) + b"GSSAPI"))
+        receive_frame(sock)
+        sock.sendall(request(36, 1, struct.pack(">i", len(token)) + token))
+        assert struct.unpack_from(">h", receive_frame(sock), 4) == (58,)
+    assert "Traceback" not in kerberized.broker.process.log_text

@@ -1,0 +1,147 @@
+"""The rules, documents and output of `kctl acls`, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kctl.admin.acl_document import difference, read_document, write_document
+from kctl.admin.acl_rules import Resources, Rules, bindings
+from kctl.cli import main
+from kctl.commands.compat.acls import listed
+from kctl.errors import UsageError
+from kctl.security.acls import AclBinding, Operation, PatternType
+
+BOB = ("User:bob",)
+
+
+def texts(acls: list[AclBinding]) -> list[str]:
+    return [f"{each.entry.operation.label} {each.pattern}" for each in acls]
+
+
+def test_a_producer_and_a_consumer_need_what_kafkas_tool_gives_them() -> None:
+    resources = Resources(topics=("t",), groups=("g",), transactional_ids=("x",), pattern_type=PatternType.PREFIXED)
+    acls = bindings(resources, Rules(allowed=BOB), is_producer=True, is_consumer=True, is_idempotent=True)
+    assert texts(acls) == [
+        "Write Topic:PREFIXED:t",
+        "Describe Topic:PREFIXED:t",
+        "Create Topic:PREFIXED:t",
+        "Read Topic:PREFIXED:t",
+        "Read Group:PREFIXED:g",
+        "Write TransactionalId:PREFIXED:x",
+        "Describe TransactionalId:PREFIXED:x",
+        "IdempotentWrite Cluster:LITERAL:kafka-cluster",
+    ]
+
+
+def test_all_combinations_are_made() -> None:
+    rules = Rules(allowed=BOB, denied=("User:eve",), operations=(Operation.READ, Operation.WRITE), hosts=("1", "2"))
+    acls = bindings(Resources(topics=("a", "b")), rules, is_idempotent=False)
+    assert len(set(acls)) == len(acls) == 16
+
+
+@pytest.mark.parametrize(
+    ("resources", "rules", "roles", "reason"),
+    [
+        (Resources(topics=("t",)), Rules(operations=(Operation.READ,)), {}, "--allow or --deny"),
+        (Resources(topics=("t",)), Rules(allowed=("bob",), operations=(Operation.READ,)), {}, "Type:name"),
+        (Resources(topics=("t",)), Rules(allowed=BOB), {}, "--operation"),
+        (Resources(), Rules(allowed=BOB, operations=(Operation.READ,)), {}, "a resource"),
+        (Resources(groups=("g",)), Rules(allowed=BOB, operations=(Operation.WRITE,)), {}, "no operation Write"),
+        (Resources(groups=("g",)), Rules(allowed=BOB), {"is_producer": True}, "need --topic"),
+        (Resources(topics=("t",)), Rules(allowed=BOB), {"is_consumer": True}, "needs --group"),
+        (Resources(topics=("t",)), Rules(denied=BOB), {"is_producer": True}, "leave out"),
+        (Resources(topics=("t",)), Rules(allowed=BOB), {"is_idempotent": True}, "--producer"),
+    ],
+)
+def test_what_makes_no_rule_is_refused(resources: Resources, rules: Rules, roles: dict[str, bool], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        bindings(resources, rules, **{"is_idempotent": False, **roles})
+
+
+def some_acls() -> list[AclBinding]:
+    resources = Resources(topics=("ü", "a"), is_cluster=True)
+    return bindings(
+        resources, Rules(allowed=BOB, denied=("User:*",), operations=(Operation.ALTER,)), is_idempotent=False
+    )
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    text = write_document(some_acls())
+    assert sorted(read_document(text.encode(), "f")) == sorted(some_acls())
+    assert write_document(read_document(text.encode(), "f")) == text
+    assert read_document(write_document([]).encode(), "f") == []
+
+
+def test_the_difference_of_two_sets_of_acls() -> None:
+    acls = sorted(some_acls())
+    assert difference(acls[1:], acls[:-1]) == ([acls[-1]], [acls[0]])
+
+
+GOOD = {
+    "resource_type": "topic",
+    "resource_name": "t",
+    "principal": "User:a",
+    "operation": "read",
+    "permission": "allow",
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "version"),
+        ({"version": 2, "acls": []}, "version"),
+        ({"version": 1, "acls": [], "more": 1}, "nothing else"),
+        ({"version": 1, "acls": [GOOD, {}]}, "ACL 2: has no resource_type"),
+        ({"version": 1, "acls": [GOOD | {"hosts": "*"}]}, "unknown field hosts"),
+        ({"version": 1, "acls": [GOOD | {"operation": "reed"}]}, "'reed' is not one of"),
+        ({"version": 1, "acls": [GOOD | {"principal": "a"}]}, "Type:name"),
+        ({"version": 1, "acls": [GOOD | {"host": 1}]}, "text"),
+        ({"version": 1, "acls": [7]}, "an object"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_its_place(document: object, reason: str) -> None:
+    text = document if isinstance(document, str) else json.dumps(document)
+    with pytest.raises(UsageError, match=f"^f: .*{reason}"):
+        read_document(text.encode(), "f")
+
+
+def test_the_output_of_kafkas_tool() -> None:
+    acls = bindings(Resources(topics=("t",)), Rules(allowed=BOB, operations=(Operation.READ,)), is_idempotent=False)
+    assert listed(acls) == (
+        "Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)`: \n"
+        " \t(principal=User:bob, host=*, operation=READ, permissionType=ALLOW) \n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        ("User:bob read topic:t", 0, "allowed by ACL"),
+        ("User:bob describe topic:t", 0, "allowed by ACL, because Read implies Describe"),
+        ("User:bob write topic:t", 3, "no ACL allows it"),
+        ("User:bob read topic:other", 3, "the resource has no ACL"),
+        ("User:bob read topic:t --host 10.0.0.1", 3, "denied by ACL"),
+        ("User:eve read topic:t", 3, "no ACL allows it"),
+    ],
+)
+def test_check_works_from_an_exported_document(
+    words: str, status: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deny = GOOD | {"principal": "User:*", "host": "10.0.0.1", "permission": "deny"}
+    path = tmp_path / "acls.json"
+    path.write_text(json.dumps({"version": 1, "acls": [GOOD | {"principal": "User:bob"}, deny]}))
+    assert main(["acls", "check", *words.split(), "--from", str(path), "--format", "json"]) == status
+    told = capsys.readouterr()
+    assert json.loads(told.out)["reason"] == reason
+    assert "super.users" in told.err
+
+
+@pytest.mark.parametrize("resource", ["t", "topic:", "any:x", "thing:x"])
+def test_what_is_not_a_resource(resource: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["acls", "check", "User:bob", "read", resource, "--from", "/dev/null"]) == 2
+    assert "is not a resource" in capsys.readouterr().err

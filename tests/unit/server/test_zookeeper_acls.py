@@ -1,0 +1,250 @@
+"""Brokers that share ACLs in a simulated ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.security.acls import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from kctl.security.authorization import AccessPolicy, Client, Reason
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
+from kctl.zookeeper import acl_znodes
+from kctl.zookeeper.operations import WatchEvent
+
+T = TypeVar("T")
+TOPIC = ResourceType.TOPIC
+ALICE = Client("User:alice", "127.0.0.1")
+
+
+def acl(name: str, operation: Operation = Operation.READ, shape: PatternType = PatternType.LITERAL) -> AclBinding:
+    entry = AclEntry("User:alice", "*", operation, Permission.ALLOW)
+    return AclBinding(ResourcePattern(TOPIC, name, shape), entry)
+
+
+class WallClock:
+    """Starts at 0, which is when all znodes of the simulated ensemble are created."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._start = loop.time()
+
+    def now_ms(self) -> int:
+        return int((self._loop.time() - self._start) * 1000)
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms()
+
+
+class Broker:
+    """The ACLs of one broker and its session."""
+
+    def __init__(self, ensemble: SimZooKeeper, clock: WallClock) -> None:
+        self.session: SimZooKeeperSession = ensemble.session(on_watch=self._on_watch)
+        self.acls = ZooKeeperAcls(self.session, AccessPolicy(), clock)
+
+    async def start(self) -> None:
+        await self.session.start(10_000)
+        await self.acls.start()
+
+    def allows(self, name: str, operation: Operation = Operation.READ) -> bool:
+        return self.acls.authorize(ALICE, operation, TOPIC, name).is_allowed
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        self.acls.on_watch(event)
+
+
+def play(scene: Callable[[Broker, Broker], Awaitable[T]]) -> T:
+    async def main(loop: SimLoop) -> T:
+        ensemble, clock = SimZooKeeper(), WallClock(loop)
+        brokers = Broker(ensemble, clock), Broker(ensemble, clock)
+        for broker in brokers:
+            await broker.start()
+        try:
+            return await scene(*brokers)
+        finally:
+            for broker in brokers:
+                await broker.acls.close()
+                await broker.session.close()
+
+    return simulate(main, seed=1)
+
+
+async def until(is_reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_reached():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.01)
+
+
+def test_other_brokers_learn_of_changes() -> None:
+    async def scene(one: Broker, other: Broker) -> None:
+        created = [acl("a"), acl("p", shape=PatternType.PREFIXED)]
+        assert all(result.is_success for result in await one.acls.create(created))
+        assert one.allows("a")
+        assert one.allows("p1")
+        await until(lambda: other.allows("a") and other.allows("p1"))
+        deleted = await other.acls.delete([AclFilter(TOPIC, None, PatternType.ANY)])
+        assert sorted(binding for binding, _ in deleted[0]) == sorted(created)
+        await until(lambda: not one.allows("a") and not one.allows("p1"))
+
+    play(scene)
+
+
+def test_removing_one_of_three_acls_leaves_the_others_on_all_brokers() -> None:
+    """CVE-2024-27309 lost the others."""
+
+    async def scene(one: Broker, other: Broker) -> None:
+        operations = (Operation.READ, Operation.WRITE, Operation.DELETE)
+        await one.acls.create([acl("a", each) for each in operations])
+        await until(lambda: all(other.allows("a", each) for each in operations))
+        await other.acls.delete([AclFilter(TOPIC, "a", PatternType.LITERAL, operation=Operation.WRITE)])
+        await until(lambda: not one.allows("a", Operation.WRITE))
+        for broker in (one, other):
+            assert [broker.allows("a", each) for each in operations] == [True, False, True]
+
+    play(scene)
+
+
+def test_concurrent_changes_are_not_lost() -> None:
+    async def scene(one: Broker, other: Broker) -> None:
+        operations = [each for each in Operation if each is not Operation.ANY]
+        await asyncio.gather(
+            *(broker.acls.create([acl("a", each)]) for each in operations for broker in (one, other)),
+        )
+        data, _ = await one.session.get("/kafka-acl/Topic/a")
+        assert len(json.loads(data)["acls"]) == len(operations)
+
+    play(scene)
+
+
+def test_the_znodes_have_the_layout_of_kafka() -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        await one.acls.create([acl("a"), acl("p", shape=PatternType.PREFIXED)])
+        stored = {"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
+        for path in ("/kafka-acl/Topic/a", "/kafka-acl-extended/prefixed/Topic/p"):
+            data, _ = await one.session.get(path)
+            assert json.loads(data) == {"version": 1, "acls": [stored]}
+        (name,) = await one.session.children("/kafka-acl-changes")
+        assert name == "acl_changes_0000000000"
+        assert (await one.session.get(f"/kafka-acl-changes/{name}"))[0] == b"TOPIC:a"
+        (name,) = await one.session.children("/kafka-acl-extended-changes")
+        data, _ = await one.session.get(f"/kafka-acl-extended-changes/{name}")
+        assert json.loads(data) == {"version": 1, "resourceType": "TOPIC", "name": "p", "patternType": "PREFIXED"}
+        await one.acls.delete([AclFilter()])
+        assert await one.session.exists("/kafka-acl/Topic/a") is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"[]",
+        b'{"version":2,"acls":[]}',
+        b'{"version":1}',
+        b'{"version":1,"acls":[{"principal":"alice"}]}',
+        b"\xff",
+    ],
+)
+def test_a_znode_that_cannot_be_read_denies_and_is_logged_once(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(one: Broker, other: Broker) -> None:
+        await one.acls.create([acl("a"), acl("b"), acl("*")])
+        await one.session.set("/kafka-acl/Topic/a", data)
+        for _ in range(2):
+            await one.session.create("/kafka-acl-changes/acl_changes_", b"topic:a", sequence=True)
+        await until(lambda: not one.allows("a") and not other.allows("a"))
+        decision = one.acls.authorize(ALICE, Operation.READ, TOPIC, "a")
+        assert decision.reason is Reason.UNREADABLE
+        assert one.allows("b")
+        (result,) = await one.acls.create([acl("a")])
+        assert result.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "/kafka-acl/Topic/a" in (result.message or "")
+
+    with caplog.at_level(logging.ERROR):
+        play(scene)
+    assert [record.getMessage().count("path=/kafka-acl/Topic/a") for record in caplog.records] == [
+        1,
+        1,
+    ]  # one per broker
+
+
+def test_an_invalid_notification_does_not_stop_the_next_one() -> None:
+    async def scene(one: Broker, other: Broker) -> None:
+        for text in (b"nonsense", b"topic:../x", b"TOPIC:"):
+            await one.session.create("/kafka-acl-changes/acl_changes_", text, sequence=True)
+        await one.acls.create([acl("a")])
+        await until(lambda: other.allows("a"))
+
+    play(scene)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".", "..", "a\0b", "x" * 1025])
+def test_names_that_cannot_be_znodes_are_refused(name: str) -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        results = await one.acls.create([acl(name), acl("good")])
+        assert [result.code for result in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+    play(scene)
+
+
+def test_an_acl_in_several_filters_is_in_the_result_of_the_first() -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        await one.acls.create([acl("a"), acl("b")])
+        deleted = await one.acls.delete([AclFilter(TOPIC, "b"), AclFilter(), AclFilter(TOPIC, "a")])
+        assert [[binding.pattern.name for binding, _ in each] for each in deleted] == [["b"], ["a"], []]
+
+    play(scene)
+
+
+def test_a_new_session_reads_what_changed_in_between() -> None:
+    async def scene(one: Broker, other: Broker) -> None:
+        await one.acls.create([acl("a")])
+        await until(lambda: other.allows("a"))
+        other.session.expire()
+        await one.acls.delete([AclFilter(TOPIC, "a")])
+        await one.acls.create([acl("b")])
+        assert other.allows("a")
+        await other.session.reconnect(10_000)
+        await other.acls.load()
+        assert not other.allows("a")
+        assert other.allows("b")
+
+    play(scene)
+
+
+def test_old_notifications_are_deleted() -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        await one.acls.create([acl("a")])
+        await asyncio.sleep(16 * 60)
+        await one.acls.create([acl("b")])
+        await until(lambda: one.allows("b"))
+        await asyncio.sleep(1)
+        assert len(await one.session.children(acl_znodes.LITERAL_CHANGES)) <= 2
+
+    play(scene)
+
+
+def test_the_decision_cache_is_bounded() -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        for number in range(25_000):
+            one.allows(f"t{number}")
+        assert len(vars(one.acls)["_decisions"]) <= 10_000
+
+    play(scene)
