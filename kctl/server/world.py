@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.requests.context import ConnectionTiming
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.security import ZooKeeperSecurity
@@ -26,6 +27,10 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 class Listening(Protocol):
     """The listeners of a broker and their connections; see network.acceptor."""
+
+    def timings(self) -> Sequence[ConnectionTiming]:
+        """What is measured of the open connections; empty unless ListenSettings.is_measured."""
+        ...
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds a listener; returns its endpoint with the actual port.  Raises ListenError."""

@@ -17,7 +17,7 @@ from kctl.server.network.inbox import Inbox
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.outbox import Chunk
 from kctl.server.network.request_pump import RequestPump, TurnEnd
-from kctl.server.requests.context import Peer
+from kctl.server.requests.context import ConnectionTiming, Peer
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer
 
@@ -34,6 +34,10 @@ class SimListening:
         self._connections: dict[SimBrokerConnection, None] = {}
         self.buffers = BufferPool(is_poisoned=True)
         self.malformed_count = 0
+
+    def timings(self) -> list[ConnectionTiming]:
+        """Nothing: connections are not measured."""
+        return []
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""

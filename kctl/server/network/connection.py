@@ -50,6 +50,7 @@ class Connection:
         """When the acceptor last saw `was_active`."""
         self.was_active = False
         """Whether bytes were received or sent since the acceptor looked."""
+        self._timing = peer.timing
         self._sock = sock
         self._loop = loop
         self._turns = turns
@@ -157,6 +158,8 @@ class Connection:
             self.close()
             return
         self._inbox.received(received)
+        if self._timing is not None:
+            self._timing.received_s = self._loop.time()
         self.was_active = True
         if self._pump.is_waiting or self._is_writing:
             self._settle()
@@ -212,10 +215,15 @@ class Connection:
 
     def _send(self) -> bool:
         """Whether everything has been sent; closes the connection when the peer is gone."""
+        timing = self._timing
+        if timing is not None and timing.unsent:
+            timing.flushing(self._loop.time())
         try:
             is_sent = self._outbox.flush()
         except OSError:
             self.close()
             return False
         self.was_active = True
+        if is_sent and timing is not None and timing.unsent:
+            timing.sent(self._loop.time())
         return is_sent

@@ -22,5 +22,7 @@ class ListenSettings:
     urgent_listener: str | None = None
     """The control-plane listener: its requests overtake those of the others."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    is_measured: bool = False
+    """Whether connections record times for metrics."""
     tls: ListenerTls | None = None
     """Required by listeners with the protocols SSL and SASL_SSL."""
