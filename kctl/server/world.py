@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,7 @@ from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import OpenChannel
-from kctl.server.network.listen_settings import ListenSettings
-from kctl.server.requests.context import ConnectionTiming
+from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.security import ZooKeeperSecurity
@@ -28,8 +27,8 @@ from kctl.zookeeper.session import ZooKeeperSession
 class Listening(Protocol):
     """The listeners of a broker and their connections; see network.acceptor."""
 
-    def timings(self) -> Sequence[ConnectionTiming]:
-        """What is measured of the open connections; empty unless ListenSettings.is_measured."""
+    def measurements(self) -> ListeningState:
+        """The state of the open connections."""
         ...
 
     def bind(self, endpoint: Endpoint) -> Endpoint:

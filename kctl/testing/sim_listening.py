@@ -14,10 +14,10 @@ from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.server.network.outbox import Chunk
 from kctl.server.network.request_pump import RequestPump, TurnEnd
-from kctl.server.requests.context import ConnectionTiming, Peer
+from kctl.server.requests.context import Peer
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer
 
@@ -35,9 +35,9 @@ class SimListening:
         self.buffers = BufferPool(is_poisoned=True)
         self.malformed_count = 0
 
-    def timings(self) -> list[ConnectionTiming]:
-        """Nothing: connections are not measured."""
-        return []
+    def measurements(self) -> ListeningState:
+        """Nothing but malformed requests: connections are not measured."""
+        return ListeningState(malformed_requests=self.malformed_count)
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""

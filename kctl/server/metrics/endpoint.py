@@ -89,6 +89,7 @@ class MetricsEndpoint:
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)  # drain returns when the socket has taken every byte.
         try:
             with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
                 while await self._exchange(reader, writer):
@@ -157,13 +158,6 @@ async def _send(writer: asyncio.StreamWriter, page: Page, request: HttpRequest) 
                 await asyncio.sleep(0)  # drain does not pause while the socket takes everything.
         writer.write(b"".join(gathered))
     await writer.drain()
-    await _sent(writer)
-
-
-async def _sent(writer: asyncio.StreamWriter) -> None:
-    """Returns when the socket has taken every byte."""
-    while writer.transport.get_write_buffer_size() and not writer.transport.is_closing():
-        await asyncio.sleep(0.01)
 
 
 def _bind_problem(host: str, port: int, error: OSError) -> str:

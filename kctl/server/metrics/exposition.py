@@ -57,8 +57,11 @@ class _Collected(Collector):
         return self._metrics
 
 
-async def exposition(families: Iterable[AnyFamily | Metric], form: Format, dialect: Dialect) -> list[bytes]:
-    """The text of all families.  Other work of the event loop is done in between, every METRICS_SLICE_MS."""
+async def exposition(families: Iterable[AnyFamily | Metric | None], form: Format, dialect: Dialect) -> list[bytes]:
+    """The text of all families; None among them is a point at which to look at the clock.
+
+    Other work of the event loop is done in between, every METRICS_SLICE_MS.
+    """
     pieces: list[bytes] = []
     until_s = time.perf_counter() + METRICS_SLICE_MS / 1000
     for piece in _pieces(families, form, dialect):
@@ -71,16 +74,16 @@ async def exposition(families: Iterable[AnyFamily | Metric], form: Format, diale
     return pieces
 
 
-def _pieces(families: Iterable[AnyFamily | Metric], form: Format, dialect: Dialect) -> Iterator[bytes]:
+def _pieces(families: Iterable[AnyFamily | Metric | None], form: Format, dialect: Dialect) -> Iterator[bytes]:
     for family in families:
+        if family is None:
+            yield b""
+            continue
         if isinstance(family, Metric):
             yield form.metrics((family,))
             continue
-        names = series_names(family.definition, dialect)
-        if len(names) > 1:
-            family = family._replace(rows=list(family.rows))  # type: ignore[arg-type]
-        for name in names:
-            doc = f"{family.definition.doc} [{family.definition.unit}]"
+        doc = f"{family.definition.doc} [{family.definition.unit}]"
+        for name in series_names(family.definition, dialect):
             yield form.metrics((Metric(name.name, doc, name.type),))
             yield from _lines(family, name)
 

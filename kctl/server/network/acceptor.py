@@ -16,7 +16,7 @@ from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
-from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
+from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
 from kctl.server.network.refusal_log import RefusalLog
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
@@ -71,9 +71,14 @@ class Acceptor:
         """Open connections, without unfinished TLS handshakes."""
         return len(self._connections)
 
-    def timings(self) -> list[ConnectionTiming]:
-        """What is measured of the open connections; empty unless ListenSettings.is_measured."""
-        return [timing for each in self._connections if (timing := each.peer.timing) is not None]
+    def measurements(self) -> ListeningState:
+        """The state of the open connections."""
+        return ListeningState(
+            timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
+            queued_requests=len(self._turns),
+            queued_responses=sum(each.is_writing for each in self._connections),
+            malformed_requests=self.malformed_count,
+        )
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; port 0 becomes the port that the system chose.  Raises ListenError."""

@@ -77,6 +77,11 @@ class Connection:
         """Whether the broker takes no requests because of a quota, so that the client cannot be idle."""
         return self._pump.is_muted
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether responses wait for the peer to read."""
+        return self._is_writing
+
     def close(self) -> None:
         """Ends the connection at once; a response under way is lost, and whatever waits is cancelled."""
         if self._is_closed:

@@ -56,7 +56,9 @@ class RequestRecorder:
         """The handler has returned, with the response or with an awaitable of it."""
         times.handled_s = self._now_s()
 
-    def finish(self, api: str, version: int, timing: ConnectionTiming | None, times: RequestTimes, *, response: Any) -> None:
+    def finish(
+        self, api: str, version: int, timing: ConnectionTiming | None, times: RequestTimes, *, response: Any
+    ) -> None:
         """The response is encoded, or there is none."""
         times.ready_s = times.flushed_s = times.sent_s = self._now_s()
         record = self.follower_fetches if times.is_follower else self.apis[api]
