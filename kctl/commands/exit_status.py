@@ -1,4 +1,4 @@
-"""The exit statuses of kctl.  They are a contract: scripts branch on them, so a number never changes its meaning."""
+"""The exit statuses of kctl.  They are stable: scripts depend on them, so a number never changes its meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kctl.errors import KctlError
 
 
 class ExitStatus(IntEnum):
-    """What a command returns; `kctl.cli` hands it to the operating system."""
+    """The status that a command returns; `kctl.cli` passes it to the operating system."""
 
     DONE = 0
     FAILED = 1
@@ -33,8 +33,8 @@ MEANINGS: dict[int, str] = {
 
 
 class Refused(KctlError):
-    """Something destructive was asked for without consent; exit status 5."""
+    """A destructive operation was not confirmed; exit status 5."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived.  A KeyboardInterrupt, because that is what asyncio lets through so that cleanup runs."""
+    """SIGTERM arrived.  A subclass of KeyboardInterrupt, which asyncio propagates after cleanup."""

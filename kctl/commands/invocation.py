@@ -1,4 +1,4 @@
-"""What a running command is given: where to show results and which cluster to ask."""
+"""The context of a running command: where to show results and which cluster to connect to."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Invocation:
         self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
-        """FAILED when the field `error` of any row is set."""
+        """FAILED if the field `error` of any row is set."""
         return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
 
 

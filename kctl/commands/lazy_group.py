@@ -115,7 +115,7 @@ def summary_of(command: Any) -> str:
 
 
 def split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """The common options in front of the first other word, that word, and the rest."""
+    """The common options before the first other word, that word, and the rest."""
     position = 0
     while position < len(words):
         flag, equals, _ = words[position].partition("=")
@@ -127,7 +127,7 @@ def split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 
 def takes_value(flag: str) -> bool | None:
-    """True if the common option `flag` is followed by a value; None if it is no common option."""
+    """True if the common option `flag` has a value; None if it is not a common option."""
     for option in [*cluster_options(), *output_options()]:
         if flag in flags_of(option):
             return not is_flag(option)

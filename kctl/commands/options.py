@@ -1,6 +1,6 @@
-"""The options that every command takes, and those of every command that talks to a cluster.
+"""The common options of all commands, and those of all commands that connect to a cluster.
 
-They may stand anywhere in a command line: `kctl --format json topics list` is `kctl topics list --format json`.
+They may be anywhere on a command line: `kctl --format json topics list` is `kctl topics list --format json`.
 """
 
 from __future__ import annotations

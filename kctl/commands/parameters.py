@@ -1,11 +1,11 @@
-"""What help, completion scripts, the reference and checks ask about a parameter of a typer command.  Pure."""
+"""Properties of a parameter of a typer command, for help, completion scripts, the reference and checks.  Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Parameter = Any
-"""A TyperOption or TyperArgument: where their base class lives differs between versions of typer."""
+"""A TyperOption or TyperArgument; the module of their base class depends on the version of typer."""
 
 
 def is_argument(param: Parameter) -> bool:
@@ -40,7 +40,7 @@ def repeats(param: Parameter) -> bool:
 
 
 def metavar_of(param: Parameter) -> str:
-    """What stands for the value in help."""
+    """The placeholder of the value in help."""
     if param.metavar:
         return str(param.metavar)
     if choices_of(param):
@@ -51,7 +51,7 @@ def metavar_of(param: Parameter) -> str:
 
 
 def completes(param: Parameter) -> str:
-    """ "file" or "directory" where a shell completes paths, as the metavar says; otherwise empty."""
+    """ "file" or "directory" if a shell should complete paths, as the metavar implies; else empty."""
     return {"FILE": "file", "FILE[,...]": "file", "DIR": "directory"}.get(metavar_of(param), "")
 
 
@@ -61,7 +61,7 @@ def name_of(param: Parameter) -> str:
 
 
 def help_of(param: Parameter) -> str:
-    """What it means, whether it is required or may be repeated, and its default."""
+    """Its help, whether it is required or repeatable, and its default."""
     text = str(param.help)
     if param.required and not is_argument(param):
         text += "  Required."

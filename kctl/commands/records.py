@@ -1,4 +1,6 @@
-"""Records as rows, and rows as records: what `consume` writes, `produce --input jsonl` reads back byte for byte."""
+"""Records as rows and JSON objects: `produce --input jsonl` reads the output of `consume --format jsonl` back
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ RECORD_COLUMNS = (
 
 
 class ReadRecord(NamedTuple):
-    """A record as a line of JSON tells it; None where the line says nothing."""
+    """A record as a JSON object contains it; None for missing fields."""
 
     key: bytes | None
     value: bytes | None
@@ -61,7 +63,7 @@ class RecordItem(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A record as a line for people."""
+    """A record in the table."""
 
     partition: int
     offset: int
@@ -108,7 +110,7 @@ def header_cells(record: Record) -> list[dict[str, str | None]]:
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:
-    """What encode_bytes made.  Raises UsageError."""
+    """The inverse of encode_bytes.  Raises UsageError."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -132,7 +134,7 @@ def _check_unicode(text: str) -> None:
 
 
 def read_record(item: object) -> ReadRecord:
-    """A record from what record_item made, or from less of it.  Raises UsageError."""
+    """A record from the object of record_item, or from some of its fields.  Raises UsageError."""
     if not isinstance(item, dict):
         raise UsageError("not a JSON object")
     headers = item.get("headers") or []
@@ -159,5 +161,5 @@ def _integer(item: dict[str, Any], name: str, high: int) -> int | None:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """UTF-8, with other bytes as surrogates, which the console shows as \\xNN."""
+    r"""UTF-8, with invalid bytes as surrogates, which the console shows as \xNN."""
     return None if data is None else data.decode(errors="surrogateescape")

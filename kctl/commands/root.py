@@ -1,4 +1,4 @@
-"""The root of the command line: all nouns, and the one place that runs typer."""
+"""The root of the command line: all nouns, and the only call of typer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOUNS: dict[str, Member] = {
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
-"""Noun -> where its typer app is and its line in help, which a test compares with the app's own help."""
+"""Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""
 
 app = typer.Typer(
     name="kctl",
@@ -61,14 +61,15 @@ app = typer.Typer(
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a command line and return its exit status.  Raises UsageError for mistakes in it."""
+    """Run a command line and return its exit status.  Raises UsageError if it is invalid."""
     return run_command(typer.main.get_group(app), "kctl", words)
 
 
 def run_command(command: Any, name: str, words: Sequence[str]) -> int:
-    """Run one click command under that name and return its exit status.  Raises UsageError for mistakes in `words`.
+    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `words`.
 
-    Not by `command.main`, which ends the process on a broken pipe and reads variables for typer's own completion.
+    `command.main` is not used, because it ends the process on a broken pipe and reads variables for typer's own
+    completion.
     """
     try:
         with command.make_context(name, list(words), **CONTEXT) as ctx:
@@ -77,7 +78,7 @@ def run_command(command: Any, name: str, words: Sequence[str]) -> int:
         return end.exit_code
     except Exception as error:
         context = getattr(error, "ctx", None)
-        # Where these classes live differs between versions of typer; what they can do does not.
+        # The module of these classes depends on the version of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             message = _message(error)
             path = context.command_path if context else "kctl"
@@ -90,7 +91,7 @@ CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--hel
 
 
 def _message(error: Any) -> str:
-    """What is wrong, in the same words with every version of typer."""
+    """The error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
         close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
         return f"no such option: {error.option_name}" + (f".  Did you mean {close[0]}?" if close else ".")

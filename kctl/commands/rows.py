@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ErrorFields(TypedDict):
-    """The last two fields of a row about one item: the name of Kafka's error and what it means; None on success."""
+    """The last two fields of a row about one item: the name of Kafka's error and its description; None on success."""
 
     error: str | None
     message: str | None
@@ -37,5 +37,5 @@ def exception_error(error: ApiError) -> ErrorFields:
 
 
 def known(number: int) -> int | None:
-    """A number of the protocol, where a negative one means that there is none."""
+    """A number of the protocol; None if it is negative, which means unknown or absent."""
     return None if number < 0 else number

@@ -1,4 +1,4 @@
-"""Signals that have to wait until something is put right."""
+"""Delays signals during a block that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """SIGINT and SIGTERM arrive after the block; SIGKILL never waits."""
+    """SIGINT and SIGTERM are delivered after the block; SIGKILL cannot be delayed."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Points in time and lengths of time, as every option that takes one reads them.  Pure: callers pass now_ms.
+"""Syntax of times and durations, which is the same for all options.  Pure: callers pass now_ms.
 
     TIME      2026-11-21T09:30:00Z    RFC 3339; without a zone it is UTC, and without a time of day midnight
               20261121, 20261121T0930Z    ISO 8601 without separators
@@ -6,9 +6,9 @@
               now, -1h30m, -PT90M     now, and a duration back from now
     DURATION  500ms  10s  5m  1h30m  2d  1w  PT1H30M; a bare number is seconds
 
-A TIME may begin with @, as it has to where an offset may stand as well.  Numbers of another length are refused, because
-they could be either: 20261123 as epoch seconds would be in August 1970.  So are times before 1970: brokers take
-negative timestamps for the names of special offsets.
+A TIME may begin with @, which is required where an offset is also allowed.  Numbers of another length are refused,
+because they are ambiguous: 20261123 as epoch seconds would be in August 1970.  Times before 1970 are refused, because
+brokers use negative timestamps for special offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ISO_DURATION = re.compile(
     r"([+-]?)P(?:([+-]?[0-9]+)D)?(?:T(?=.)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?(?:([+-]?[0-9]+(?:[.,][0-9]*)?)S)?)?\Z",
     re.ASCII | re.IGNORECASE,
 )
-"""As java.time.Duration.parse takes it, signs included."""
+"""The syntax of java.time.Duration.parse, including signs."""
 
 
 def parse_time_ms(text: str, *, now_ms: int) -> int:
@@ -52,7 +52,7 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
 
 
 def check_time_ms(time_ms: int, text: str) -> int:
-    """The time, if it is one that can be asked for; `text` is what was given.  Raises UsageError."""
+    """The time if it is within the range; `text` is the value of the option.  Raises UsageError."""
     if time_ms < 0:
         raise UsageError(
             f"'{text}' is before 1970, where no record can be looked up; the first record is at 'earliest'"
@@ -65,7 +65,7 @@ def check_time_ms(time_ms: int, text: str) -> int:
 def _iso_time_ms(told: str, text: str) -> int:
     from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
 
-    # Kafka's tools take 2026-1-9T9:5:0.0, too.
+    # Kafka's tools also accept 2026-1-9T9:5:0.0.
     padded = re.sub(r"(?<=[-T:])([0-9])(?![0-9])", r"0\1", told)
     try:
         if not padded.isascii():
@@ -87,7 +87,7 @@ def parse_duration_ms(text: str, *, may_be_negative: bool = False) -> int:
     Raises UsageError.
     """
     duration_ms = _duration_ms(text)
-    if not abs(duration_ms) <= TIME_MS_MAX:  # NaN, the difference of two infinities, is not either
+    if not abs(duration_ms) <= TIME_MS_MAX:  # also refuses NaN, the difference of two infinities
         raise UsageError(f"'{text}' is longer than 8,000 years")
     if duration_ms < 0 and not may_be_negative:
         raise UsageError(f"'{text}' is negative")

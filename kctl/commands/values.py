@@ -18,7 +18,7 @@ from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, parse_integer
 
 _PARTITION_MAX = 999_999
-"""More than any topic can have: a slip in a range must not eat the machine's memory."""
+"""More than any topic can have; limits the memory that a range can take."""
 
 _SIZE = re.compile(r"([0-9]+)([kmg]?)b?\Z", re.ASCII | re.IGNORECASE)
 
@@ -39,7 +39,7 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
 
 
 def parse_number_range(text: str | None, option: str) -> range | None:
-    """Read `A:B`, where a side may be missing, or a single number; None stays None.  Raises UsageError."""
+    """Read `A:B`, where one side may be empty, or a single number; None stays None.  Raises UsageError."""
     if text is None:
         return None
     found = re.fullmatch(r"([0-9]*)(:?)([0-9]*)", text)
@@ -61,7 +61,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Read repeated `name=value`, where the last of a name counts; the value may hold `=`.  Raises UsageError."""
+    """Read repeated `name=value`; the last value of a name applies, and values may contain `=`.  Raises UsageError."""
     return dict(parse_pair(text, option) for text in texts or [])
 
 
@@ -91,7 +91,7 @@ def parse_partitions(text: str | None) -> list[int] | None:
 
 
 def format_time(timestamp_ms: int) -> str | None:
-    """RFC 3339 in UTC with milliseconds; None for the timestamps that mean none."""
+    """RFC 3339 in UTC with milliseconds; None for timestamps that mean none."""
     if timestamp_ms < 0:
         return None
     seconds = _format_seconds(timestamp_ms // 1000)
@@ -100,7 +100,7 @@ def format_time(timestamp_ms: int) -> str | None:
 
 @functools.lru_cache
 def _format_seconds(timestamp_s: int) -> str | None:
-    """Kept for a while, because neighbouring records mostly have the same second."""
+    """Cached, because consecutive records mostly have the same second."""
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - not needed by most commands
 
     try:

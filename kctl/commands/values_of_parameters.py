@@ -1,7 +1,7 @@
-"""Refuses values of options and arguments that no command accepts, with errors in kctl's words.
+"""Checks the values of options and arguments before typer converts them, with kctl's error texts.
 
-typer converts what passes.  Every command line goes through `check`, so that no command has to check an option for
-emptiness, for UTF-8 or for the range of its number.
+Every command line is checked, so that no command has to check an option for emptiness, for UTF-8 or for the range of
+its number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def any_text(text: str) -> str:
 
 
 def check(param: Parameter, given: object) -> None:
-    """Check the texts that were given for a parameter.  Raises UsageError."""
+    """Check the values of a parameter.  Raises UsageError."""
     for text in given if isinstance(given, (list, tuple)) else [given]:
         if isinstance(text, str):
             _check_text(param, text)

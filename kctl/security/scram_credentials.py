@@ -50,7 +50,7 @@ class Mechanism(IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """What a server stores of a password.  It is a secret: who has it can pose as the server."""
+    """The stored credential.  It is a secret: anyone who has it can act as the server."""
 
     salt: bytes
     stored_key: bytes
@@ -77,7 +77,7 @@ def server_key(mechanism: Mechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: Mechanism, key: bytes) -> bytes:
-    """What the server stores of the client key."""
+    """The hash of the client key, which the server stores."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 

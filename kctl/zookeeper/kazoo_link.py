@@ -286,7 +286,7 @@ class KazooLink:
 
     def thread_ended(self) -> None:
         """Report the end of the session if kazoo's thread has ended unexpectedly."""
-        if not self._is_over:  # kazoo gave up, which it should not do.
+        if not self._is_over:  # kazoo has stopped reconnecting, which is not expected.
             self._changed(SessionState.EXPIRED, 0)
         if not self._ended.done():
             self._ended.set_result(None)

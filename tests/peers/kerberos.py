@@ -79,6 +79,7 @@ def kerberos_realm(folder: Path) -> Iterator[Realm]:
         "KRB5_CONFIG": str(folder / "krb5.conf"),
         "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
         "KRB5RCACHEDIR": str(folder),
+        "KRB5CCNAME": f"FILE:{folder}/tickets",
     }
     realm = Realm(folder, environment)
     realm._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")

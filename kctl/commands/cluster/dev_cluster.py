@@ -49,7 +49,7 @@ DataDir = Annotated[
 
 
 def dev_cluster_in(data_dir: str | None) -> DevCluster:
-    """The cluster in that folder, or in the default one, whether or not it has been started yet."""
+    """The cluster in this folder, or in the default one; it may not have been started yet."""
     if data_dir:
         return DevCluster(Path(data_dir).expanduser().absolute())
     home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -57,7 +57,7 @@ def dev_cluster_in(data_dir: str | None) -> DevCluster:
 
 
 def started_layout(cluster: DevCluster) -> Layout:
-    """The processes of a cluster that has been started before.  Raises KctlError if it never was."""
+    """The processes of the cluster.  Raises KctlError if it has never been started."""
     layout = cluster.layout()
     if layout is None:
         raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' creates one")

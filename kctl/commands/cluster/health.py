@@ -43,7 +43,7 @@ class ReasonRow(NamedTuple):
 
 
 class HealthOverview(NamedTuple):
-    """The verdict and the sizes of the cluster."""
+    """The result of the check and the sizes of the cluster."""
 
     healthy: bool
     cluster_id: str | None
@@ -115,7 +115,7 @@ def health(
 
 
 async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
-    """The first healthy look at the cluster, or the last one in that time.  Raises ClusterUnreachable."""
+    """The first healthy state of the cluster, or the last state within that time.  Raises ClusterUnreachable."""
     end_ms = client.transport.monotonic_ms() + wait_ms
     while True:
         seen = None

@@ -50,7 +50,7 @@ class DirectoryRow(NamedTuple):
 
 
 class ReplicaRow(NamedTuple):
-    """A replica in a log directory, or a directory or broker of which no replicas are known."""
+    """A replica in a log directory, or a directory or broker whose replicas are unknown."""
 
     broker: int
     log_dir: str | None
@@ -66,7 +66,8 @@ class ReplicaRow(NamedTuple):
 def show_log_dirs(
     run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool
 ) -> ExitStatus:
-    """Ask the brokers, or all, and show a row per directory, or per replica where topics or all of them are asked for.
+    """Query the brokers, or all brokers, and show a row per directory, or per replica if topics or all replicas are
+    requested.
 
     Raises UsageError for a broker that is not in the cluster.
     """

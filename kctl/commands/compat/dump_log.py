@@ -1,9 +1,9 @@
-"""The words of Kafka's kafka-dump-log, byte for byte, for scripts that read them.
+"""The output of Kafka's kafka-dump-log, byte for byte, for scripts that parse it.
 
-DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves.  3.9 prints what 4.x prints, but for
-transactions (as 2.8) and messages of old formats (with a stray brace).  Where Kafka prints nothing more because an
-exception ends it, this goes on and says on stderr what is wrong.  What was found out of order is listed on stderr after
-the last file, as Kafka does; what makes a file wrong makes the exit status 1.
+DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves. 3.9 prints the same as 4.x, except for
+transactions (as 2.8) and messages of old formats (with a stray brace).  Where an exception ends Kafka's tool, this
+module continues and describes the error on stderr.  Entries that are out of order are listed on stderr after the last
+file, as Kafka does.  The exit status is 1 if a file is invalid.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _BASE_OFFSET = re.compile(r"[0-9]+")
 
 
 def as_text(record: Record) -> Texts:
-    """Key and value as Kafka's StringDecoder shows them: what is no UTF-8 becomes U+FFFD."""
+    """Key and value as Kafka's StringDecoder shows them: invalid UTF-8 becomes U+FFFD."""
     key, value = record.key, record.value
     return (
         None if key is None else key.decode(errors=AS_JAVA),
@@ -66,7 +66,7 @@ def as_text(record: Record) -> Texts:
 
 
 class ClassicOptions:
-    """What to show: `parser` is None where keys and values are not wanted."""
+    """What to show; `parser` is None if keys and values are not shown."""
 
     __slots__ = ("deep", "max_bytes", "parser", "sanity_only", "skip_metadata", "verify_only")
 
@@ -89,7 +89,7 @@ class ClassicOptions:
 
 
 class ClassicDump:
-    """Writes the files one after the other."""
+    """Dumps files one after the other."""
 
     def __init__(self, console: Console, style: str, options: ClassicOptions) -> None:
         self.has_problem = False
@@ -101,7 +101,7 @@ class ClassicDump:
         self._misfits = Misfits()
 
     def show(self, path: str, progress: Progress | None = None) -> None:
-        """One file."""
+        """Dumps one file."""
         self._line(f"Dumping {java_path(path)}")
         name = os.path.basename(path)
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -135,8 +135,8 @@ class ClassicDump:
         self._flush()
 
     def finish(self) -> None:
-        """The lists of what did not fit."""
-        self._misfits.tell(self._say)
+        """Writes the lists of mismatches."""
+        self._misfits.write(self._say)
         self.has_problem = self.has_problem or self._misfits.is_wrong
 
     # Logs
@@ -314,7 +314,7 @@ class ClassicDump:
                 log.close()
 
     def _is_sanity_check(self, path: str, kind: str) -> bool:
-        """Whether a look at the index as a whole was all that was asked for."""
+        """Whether only a sanity check was requested; if so, performs it."""
         if not self._options.sanity_only:
             return False
         reason = insane(path, kind)
@@ -357,7 +357,7 @@ class ClassicDump:
 
 
 def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
-    """What is said of a log or KRaft snapshot before its batches."""
+    """The line before the batches of a log or a KRaft snapshot."""
     name = os.path.basename(path)
     if name == BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
@@ -367,7 +367,7 @@ def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
 
 
 def _latest(batch: BatchLine) -> int:
-    """The largest timestamp of the records, as Kafka works it out; that of the header where they make no sense."""
+    """The largest timestamp of the records, as Kafka determines it; that of the header if the records are invalid."""
     try:
         return max((record.timestamp for record in batch.records()), default=-1)
     except CorruptBatch:
@@ -375,9 +375,9 @@ def _latest(batch: BatchLine) -> int:
 
 
 def _absolute(path: str) -> str:
-    """File.getAbsolutePath: dots stay."""
+    """File.getAbsolutePath, which keeps `.` and `..`."""
     return java_path(os.path.join(os.getcwd(), path))
 
 
 KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-"""What Kafka's tool knows."""
+"""The file types that Kafka's tool supports."""

@@ -1,4 +1,4 @@
-"""What does not fit in the files of a kafka-dump-log, which its text lists after the last file.  Pure."""
+"""Mismatches between indexes and logs, which kafka-dump-log lists after the last file.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Pairs = list[tuple[int, int]]
 
 
 class Misfits:
-    """By file, in the order in which they were found."""
+    """The mismatches by file, in the order in which they were found."""
 
     def __init__(self) -> None:
         self.offset_mismatches: dict[str, Pairs] = {}
@@ -22,11 +22,11 @@ class Misfits:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether an index does not fit its log; gaps are no fault."""
+        """Whether an index does not match its log; gaps are not errors."""
         return bool(self.offset_mismatches or self.time_mismatches or self.out_of_order or self.not_found)
 
-    def tell(self, say: Callable[[str], None]) -> None:
-        """The lists, in Kafka's order of kinds."""
+    def write(self, say: Callable[[str], None]) -> None:
+        """Writes the lists, in Kafka's order of kinds."""
         for path, found in _in_order(self.offset_mismatches):
             say(f"Mismatches in :{path}")
             for index_offset, log_offset in reversed(found):
@@ -50,7 +50,7 @@ class Misfits:
 
 
 def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
-    """By file, in the order of the map that Kafka keeps them in."""
+    """The files in the iteration order of Kafka's map."""
     table = ScalaHashTable()
     for path, pairs in found.items():
         table.add(path, java_hash(path), (path, pairs))

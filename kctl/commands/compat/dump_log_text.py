@@ -1,4 +1,6 @@
-"""What kafka-dump-log says of batches, messages of old formats, control records and producers, byte for byte.  Pure."""
+"""The lines of kafka-dump-log for batches, messages of old formats, control records and producers, byte for byte.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def batch_text(line: BatchLine, *, is_28: bool) -> str:
 
 
 def codec_name(header: BatchHeader, *, is_28: bool) -> str:
-    """As Kafka writes it: an enum's name in 2.8."""
+    """The codec in Kafka's notation: in 2.8 the name of an enum."""
     try:
         name = header.codec.name
     except CorruptBatch:
@@ -53,7 +55,7 @@ def codec_name(header: BatchHeader, *, is_28: bool) -> str:
 
 
 def legacy_metadata(record: Record, stamp: str, common: str, checksum: int | None, *, is_28: bool) -> str:
-    """What is said of a message of an old format, but for its contents."""
+    """The line of a message of an old format, without key and value."""
     key_size = -1 if record.key is None else len(record.key)
     value_size = -1 if record.value is None else len(record.value)
     if is_28:
@@ -89,7 +91,7 @@ def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
 
 
 def control_text(record: Record, *, is_28: bool) -> str:
-    """What a control record says."""
+    """The fields of a control record."""
     if not is_28 and (text := quorum_control_4(record)) is not None:
         return text
     key, value = record.key or b"", record.value or b""
@@ -102,7 +104,7 @@ def control_text(record: Record, *, is_28: bool) -> str:
 
 
 def inner_checksums(line: BatchLine) -> Iterator[int]:
-    """The checksums of the messages of an old format, which may be inside of a wrapper."""
+    """The checksums of messages of an old format, which may be in a compressed wrapper message."""
     data = line.data()
     header = legacy.parse_message(data)
     codec = header.codec
@@ -114,7 +116,7 @@ def inner_checksums(line: BatchLine) -> Iterator[int]:
     try:
         inner = decompress(codec, wrapped)
     except DecompressionError:
-        # The lz4 frames of magic 0 have a header checksum of their own; then the messages have to be written again.
+        # The lz4 frames of magic 0 have a different header checksum, so the messages have to be encoded again.
         for record in line.records():
             yield legacy.parse_message(legacy.build_messages([record], magic=header.magic)).crc
         return
@@ -125,18 +127,18 @@ def inner_checksums(line: BatchLine) -> Iterator[int]:
 
 
 def timestamp_type(header: BatchHeader) -> str:
-    """Whose clock the timestamps are of."""
+    """The name of the timestamp type: create time or append time."""
     if header.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if header.timestamp_type else "CreateTime"
 
 
 def java_boolean(value: bool) -> str:
-    """As Java writes it."""
+    """A boolean in Java's notation."""
     return "true" if value else "false"
 
 
 def java_path(path: str) -> str:
-    """As java.io.File writes a path."""
+    """A path in the notation of java.io.File."""
     path = _SLASHES.sub("/", path)
     return path.rstrip("/") or "/" if path else path

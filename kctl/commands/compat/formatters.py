@@ -1,9 +1,8 @@
-"""Records of the internal topics as Kafka's console consumer shows them with its formatters, byte for byte.  Pure.
+"""Records of the internal topics as the formatters of Kafka's console consumer show them, byte for byte.  Pure.
 
-kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record.
-kafka-4: the JSON of org.apache.kafka.tools.consumer, which puts nothing between two objects.
-
-A formatter gives None for records of another kind, of kinds that are newer than we are, and for those without a key.
+kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record. kafka-4:
+the JSON of org.apache.kafka.tools.consumer, without separators between objects.  A formatter returns None for records
+of another kind, for records of unknown kinds, and for those without a key.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ COMPATS = (KAFKA_28, KAFKA_4)
 
 _EMPTY_STATE = 0
 _SMALL_SET_MAX = 4
-"""Larger sets are hash tables themselves, and adding one to another does not look whether that is getting full."""
+"""Larger sets are hash tables, and adding one to another does not resize the table."""
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 
 Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
 
 
 def key_and_value(formatter: str, record: Record) -> tuple[object, object] | None:
-    """(key, value) as kctl's own JSON tells them.  Raises MalformedRequest for bytes that do not decode."""
+    """(key, value) as in kctl's own JSON.  Raises MalformedRequest for bytes that do not decode."""
     if _key(formatter, record) is None:
         return None
     if record.value is not None:
@@ -62,7 +61,7 @@ def key_and_value(formatter: str, record: Record) -> tuple[object, object] | Non
 
 
 def classic_text(formatter: str, compat: str, record: Record) -> str | None:
-    """What Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
+    """The text that Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
     key = _key(formatter, record)
     if key is None:
         return None
@@ -70,7 +69,7 @@ def classic_text(formatter: str, compat: str, record: Record) -> str | None:
 
 
 def _key(formatter: str, record: Record) -> Key | None:
-    """The key, if it is of the formatter's kind."""
+    """The key if it belongs to the formatter, else None."""
     if record.key is None:
         return None
     if formatter == TRANSACTIONS:
@@ -171,7 +170,7 @@ def _text_4(key: Key, record: Record) -> str:
         version = version_of(record.value)
         value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
     whole = {"key": {"type": version_of(record.key), "data": told}, "value": value}
-    # Jackson writes control characters in upper-case hex.
+    # Jackson escapes control characters in upper-case hexadecimal.
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
 

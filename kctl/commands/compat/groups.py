@@ -1,4 +1,4 @@
-"""The words of Kafka's kafka-consumer-groups about groups, byte for byte, for scripts that read them.
+"""The output of Kafka's kafka-consumer-groups about groups, byte for byte, for scripts that parse it.
 
 ConsumerGroupCommand of 2.8 and of 4.3; tests compare with the tools themselves.
 """
@@ -41,7 +41,7 @@ _UPGRADED = {CLASSIC: "false", CONSUMER: "true", None: _MISSING}
 def describe_as_kafka(
     run: Invocation, groups: Iterable[GroupDescription], show: str, compat: str, *, verbose: bool
 ) -> ExitStatus:
-    """Print what --describe says of the groups; `show` is what it tells: offsets, members or state."""
+    """Print the output of --describe; `show` selects offsets, members or state."""
     groups = [_as_28_sees(group) for group in groups] if compat == KAFKA_28 else list(groups)
     if reason := _why_none(groups):
         run.console.verbatim(f"\nError: Executing consumer group command failed due to {reason}\n")
@@ -69,7 +69,7 @@ def describe_as_kafka(
 
 
 def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
-    """What --list says, with --state and since 4 --type; the groups in the order in which the brokers told them."""
+    """The output of --list, with --state and since 4 --type; groups in the order of the brokers' responses."""
     known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
     names = java_order(known)
     with_types = with_types and compat == KAFKA_4
@@ -89,7 +89,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
 
 
 def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """What --describe --offsets says; `verbose` adds a column since 4."""
+    """The output of --describe --offsets; `verbose` adds a column since 4."""
     rows = list(_offset_rows(compat, group))
     if not rows:
         return ""
@@ -116,7 +116,9 @@ def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
-    """What --describe --members says; `verbose` adds the assignments.  4.3 prints the titles of no members, too."""
+    """The output of --describe --members; `verbose` adds the assignments. 4.3 also prints the titles if there are no
+    members.
+    """
     if compat == KAFKA_28 and not group.members:
         return ""
     has_instances = any(member.group_instance_id for member in group.members)
@@ -142,7 +144,7 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
 
 
 def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
-    """What --describe --state says; `verbose` adds columns since 4 that only groups of the consumer protocol fill."""
+    """The output of --describe --state; `verbose` adds columns since 4 that are set for the consumer protocol only."""
     name, count = group.outcome.name, str(len(group.members))
     is_28 = compat == KAFKA_28
     coordinator = f"{group.coordinator} {'' if is_28 else ' '}({coordinator_id})"
@@ -166,7 +168,9 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
 
 
 def _as_28_sees(group: GroupDescription) -> GroupDescription:
-    """The group, or the words of an older broker where Kafka 4 has none, or one of a newer type."""
+    """The group as a 2.8 tool describes it: groups of newer types, and those that Kafka 4 reports as missing, do not
+    exist.
+    """
     if group.type in {"", CLASSIC} and group.refusal is None:
         return group
     return GroupDescription(outcome_of(group.outcome.name, ErrorCode.GROUP_ID_NOT_FOUND))
@@ -177,7 +181,9 @@ def _unknown(name: str) -> str:
 
 
 def _why_none(groups: Iterable[GroupDescription]) -> str | None:
-    """Why Kafka's tool tells nothing at all: one of the groups is Connect's, say, or unknown to a broker of Kafka 4."""
+    """The error with which Kafka's tool ends: a group is not one of consumers, or Kafka 4 does not have it.  None if
+    there is none.
+    """
     by_name = {group.outcome.name: group for group in groups}
     for name in java_order(by_name):
         group = by_name[name]
@@ -191,13 +197,13 @@ def _why_none(groups: Iterable[GroupDescription]) -> str | None:
 
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
-    """Members with most partitions first, then what no member reads."""
+    """The members with the most partitions first, then the partitions without a member."""
     known = {one.tp: one for one in group.offsets}
     unread = {one.tp for one in group.offsets if one.committed_offset >= 0}
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
         unread.difference_update(member.assignment)
         partitions: Sequence[TopicPartition] = member.assignment
-        if compat == KAFKA_28:  # It sorts by partition alone, and then puts them into a map.
+        if compat == KAFKA_28:  # It sorts by partition only, and then copies into a map.
             partitions = scala_map_order(sorted(java_copy_order(partitions), key=lambda tp: tp.partition))
         for tp in partitions:
             yield known[tp], member
@@ -222,7 +228,9 @@ def _assignments_28(members: Iterable[GroupMember]) -> list[str]:
 
 
 def _assignments_4(group: GroupDescription) -> list[str]:
-    """Epochs and assignments, which classic groups leave empty, and who is upgraded while some are and some are not."""
+    """Epochs and assignments, which are empty for classic groups, and whether a member uses the new protocol while
+    members differ.
+    """
     columns = [
         ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
         ["CURRENT-ASSIGNMENT", *(_assignment_4(one.assignment) for one in group.members)],
@@ -254,7 +262,7 @@ def _numbers(partitions: Iterable[int]) -> str:
 
 
 def _host(member: GroupMember) -> str:
-    """As brokers tell it: with the slash in front of an address that Java writes."""
+    """The host as brokers return it: Java writes a slash in front of an address."""
     return f"/{member.host}"
 
 

@@ -1,4 +1,4 @@
-"""In which order Java's and Scala's hash tables give back what they hold: Kafka's tools print in it.  Pure."""
+"""Iteration orders of Java's and Scala's hash tables, because Kafka's tools print in these orders.  Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ K = TypeVar("K", str, int, TopicPartition)
 
 
 def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
-    """As a java.util.HashMap or HashSet that had `room` at first; the keys in the order in which they were put."""
+    """The order of a java.util.HashMap or HashSet with initial capacity `room`; `keys` are in order of insertion."""
     unique = list(dict.fromkeys(keys))
     length = 1 << max(room - 1, 0).bit_length()
     while len(unique) > length * 3 // 4:
@@ -24,20 +24,20 @@ def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
 
 
 def java_merged_order(first: Sequence[K], second: Sequence[K]) -> list[K]:
-    """As a java.util.HashMap that was made of a map, with another one put into it."""
+    """The order of a java.util.HashMap that is a copy of a map, with another map added."""
     together: list[K] = list(first)
     together.extend(second)
     return java_order(together, room=int(len(first or second) / 0.75) + 1)
 
 
 def java_copy_order(keys: Iterable[K]) -> list[K]:
-    """As a java.util.HashSet that was made of a collection."""
+    """The order of a java.util.HashSet that is a copy of a collection."""
     unique = list(dict.fromkeys(keys))
     return java_order(unique, room=max(int(len(unique) / 0.75) + 1, 16))
 
 
 def scala_mutable_order(keys: Iterable[K]) -> list[K]:
-    """As a scala.collection.mutable.HashMap of 2.13: by bucket, and in a bucket by hash."""
+    """The order of a scala.collection.mutable.HashMap of 2.13: by bucket, and in a bucket by hash."""
     unique = list(dict.fromkeys(keys))
     length = 16
     while len(unique) >= length * 3 // 4:
@@ -46,13 +46,13 @@ def scala_mutable_order(keys: Iterable[K]) -> list[K]:
 
 
 def scala_map_order(keys: Iterable[K]) -> list[K]:
-    """As scala.Predef.Map of 2.13: up to four keys as they were put, more as an immutable HashMap."""
+    """The order of scala.Predef.Map of 2.13: up to four keys in order of insertion, more as an immutable HashMap."""
     unique = list(dict.fromkeys(keys))
     return unique if len(unique) <= _SMALL_SCALA_MAP else _trie([(_improved(_hash(key)), key) for key in unique], 0)
 
 
 class ScalaHashTable:
-    """The order in which scala.collection.mutable.HashMap and HashSet of 2.13 give their elements back."""
+    """A table with the iteration order of scala.collection.mutable.HashMap and HashSet of 2.13."""
 
     _LOAD_FACTOR = 0.75
 
@@ -61,18 +61,18 @@ class ScalaHashTable:
         self._nodes: dict[Any, tuple[int, Any]] = {}
 
     def expect(self, count: int) -> None:
-        """`sizeHint`, which adding a whole collection begins with."""
+        """`sizeHint`, which precedes the addition of a collection."""
         wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
         self._length = max(self._length, 1 << wanted.bit_length())
 
     def add(self, key: Any, hashed: int, value: Any, *, grows: bool = True) -> None:
-        """One element; a key that is there already gets the new value."""
+        """Adds an element; replaces the value of an existing key."""
         if grows and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
             self._length *= 2
         self._nodes[key] = (signed(hashed ^ (hashed & 0xFFFFFFFF) >> 16), value)
 
     def keys(self) -> list[Any]:
-        """By bucket, and in a bucket by hash."""
+        """The keys by bucket, and in a bucket by hash."""
         mask = self._length - 1
         return sorted(self._nodes, key=lambda key: (self._nodes[key][0] & mask, self._nodes[key][0]))
 
@@ -81,7 +81,7 @@ class ScalaHashTable:
 
 
 def _trie(keys: list[tuple[int, K]], level: int) -> list[K]:
-    """In a node come the keys that are alone on their branch, then what is below."""
+    """The order within a node: first the keys that are alone on their branch, then the nodes below."""
     if level == _LEVELS:
         return [key for _, key in keys]
     branches: dict[int, list[tuple[int, K]]] = {}

@@ -1,8 +1,8 @@
 """Records of internal topics as Kafka's DumpLogSegments writes them.  Pure.
 
-Kafka 2.8 has a text of its own for each.  Since 3.8 offsets and groups (KAFKA-16470), and in 4.x also transactions, are
-the JSON of Kafka's message definitions.  In 2.8 sets and maps come in the order of Scala's hash tables, which has to be
-worked out: scripts that compare with Kafka's output see it.
+Kafka 2.8 has its own text for each.  Since 3.8 offsets and groups (KAFKA-16470), and in 4.x also transactions, are the
+JSON of Kafka's message definitions.  In 2.8 sets and maps are in the order of Scala's hash tables, which is computed
+here because scripts may compare with Kafka's output.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from kctl.records.remote_log_metadata_records import (
 from kctl.records.share_group_state_records import KINDS as SHARE_GROUP_STATE_KINDS
 
 Texts = tuple[str | None, str | None]
-"""What follows `key:` and `payload:`; None where nothing does."""
+"""The texts after `key:` and `payload:`; None if there is none."""
 
 _DELETED = "<DELETE>"
 _EMPTY_STATE = 0
 _SMALL_SET_MAX = 4
-"""Larger sets are hash tables themselves, and adding one to another does not look whether that is getting full."""
+"""Larger sets are hash tables, and adding one to another does not resize the table."""
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 
 
@@ -109,7 +109,7 @@ def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
 
 
 def _hex(data: bytes) -> str:
-    """As a number, without leading zeros."""
+    """An unsigned number without leading zeros."""
     return f"{int.from_bytes(data, 'big'):X}" if data else ""
 
 
@@ -154,7 +154,7 @@ def _coordinator_4(record: Record, kinds: Mapping[int, tuple[type, type]]) -> Te
 
 
 def as_json(message: Any, version: int) -> dict[str, Any]:
-    """A message as the JSON converters that Kafka generates tell it: tagged fields only where they are no default."""
+    """A message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the default."""
     told: dict[str, Any] = {}
     for field in definition_of(type(message)).fields:
         value = getattr(message, field.name)
@@ -270,7 +270,7 @@ def cluster_metadata_4(record: Record) -> Texts:
 
 
 def quorum_control_4(record: Record) -> str | None:
-    """What DumpLogSegments says of a control record of KRaft; None for other control records."""
+    """The text of a control record of KRaft; None for other control records."""
     try:
         found = decode_quorum_control(record)
     except MalformedRequest:
@@ -394,7 +394,7 @@ def _error(record: Record, error: MalformedRequest) -> Texts:
 
 
 def _json(value: object) -> str:
-    """As Jackson writes it: control characters in upper-case hex, doubles as Java's Double.toString."""
+    """A value as Jackson writes it: control characters in upper-case hexadecimal, doubles as Double.toString."""
     match value:
         case dict():
             return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value.items())}}}"

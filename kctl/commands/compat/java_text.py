@@ -1,6 +1,5 @@
-"""Texts as Java counts and pads them, in UTF-16 units, of which some characters take two; numbers as it writes them.
-
-Pure.
+"""Lengths and padding of texts as in Java, in UTF-16 code units (some characters have two), and numbers in Java's
+notation.  Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ def java_length(text: str) -> int:
 
 
 def padded(text: object, width: int) -> str:
-    """What `%-<width>s` of java.util.Formatter gives."""
+    """The result of `%-<width>s` of java.util.Formatter."""
     whole = str(text)
     return whole + " " * (width - java_length(whole))
 

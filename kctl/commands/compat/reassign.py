@@ -1,4 +1,4 @@
-"""The words of Kafka's kafka-reassign-partitions, byte for byte, for scripts that read them.  Pure.
+"""The output of Kafka's kafka-reassign-partitions, byte for byte, for scripts that parse it.  Pure.
 
 ReassignPartitionsCommand of 2.8 and of 4.0; tests compare with the tools themselves.
 """
@@ -29,7 +29,7 @@ VERIFY_WARNING = (
 
 
 def current_assignment(assignment: Assignment) -> str:
-    """What --execute says first."""
+    """The first lines of --execute."""
     return (
         f"Current partition replica assignment\n\n{format_reassignment(assignment)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback\n"
@@ -37,18 +37,18 @@ def current_assignment(assignment: Assignment) -> str:
 
 
 def throttle_set(bytes_per_s: int) -> str:
-    """What --execute --throttle says next."""
+    """The lines of --execute --throttle."""
     return f"{VERIFY_WARNING}\nThe inter-broker throttle limit was set to {bytes_per_s} B/s\n"
 
 
 def started(partitions: Iterable[TopicPartition]) -> str:
-    """What --execute says last."""
+    """The last line of --execute."""
     tps = sorted(partitions)
     return f"Successfully started partition reassignment{_s(tps)} for {_joined(tps)}\n"
 
 
 def log_dir_moves_started(compat: str, targets: LogDirTargets) -> str:
-    """What --execute says of log directories; nothing when there is none."""
+    """The line of --execute about log directories; empty if there are none."""
     replicas = sorted(targets, key=lambda replica: (replica[1], replica[0]))
     if not replicas:
         return ""
@@ -67,7 +67,7 @@ def states(
     log_dirs: LogDirTargets,
     sizes: ReplicaSizes,
 ) -> str:
-    """What --verify says: partition, state, replicas now, target; then of the replicas' log directories."""
+    """The lines of --verify: partition, state, current replicas, target; then the log directories of the replicas."""
     lines = ["Status of partition reassignment:"]
     for tp, state, replicas, target in found:
         match state:
@@ -81,7 +81,7 @@ def states(
                     f"rather than {_numbers(target)}."
                 )
     moved = sorted(log_dirs, key=lambda replica: (replica[1], replica[0]))
-    # Kafka prints an empty line where there is nothing to say of log directories.
+    # Kafka prints an empty line if there are no log directories.
     lines += [_replica_line(tp, broker, log_dirs[broker, tp], sizes) for broker, tp in moved] or [""]
     return "\n".join(lines) + "\n"
 
@@ -100,7 +100,7 @@ def _replica_line(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSize
 
 
 def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:
-    """What --verify and --cancel say last; Kafka says it always, we as far as there was anything to clear."""
+    """The last lines of --verify and --cancel; unlike Kafka, only if there were throttles to remove."""
     lines = []
     if brokers:
         lines.append(f"Clearing broker-level throttles on broker{_s(brokers)} {_numbers(brokers)}")
@@ -110,7 +110,7 @@ def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:
 
 
 def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
-    """What --list says."""
+    """The lines of --list."""
     if not ongoing:
         return "No partition reassignments found.\n"
     lines = ["Current partition reassignments:"]
@@ -122,9 +122,9 @@ def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
 
 
 def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirTargets | None = None) -> str:
-    """What --cancel says; the second sentence is about log directories, and in 4.0 it does not end its line.
+    """The lines of --cancel; the second is about log directories, and in 4.0 has no line feed.
 
-    A replica on its way to another directory is sent to the one where it is: that is what Kafka says of it.
+    For a replica that is moving to another directory, Kafka prints that it is moved to its current one.
     """
     tps = sorted(partitions)
     first = "None of the specified partition reassignments are active."
@@ -137,12 +137,12 @@ def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirT
 
 
 def start_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
-    """What --execute says when the controller refuses some."""
+    """The lines of --execute if the controller refuses some partitions."""
     return "".join(["Error reassigning partition(s):\n", *(f"{tp}: {why}\n" for tp, why in sorted(problems))])
 
 
 def cancel_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
-    """What --cancel says when the controller refuses some."""
+    """The lines of --cancel if the controller refuses some partitions."""
     known = sorted(problems)
     lines = [f"{tp}: {why}\n" for tp, why in known]
     return "".join([f"Error cancelling partition reassignment{_s(known)} for:\n", *lines])

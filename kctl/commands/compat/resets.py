@@ -1,4 +1,4 @@
-"""The words of Kafka's kafka-consumer-groups about resets, byte for byte, order of rows included.  Pure.
+"""The output of Kafka's kafka-consumer-groups about resets, byte for byte, including the order of rows.  Pure.
 
 ConsumerGroupCommand of 2.8 and of 4.3; tests compare with the tools themselves.
 """
@@ -20,12 +20,12 @@ _NAME_WIDTH = 15
 
 
 def exported(resets: Iterable[Reset], *, with_group: bool) -> str:
-    """The file that --export prints; Kafka's tool ends it with an empty line."""
+    """The file of --export; Kafka's tool ends it with an empty line."""
     return format_offsets(_offsets(resets), with_group=with_group) + "\n"
 
 
 def table(compat: str, resets: Iterable[Reset]) -> str:
-    """What --reset-offsets prints without --export."""
+    """The output of --reset-offsets without --export."""
     rows = [_TITLES, *((group, tp.topic, str(tp.partition), str(new)) for group, tp, new in _offsets(resets))]
     widths = [30, 30, 10, 15]
     if compat == KAFKA_4:
@@ -35,7 +35,7 @@ def table(compat: str, resets: Iterable[Reset]) -> str:
 
 
 def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
-    """What 4 says on stdout of partitions that hold nothing of that time or later."""
+    """The warnings of version 4 on stdout about partitions without a record at or after the time."""
     if compat != KAFKA_4 or scenario is not Scenario.TIME:
         return ""
     return "".join(
@@ -46,7 +46,7 @@ def warnings(compat: str, scenario: Scenario, resets: Iterable[Reset]) -> str:
 
 
 def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: Sequence[str]) -> list[Reset]:
-    """The resets in the order of Kafka's hash tables; `topics` is what --topic named, without it all are meant."""
+    """The resets in the order of Kafka's hash tables; `topics` are the values of --topic, empty for all topics."""
     of_group: dict[str, dict[TopicPartition, Reset]] = {}
     for one in resets:
         of_group.setdefault(one.group, {})[one.tp] = one
@@ -67,7 +67,9 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
 
 
 def _asked(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[TopicPartition]:
-    """As the tool lists what is to be reset: partitions that were named, then whole topics, or what is committed."""
+    """The partitions in the order in which the tool lists them: named partitions, then whole topics, or the committed
+    ones.
+    """
     if not topics:
         return java_order(found)
     named: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""The words of Kafka's kafka-transactions, byte for byte, for scripts that read them.  Pure.
+"""The output of Kafka's kafka-transactions, byte for byte, for scripts that parse it.  Pure.
 
 TransactionsCommand of 3.9 and of 4.3, which print the same; tests compare with the tools themselves.
 """
@@ -48,7 +48,7 @@ _HANGING_TITLES = (
 
 
 def listed(transactions: Iterable[ListedTransaction]) -> str:
-    """What `list` says, in the order in which the brokers told them."""
+    """The output of `list`, in the order of the brokers' responses."""
     return _table(
         _LIST_TITLES,
         [(one.transactional_id, str(one.coordinator_id), str(one.producer_id), one.state) for one in transactions],
@@ -56,7 +56,7 @@ def listed(transactions: Iterable[ListedTransaction]) -> str:
 
 
 def described(one: Transaction, coordinator_id: int, now_ms: int) -> str:
-    """What `describe` says of a transactional id that exists."""
+    """The output of `describe` for an existing transactional id."""
     has_start = one.start_ms >= 0
     return _table(
         _DESCRIBE_TITLES,
@@ -71,7 +71,7 @@ def described(one: Transaction, coordinator_id: int, now_ms: int) -> str:
 
 
 def producers(found: Iterable[ActiveProducer]) -> str:
-    """What `describe-producers` says of one partition, in the order in which the broker told them."""
+    """The output of `describe-producers` for one partition, in the order of the broker's response."""
     return _table(
         _PRODUCERS_TITLES,
         [
@@ -85,7 +85,7 @@ def producers(found: Iterable[ActiveProducer]) -> str:
 
 
 def hanging(found: Iterable[OpenTransaction], asked: Sequence[TopicPartition], now_ms: int) -> str:
-    """What `find-hanging` says when it has looked at those partitions."""
+    """The output of `find-hanging` for these partitions."""
     places = {tp: place for place, tp in enumerate(java_order(asked, room=len(asked)))}
     by_producer: dict[int, list[OpenTransaction]] = {}
     for one in sorted(found, key=lambda one: places[one.tp]):

@@ -1,7 +1,7 @@
 """Completion scripts, generated from the typer commands.
 
 They are static: pressing TAB starts no Python.  They complete nouns, verbs, options, the values of options with a fixed
-choice, and paths of files; not what a cluster holds, such as names of topics and groups.
+choice, and paths of files, but not names of topics or groups.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _bash_command(command: Any) -> Iterator[str]:
 
 
 def _bash_values(options: Sequence[Parameter], argument: Parameter | None) -> Iterator[str]:
-    """What may stand behind an option, or as an argument."""
+    """The completions of an option's value, or of an argument."""
     yield "        case $prev in"
     for option in options:
         if choices_of(option):

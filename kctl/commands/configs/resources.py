@@ -1,4 +1,4 @@
-"""Which topics and brokers a command works on."""
+"""The topics and brokers that a command applies to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ResourceKind = Literal["topic", "broker", "user", "client", "ip"]
 DEFAULT_NAME = "default"
-"""What people say for the broker that stands for all."""
+"""The name on the command line for the defaults of all brokers."""
 Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker|user|client|ip")]
 ClientName = Annotated[
     str | None,
@@ -27,7 +27,7 @@ Compat = Annotated[
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
-    """What was named, else all that there is.  Raises UsageError for what cannot be a broker."""
+    """The named resources, or all.  Raises UsageError for an invalid broker id."""
     if type_ == "topic":
         if not names:
             metadata = await client.metadata()

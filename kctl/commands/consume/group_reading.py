@@ -1,4 +1,4 @@
-"""`kctl consume --group`: reads as a member of a consumer group and commits what was shown."""
+"""`kctl consume --group`: reads as a member of a consumer group and commits the offsets of the records shown."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""As Java's consumer has them in partition.assignment.strategy."""
+"""The assignors by their class names in partition.assignment.strategy of Java's consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """What to read as a member of a group, and until when."""
+    """What to read as a member of a group, and where to stop."""
 
     settings: MembershipSettings
     auto_commit_interval_ms: int
     lower: OffsetSpec
-    """Where to begin in partitions of which the group has committed nothing."""
+    """Where to start in partitions without a committed offset."""
     isolation: IsolationLevel
     ends: Mapping[TopicPartition, int] | None
-    """Where to stop; None: never."""
+    """Where to stop; None for never."""
     records_max: int | None
 
 
@@ -61,9 +61,8 @@ def group_reading(
     ends: Mapping[TopicPartition, int] | None,
     records_max: int | None,
 ) -> GroupReading:
-    """How to take part is said by Kafka's consumer properties, and by `assignor`, which counts more than they do.
-
-    Raises UsageError and ConfigError.
+    """The reading that Kafka's consumer properties describe; `assignor` takes precedence.  Raises UsageError and
+    ConfigError.
     """
     settings = replace(_membership_settings(group_id, topic, properties), assignors=_assignors(properties, assignor))
     interval_ms = parse_milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
@@ -77,9 +76,9 @@ async def read_in_group(
     write: Callable[[TopicPartition, Record], bool],
     flush: Callable[[], None],
 ) -> None:
-    """Show the records of whatever the group assigns, until there are enough or the ends are reached.
+    """Show the records of the assigned partitions until `records_max` or the ends are reached.
 
-    What was shown and flushed is committed: now and then, before the group shares anew, and at the end.
+    Offsets of records that were shown and flushed are committed periodically, before a rebalance, and at the end.
     """
 
     async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -88,14 +87,14 @@ async def read_in_group(
         wanted = await resolve(client, held, reading.lower)
         return {tp: min(max(wanted[tp], range_.start), range_.end) for tp, range_ in held.items()}
 
-    def say_lost(tp: TopicPartition, position: int, begun: int) -> None:
-        console.warn(f"{tp}: the group was at offset {position}, which the log does not have; reading from {begun}")
+    def warn_of_reset(tp: TopicPartition, position: int, begun: int) -> None:
+        console.warn(f"{tp}: the group was at offset {position}, which is outside the log; reading from {begun}")
 
     consumer = GroupConsumer(
         client,
         reading.settings,
         begin,
-        on_lost=say_lost,
+        on_lost=warn_of_reset,
         isolation=reading.isolation,
         auto_commit_interval_ms=reading.auto_commit_interval_ms,
     )
@@ -106,7 +105,7 @@ async def read_in_group(
     except ApiError as error:
         if error.code is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise
-        raise ApiError(error.code, f"{error}; {await _shared_by(client, reading.settings)}") from error
+        raise ApiError(error.code, f"{error}; {await _assignor_hint(client, reading.settings)}") from error
     finally:
         await consumer.close()
 
@@ -138,33 +137,33 @@ async def _copy(
             return
 
 
-async def _shared_by(client: ClusterClient, settings: MembershipSettings) -> str:
-    """What to say instead, as far as the broker tells by which assignor the group shares."""
+async def _assignor_hint(client: ClusterClient, settings: MembershipSettings) -> str:
+    """The hint in the error for a group with other assignors, as far as the coordinator reports which it uses."""
     group = await look_up_group(client, settings.group_id)
     if group.protocol_type not in {"", PROTOCOL_TYPE}:
-        return f"its members are no consumers but of the kind '{group.protocol_type}'"
+        return f"its members are not consumers but have the protocol type '{group.protocol_type}'"
     others = [name for name in ASSIGNORS if name not in settings.assignors]
     if group.protocol in others:
-        return f"it shares by {group.protocol}, so say --assignor {group.protocol}"
-    return f"--assignor can say {', '.join(others)}" if others else "it shares by something else"
+        return f"the group uses {group.protocol}: add --assignor {group.protocol}"
+    return f"other assignors for --assignor: {', '.join(others)}" if others else "the group uses another assignor"
 
 
-def _assignors(properties: Mapping[str, str], said: str | None) -> tuple[str, ...]:
-    """Names as librdkafka writes them, or the classes of Java's consumer."""
-    told = said if said is not None else properties.get("partition.assignment.strategy")
-    if told is None:
+def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, ...]:
+    """The assignors by name, as librdkafka's property has them, or by the classes of Java's consumer."""
+    value = option if option is not None else properties.get("partition.assignment.strategy")
+    if value is None:
         return DEFAULT_ASSIGNORS
     names = tuple(
-        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in told.split(",")) if name)
+        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in value.split(",")) if name)
     )
     wrong = next((name for name in names if name not in ASSIGNORS), None)
     if names and wrong is None:
         return names
     problem = f"'{wrong}' is not an assignor" if wrong else "at least one assignor is needed"
     known = ", ".join(ASSIGNORS)
-    if said is not None:
-        raise UsageError(f"--assignor: {problem}; there are {known}")
-    raise ConfigError("partition.assignment.strategy", told, f"{problem}; there are {known}")
+    if option is not None:
+        raise UsageError(f"--assignor: {problem}; supported: {known}")
+    raise ConfigError("partition.assignment.strategy", value, f"{problem}; supported: {known}")
 
 
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kctl.records.header import Record
 
     Write = Callable[[TopicPartition, Record], bool]
-    "Shows one record; False if it was skipped."
+    """Shows one record; False if it was skipped."""
 
 
 class Reading(NamedTuple):
@@ -35,10 +35,10 @@ class Reading(NamedTuple):
     topic: str
     lower: OffsetSpec
     upper: OffsetSpec | None
-    """Exclusive; None: the current end, unless `follows`."""
+    """Exclusive; None for the current end, unless `follows`."""
     records_max: int | None
     partitions: list[int] | None
-    """None: all partitions."""
+    """None for all partitions."""
     follows: bool
     """Wait for more records at the end."""
     group: str | None
@@ -116,9 +116,9 @@ async def _read_in_group(
 async def _reachable(
     run: Invocation, client: ClusterClient, tps: list[TopicPartition], isolation: IsolationLevel
 ) -> dict[TopicPartition, OffsetRange]:
-    """What the partitions hold; those that cannot be asked are left out with a warning.
+    """The offset ranges of the partitions; those with an error are omitted with a warning.
 
-    Raises ApiError when none can be.
+    Raises ApiError if all have an error.
     """
     held: dict[TopicPartition, OffsetRange] = {}
     failed: dict[TopicPartition, ApiError] = {}
@@ -147,7 +147,7 @@ def _select(tps: list[TopicPartition], wanted: list[int] | None) -> list[TopicPa
 async def _bounds(
     run: Invocation, client: ClusterClient, held: dict[TopicPartition, OffsetRange], reading: Reading
 ) -> dict[TopicPartition, tuple[int, int | None]]:
-    """First offset and the one to stop at (None: never), moved into what the partitions hold."""
+    """Start and end (None for never) of each partition, moved into its range."""
     starts = await resolve(client, held, reading.lower)
     ends = await resolve(client, held, reading.upper) if reading.upper is not None else {}
     bounds: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -172,7 +172,7 @@ async def _copy(
     *,
     flush: Callable[[], None] | None = None,
 ) -> None:
-    """Show records until all partitions have reached their ends or there are enough."""
+    """Show records until all partitions have reached their ends, or `records_max`."""
     left = max_records
     _drop_finished(consumer, ends)
     while consumer.positions and left != 0:
@@ -189,7 +189,7 @@ async def _copy(
 
 
 def _writer(run: Invocation, stream: RowStream) -> Write:
-    """Shows every record as it is."""
+    """Returns the function that shows each record unchanged."""
     show = record_item if run.console.is_machine_readable else record_row
 
     def write(tp: TopicPartition, record: Record) -> bool:
@@ -200,7 +200,7 @@ def _writer(run: Invocation, stream: RowStream) -> Write:
 
 
 def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Write:
-    """Shows the records of one kind decoded."""
+    """Returns the function that shows the decoded records of one kind."""
     from kctl.commands.compat.formatters import key_and_value  # noqa: PLC0415 - takes long to import
 
     def write(tp: TopicPartition, record: Record) -> bool:
@@ -219,7 +219,7 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Writ
 
 
 def _classic_writer(run: Invocation, formatter: str, compat: str) -> Write:
-    """Shows the records of one kind as Kafka's formatter prints them."""
+    """Returns the function that shows the records of one kind as Kafka's formatter does."""
     from kctl.commands.compat.formatters import classic_text  # noqa: PLC0415 - takes long to import
 
     def write(tp: TopicPartition, record: Record) -> bool:

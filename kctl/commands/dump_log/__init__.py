@@ -1,1 +1,1 @@
-"""`kctl dump-log`: show what log and index files hold, and repair indexes."""
+"""`kctl dump-log`: show the contents of log and index files, and rebuild indexes."""

@@ -33,7 +33,7 @@ _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
 
 
 class SanityRow(NamedTuple):
-    """An index, and why a broker would rebuild it."""
+    """An index, and the reason why a broker would rebuild it."""
 
     file: str
     is_sane: bool
@@ -79,9 +79,9 @@ def dump(console: Console, paths: Sequence[str], shown: Shown, *, max_bytes: int
 
 
 def files_in(names: Sequence[str]) -> list[str]:
-    """The files to read of all that the user named.
+    """The files of the named files and folders.
 
-    Raises OSError, and KctlError for a folder without files of a log and for what is no regular file.
+    Raises OSError, and KctlError for a folder without files of a log and for a path that is not a regular file.
     """
     return [file for name in names for file in _files_in(name)]
 
@@ -111,7 +111,9 @@ def topic_decoder(option: str | None) -> Decode | None:
 
 
 def classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic_decoder: str | None) -> Parser | None:
-    """How Kafka's tool of that version prints keys and values; None if it does not show them.  Raises UsageError."""
+    """The parser that prints keys and values as Kafka's tool of that version; None if it shows none.  Raises
+    UsageError.
+    """
     parsers: dict[str, dict[str, Parser]] = {
         "kafka-2.8": {
             "--offsets-decoder": internal.offsets_28,
@@ -152,7 +154,7 @@ def dump_as_kafka(console: Console, compat: str, paths: Sequence[str], options: 
 
 @contextlib.contextmanager
 def _progress(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
-    """A line on the terminal about a file that takes a while; none where data would run through it."""
+    """Shows progress on the terminal for a large file; not if stdout is a terminal too."""
     size = _size(path)
     if size < _PROGRESS_SIZE_MIN or not console.stderr.isatty() or console.stdout.isatty():
         yield None
@@ -169,7 +171,7 @@ def _size(path: str) -> int:
 
 
 def check_sanity(console: Console, paths: Sequence[str]) -> ExitStatus:
-    """Say of each index whether a broker would rebuild it when it starts; FAILED if there is one."""
+    """Show for each index whether a broker would rebuild it at its next start; FAILED if there is one."""
     items: list[SanityRow] = []
     for path in paths:
         kind = kind_of(path)
@@ -185,7 +187,7 @@ def check_sanity(console: Console, paths: Sequence[str]) -> ExitStatus:
 
 
 def rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry_run: bool) -> ExitStatus:
-    """Write the indexes of the logs among `paths` anew; FAILED if a log is damaged.
+    """Rebuild the indexes of the logs among `paths`; FAILED if a log is damaged.
 
     `names` are the files and folders that the user named.  Raises UsageError for a file that is neither a log nor an
     index, Refused while a broker uses a directory.

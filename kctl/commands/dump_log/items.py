@@ -1,4 +1,4 @@
-"""Lines of dumped files as JSON objects; `type` says what an object is about."""
+"""Lines of dumped files as JSON objects; `type` is the type of the object."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction
 
 CORRUPT = "CORRUPT_MESSAGE"
-"""Kafka's name of the error of bytes that are not what they should be."""
+"""Kafka's error name for invalid contents."""
 UNREADABLE = "OS_ERROR"
-"""The error of files that cannot be read."""
+"""The error name for files that cannot be read."""
 
 
 class BatchItem(NamedTuple):
@@ -49,7 +49,7 @@ class BatchItem(NamedTuple):
 
 
 class RecordEntry(NamedTuple):
-    """A record whose key and value are shown as text, base64, or what a decoder made of them."""
+    """A record whose key and value are shown as text, as base64, or decoded by a decoder."""
 
     type: str
     file: str
@@ -197,7 +197,7 @@ class PropertyItem(NamedTuple):
 
 
 class ProblemItem(NamedTuple):
-    """An error in a file: `size` bytes at `position`, where these are known."""
+    """An error in a file: `size` bytes at `position`, if these are known."""
 
     type: str
     file: str
@@ -232,7 +232,7 @@ FileLine = (
 
 
 def line_item(path: str, line: FileLine) -> FileItem:
-    """A line that is no batch."""
+    """A line other than a batch."""
     match line:
         case OffsetIndexLine():
             return OffsetIndexItem("offset_index", path, line.offset, line.position)
@@ -314,7 +314,10 @@ def decoded_entry(
 
 
 def sequence_of(header: BatchHeader, record: Record) -> int | None:
-    """The sequence number of a record, None without an idempotent producer.  They wrap from 2**31-1 to 0 (KIP-98)."""
+    """The sequence number of a record; None without an idempotent producer.
+
+    Sequence numbers wrap from 2**31-1 to 0 (KIP-98).
+    """
     if header.base_sequence < 0:
         return None
     return (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF

@@ -1,4 +1,6 @@
-"""Lines of dumped files as rows: a set of columns for each kind of file, one shape for each type under JSON."""
+"""Lines of dumped files as rows: a set of columns for each kind of file, and one type of JSON object for each kind of
+line.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ Told = Line | RecordLine
 
 
 class _File:
-    """A file by its names: as it was given, short, and the partition that its folder is named after."""
+    """The names of a file: the given path, the file name, and the partition after which its folder is named."""
 
     __slots__ = ("path", "short", "tp")
 
@@ -121,20 +123,20 @@ class _File:
 
 
 class Shown(NamedTuple):
-    """What of the lines is shown, and how."""
+    """Which lines are shown, and how."""
 
     selection: Selection
     records: bool
     """Records instead of batches."""
     only_problems: bool
     decode: Decode | None
-    """For records of internal topics."""
+    """The decoder of an internal topic, if one is selected."""
     key_decoder: str | None
     value_decoder: str | None
 
 
 class LineRows:
-    """Shows the lines of file after file; json gathers them into the one document."""
+    """Shows the lines of one file after the other; with json, collects them into one document."""
 
     def __init__(self, shown: Shown) -> None:
         self.has_problem = False
@@ -145,7 +147,7 @@ class LineRows:
         self._is_first = True
 
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
-        """The rows of one file, as they are found."""
+        """Shows the rows of one file as they are read."""
         file = _File(path)
         told = self._told(lines)
         if console.format is Format.JSON:
@@ -153,7 +155,7 @@ class LineRows:
             return
         columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
         if self._shown.only_problems or console.format is Format.TABLE:
-            # A table for nothing would be noise, and a blank line stands between two.
+            # No table if there are no rows, and an empty line between two tables.
             first = next(told, None)
             if first is None:
                 return
@@ -169,7 +171,7 @@ class LineRows:
                     stream.write(self._row(file, line))
 
     def finish(self, console: Console) -> None:
-        """Nothing more will come."""
+        """Ends the output."""
         if console.format is Format.JSON:
             console.show((), self._items)
 
@@ -180,7 +182,7 @@ class LineRows:
         return COLUMNS[kind]
 
     def _told(self, lines: Iterable[Line]) -> Iterator[Told]:
-        """The lines that are wanted, records behind their batch."""
+        """The selected lines, each record after its batch."""
         for line in lines:
             if isinstance(line, Problem):
                 self.has_problem = True
@@ -203,7 +205,7 @@ class LineRows:
             yield line
             return
         if not line.is_sound:
-            yield line  # The problem that follows says why its records are not shown.
+            yield line  # The following problem explains why its records are not shown.
             return
         has_said_batch = self._selection.is_all
         if has_said_batch:
@@ -229,7 +231,7 @@ class LineRows:
                 return line_item(file.path, line)
 
     def _row(self, file: _File, line: Told) -> FileItem | RecordRow:
-        """The same for one line of text: the name of the file is short, and records are readable."""
+        """The line as a row of text: with the file name only, and readable records."""
         if isinstance(line, RecordLine):
             return self._record_row(file, line.header, line.record)
         if isinstance(line, BatchLine):
@@ -269,7 +271,7 @@ class LineRows:
         return RecordRow(file.short, record.offset, time, sequence_of(header, record), key, value, header_cells(record))
 
     def _decoded(self, decoder: str | None, data: bytes | None) -> tuple[Any, str] | None:
-        """What the decoder that was asked for makes of a key or value; None where it cannot, or there is none."""
+        """The key or value as the selected decoder shows it; None if it cannot be decoded or there is none."""
         return None if decoder is None or data is None else decoded(decoder, data)
 
     def _readable(self, decoder: str | None, data: bytes | None) -> object:

@@ -1,4 +1,4 @@
-"""Which lines of a dump are wanted, and what bytes of keys and values mean.  Pure."""
+"""Selection of the lines of a dump, and decoding of keys and values.  Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIME_MAX = 1 << 63
 
 
 class Selection:
-    """What the user asked for; everything when nothing was said."""
+    """The lines that the options select; all lines by default."""
 
     __slots__ = ("key", "offsets", "producer_id", "times")
 
@@ -51,7 +51,7 @@ class Selection:
         producer_id: int | None,
         now_ms: int,
     ) -> Selection:
-        """From the values of the options.  Raises UsageError."""
+        """The selection of the values of the options.  Raises UsageError."""
         return cls(
             offsets=parse_number_range(offset, "--offset"),
             times=parse_time_range(time, now_ms=now_ms),
@@ -112,7 +112,7 @@ class Selection:
 
 
 def parse_time_range(text: str | None, *, now_ms: int) -> range | None:
-    """Read `A:B`, where a side may be missing; None stays None.  The colons inside of times are no hindrance."""
+    """Read `A:B`, where one side may be empty; None stays None.  Colons within times are allowed."""
     if text is None:
         return None
     for at, character in enumerate(text):
@@ -145,7 +145,7 @@ def encode_as(decoder: str, text: str) -> bytes:
 
 
 def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
-    """(what JSON tells, name of the encoding); None where the bytes are not of that kind."""
+    """(value for JSON, name of the encoding); None if the bytes are not of this type."""
     try:
         match decoder:
             case "hex":
@@ -164,7 +164,7 @@ def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
 
 
 def classic_text(decoder: str) -> Callable[[bytes], str]:
-    """How Kafka's decoders show bytes: what is no UTF-8 becomes U+FFFD."""
+    """The bytes as Kafka's decoders show them: invalid UTF-8 becomes U+FFFD."""
 
     def text(data: bytes) -> str:
         found = None if decoder in {"string", "json"} else decoded(decoder, data)

@@ -1,4 +1,4 @@
-"""What `kctl groups delete` and `delete-offsets` mean by their options, and what the broker would say to them."""
+"""What `kctl groups delete` and `delete-offsets` would delete, and whether the broker would refuse it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 def committed_in_scope(
     committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
 ) -> list[TopicPartition]:
-    """Partitions that are named, and those with an offset of topics that are."""
+    """The named partitions, and the partitions with a committed offset of the named topics."""
     if scope is None:
         return sorted(committed)
     named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
@@ -22,7 +22,7 @@ def committed_in_scope(
 
 
 def previewed_deletion(group: GroupDescription) -> Outcome:
-    """What the broker would say to the deletion of the whole group, which may be of a type that cannot be described."""
+    """The expected outcome of deleting the whole group, whose type may not support DescribeGroups."""
     name, code = group.outcome.name, ErrorCode.NON_EMPTY_GROUP
     if group.members or (group.type in OTHER_TYPES and group.state != "Empty"):
         return Outcome(name, code, code.description)
@@ -30,7 +30,7 @@ def previewed_deletion(group: GroupDescription) -> Outcome:
 
 
 def previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
-    """What the broker would say, as far as it can be known."""
+    """The expected outcome of deleting offsets, as far as it is known."""
     read = {tp.topic for member in group.members for tp in member.assignment}
     read.update(topic for member in group.members for topic in member.subscribed_topics or ())
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

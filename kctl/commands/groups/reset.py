@@ -1,4 +1,4 @@
-"""What `kctl groups reset-offsets` is told, refuses, warns of, and says in Kafka's words."""
+"""Parsing, checks, warnings and output of `kctl groups reset-offsets`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AWAY = ", has left, but is static: its place is kept until its session times out
 
 
 def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
-    """Topics with the partitions that are meant, None for all of a topic or for all topics.  Raises UsageError."""
+    """The selected partitions by topic; None for all partitions, or for all topics.  Raises UsageError."""
     if bool(topics) is all_topics:
         raise UsageError("give --topic TOPIC[:N,N-N] or --all-topics")
     if not topics:
@@ -57,7 +57,7 @@ def parse_target(
     by_duration: str | None,
     from_file: str | None,
 ) -> Target:
-    """The one scenario that was asked for.  Raises UsageError."""
+    """The selected scenario.  Raises UsageError unless there is exactly one."""
     now_ms = round(time.time() * 1000)
     targets: list[Target] = []
     for is_given, scenario in (
@@ -88,7 +88,7 @@ def parse_target(
 
 def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     try:
-        # Spreadsheets put a byte order mark in front.
+        # Spreadsheet programs write a byte order mark.
         return parse_offsets(read_input(path).decode("utf-8-sig"), groups)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -97,7 +97,7 @@ def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, in
 
 
 def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
-    """Those of the groups that the file says something about.  Raises UsageError when there is none."""
+    """Those of the groups that are in the file.  Raises UsageError if none is."""
     told = [group for group in groups if target.file[group]]
     if not told:
         raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
@@ -108,7 +108,7 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
 
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
-    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for any other failure."""
+    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for other errors."""
     found = await look_up_groups(client, list(names))
     for one in found:
         if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
@@ -117,7 +117,7 @@ async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDesc
 
 
 def refuse_active(groups: Iterable[GroupDescription]) -> None:
-    """Members would go on from where they are and commit over what is set now.  Raises Refused."""
+    """Raises Refused if a group has members: they would continue from their positions and overwrite the new offsets."""
     problems = []
     for group in groups:
         if not group.members:
@@ -135,7 +135,7 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
 
 
 def warn_if_clamped(run: Invocation, reset: Reset) -> None:
-    """Say when an offset was moved into what the partition holds."""
+    """Warn about offsets that were moved into the range of their partition."""
     if reset.is_clamped and reset.held is not None:
         run.console.warn(
             f"{reset.tp}: offset {reset.asked} lies outside of {reset.held.start} to {reset.held.end}; "
@@ -144,7 +144,7 @@ def warn_if_clamped(run: Invocation, reset: Reset) -> None:
 
 
 def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
-    """What is to be committed."""
+    """The offsets to commit."""
     groups: dict[str, dict[TopicPartition, int]] = {}
     for reset in resets:
         assert reset.new is not None
@@ -153,7 +153,7 @@ def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
 
 
 def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:
-    """Kafka's CSV; what failed is not in it, but on stderr."""
+    """Kafka's CSV; errors are written to stderr."""
     _warn_of_failures(run, rows)
     offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
     run.console.verbatim(format_offsets(offsets, with_group=with_group))
@@ -170,7 +170,7 @@ def show_as_kafka(
     export: bool,
     with_group: bool,
 ) -> None:
-    """The CSV or the table of Kafka's tool, in its order; what failed is not in it, but on stderr."""
+    """The CSV or the table of Kafka's tool, in its order; errors are written to stderr."""
     _warn_of_failures(run, rows)
     done = [one for one, row in zip(resets, rows, strict=True) if not row.error]
     done = reset_compat.in_order(compat, scenario, done, topics)

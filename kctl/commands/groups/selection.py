@@ -1,4 +1,4 @@
-"""Which groups a command works on: those that are named, or all."""
+"""The groups that a command applies to: named groups, or all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def all_wanted_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
 ) -> list[str]:
-    """What `wanted_groups` finds.  Raises ApiError when a broker cannot list its groups."""
+    """The result of `wanted_groups`."""
     wanted, failed = await wanted_groups(run, client, names, all_=all_)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
@@ -27,9 +27,8 @@ async def all_wanted_groups(
 async def wanted_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
 ) -> tuple[list[str], list[Outcome]]:
-    """The groups that are named, else all of consumers, and the brokers that could not tell theirs.
-
-    Groups of other types are left out with a warning.
+    """The named groups, or all groups of consumers, and the brokers with an error.  Groups of other types are omitted
+    with a warning.
     """
     if names and all_:
         raise UsageError("name groups or give --all, not both")

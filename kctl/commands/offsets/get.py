@@ -37,7 +37,7 @@ COLUMNS = (
 
 
 class OffsetRow(NamedTuple):
-    """An offset of a partition, or why there is none."""
+    """An offset of a partition, or the error."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class OffsetRow(NamedTuple):
 
 
 class TopicFailureRow(NamedTuple):
-    """A topic whose partitions are not known."""
+    """A topic whose partitions are unknown."""
 
     topic: str
     error: str | None

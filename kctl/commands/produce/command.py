@@ -47,7 +47,7 @@ ACK_COLUMNS = (
 
 
 class DeliveryRow(NamedTuple):
-    """What became of one record."""
+    """The result of one record."""
 
     topic: str
     partition: int
@@ -171,16 +171,20 @@ def produce(
     try:
         run.on_cluster_concurrently(write)
     except BaseException:
-        log.summarise(run.console)  # only on stderr: under json the one document is about the failure
+        log.summarise(run.console)  # on stderr only: with json, the one document describes the error
         raise
     log.show(run.console)
     if log.first_failure is not None:
-        run.console.warn(str(log.first_failure))
+        run.console.warn(_reason(log.first_failure))
     return ExitStatus.FAILED if log.failed else ExitStatus.DONE
 
 
+def _reason(error: Exception) -> str:
+    return f"{error.code.name}: {error}" if isinstance(error, ApiError) else str(error)
+
+
 class _Every:
-    """What all records of one run have in common."""
+    """The fields that all records of one run share."""
 
     __slots__ = ("headers", "key", "partition")
 
@@ -191,7 +195,7 @@ class _Every:
 
 
 class _LineOptions:
-    """How the input is cut into records."""
+    """How the input is split into records."""
 
     __slots__ = ("input", "key_separator", "null_marker")
 
@@ -202,7 +206,7 @@ class _LineOptions:
 
 
 class DeliveryLog:
-    """What became of the records, told at the end in one line, and record by record where a program reads."""
+    """The results of all records: a summary at the end, and with json and jsonl a row per record."""
 
     def __init__(self, topic: str) -> None:
         self.failed = 0
@@ -211,14 +215,14 @@ class DeliveryLog:
         self._deliveries: list[Delivery] = []
 
     def add(self, delivery: Delivery) -> None:
-        """One more batch whose fate is known."""
+        """Adds a batch that was acknowledged or has failed."""
         self._deliveries.append(delivery)
         if delivery.error is not None:
             self.failed += len(delivery.records)
             self.first_failure = self.first_failure or delivery.error
 
     def abort(self) -> None:
-        """None of it counts: the transaction was aborted."""
+        """Marks all records as failed: the transaction was aborted."""
         aborted = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
         for delivery in self._deliveries:
             delivery.error = delivery.error or aborted
@@ -226,7 +230,7 @@ class DeliveryLog:
         self.failed = sum(len(delivery.records) for delivery in self._deliveries)
 
     def show(self, console: Console) -> None:
-        """Rows for programs on stdout, a line for people on stderr."""
+        """Rows on stdout for json and jsonl, and the summary on stderr."""
         self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
         if console.is_machine_readable:
             console.show(ACK_COLUMNS, self._rows())
@@ -236,7 +240,7 @@ class DeliveryLog:
             console.note("nothing to write")
 
     def summarise(self, console: Console) -> None:
-        """The line for people; nothing when no batch has got anywhere."""
+        """Writes the summary to stderr; nothing without any completed batch."""
         if not self._deliveries:
             return
         done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
@@ -269,7 +273,7 @@ class DeliveryLog:
 
 
 class _Partitions:
-    """The partitions that the topic has, so that one that it has not is refused before anything waits for it."""
+    """The partitions of the topic, to refuse a partition that does not exist before its records are buffered."""
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self._client = client
@@ -282,7 +286,9 @@ class _Partitions:
         self._known = {tp.partition for tp in await partitions_of(self._client, [self._topic])}
 
     async def check(self, partition: int | None) -> None:
-        """None is any.  Asks again before it gives up, because partitions can be added.  Raises UsageError."""
+        """Refreshes the metadata before it refuses a partition, because partitions can be added.  None is any
+        partition.  Raises UsageError.
+        """
         if partition is None or partition in self._known:
             return
         await self.look_up()
@@ -296,13 +302,13 @@ async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
         await feed
         await producer.flush()
     except asyncio.CancelledError:
-        # Interrupted: what has been read so far is still written, if that is quick.
+        # Interrupted: send the records that have been read, if that is possible quickly.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(AFTER_INTERRUPT_S):
                 await producer.flush()
         raise
     except UsageError:
-        await producer.flush()  # the lines before the bad one
+        await producer.flush()  # the lines before the invalid one
         raise
     finally:
         producer.abandon()
@@ -311,13 +317,13 @@ async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
 async def _write_together(
     producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog
 ) -> None:
-    """All of it or nothing; a failed commit is told as it is, because then nobody knows which of both."""
+    """Writes all records in one transaction.  A failed commit is reported unchanged, because its outcome is unknown."""
     try:
         await feed
         await producer.flush()
     except BaseException:
         producer.abandon()
-        with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts when the time-out is over
+        with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts after the timeout
             async with asyncio.timeout(AFTER_INTERRUPT_S):
                 await transaction.abort()
         log.abort()

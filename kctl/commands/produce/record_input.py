@@ -1,4 +1,4 @@
-"""Records from standard input or a file, each as soon as its line is there."""
+"""Records from standard input or a file, each as soon as its line has been read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ READ_SIZE = 1 << 16
 
 
 class LineFormat(NamedTuple):
-    """How a line becomes a record."""
+    """How a line is converted into a record."""
 
     key_separator: bytes | None = None
-    """The first one splits key and value."""
+    """The first occurrence separates key and value."""
     null_marker: bytes | None = None
-    """What stands for a null key or value."""
+    """The text of a null key or value."""
 
     def record(self, line: bytes) -> ReadRecord:
-        """Raises UsageError for a line without the separator."""
+        """The record of a line.  Raises UsageError for a line without the separator."""
         key: bytes | None = None
         value: bytes | None = line
         if self.key_separator is not None:
@@ -48,7 +48,7 @@ def json_record(line: bytes) -> ReadRecord:
 async def read_records(
     descriptor: int, source: str, to_record: Callable[[bytes], ReadRecord]
 ) -> AsyncIterator[tuple[int, ReadRecord]]:
-    """(line number, record) of every line.  Raises UsageError that names the line."""
+    """(line number, record) of every line.  Raises UsageError with the line number."""
     number = 0
     async for lines in read_lines(descriptor):
         for line in lines:
@@ -61,7 +61,7 @@ async def read_records(
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Whole lines without their line feed, in groups as they arrive; the last one may lack its line feed."""
+    """Complete lines without their line feed, in groups as they arrive; the last line may lack its line feed."""
     splitter = _LineSplitter()
     async for data in read_chunks(descriptor):
         lines = list(splitter.feed(data))
@@ -86,7 +86,7 @@ class _LineSplitter:
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What the descriptor gives, without a thread: one that waits for a terminal could not be interrupted."""
+    """The data of the descriptor, read without a thread: one that waits for a terminal could not be interrupted."""
     loop = asyncio.get_running_loop()
     can_wait = not stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:
@@ -95,7 +95,7 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
             try:
                 loop.add_reader(descriptor, _set, readable)
             except PermissionError:
-                can_wait = False  # /dev/null and the like never make one wait
+                can_wait = False  # /dev/null and similar files never block
                 continue
             try:
                 await readable

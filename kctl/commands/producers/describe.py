@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
     Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
-    "What was producers of a partition, or of a topic when that is all there is to say something about."
+    """The producers of a partition, or an error; the partition is None if the error is about the topic."""
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +61,7 @@ class ProducerRow(NamedTuple):
 
 
 class PartitionFailureRow(NamedTuple):
-    """A partition, or a topic, whose producers are not known."""
+    """A partition, or a topic, whose producers are unknown."""
 
     topic: str
     partition: int | None
@@ -148,7 +148,7 @@ async def _ask(
 
 
 def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
-    """What failed goes to stderr, because stdout is Kafka's."""
+    """Prints the output of Kafka's tool on stdout, and errors on stderr."""
     status = ExitStatus.DONE
     for topic, number, producers in found:
         if isinstance(producers, ApiError):

@@ -22,7 +22,7 @@ from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
 from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import read_log_dirs, read_targets
-from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, tell_kept, throttle
+from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.values import parse_size
 from kctl.errors import ApiError, ErrorCode, UsageError
 
@@ -103,7 +103,7 @@ def execute(
     rate = _rate(throttle)
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
-    _tell_cost(run, plan, rate)
+    _show_cost(run, plan, rate)
     if dry_run or any(move.problem for move in plan):
         rows = [plan_row(move, WOULD_MOVE) for move in plan]
         run.console.show(PLAN_COLUMNS, rows)
@@ -118,7 +118,7 @@ def execute(
         if rate is not None and _is_refusal(error):
             restore_after_failure(run, records, key)
         elif rate is not None:
-            tell_kept(run, rate, state_dir)
+            warn_throttle_stays(run, rate, state_dir)
         raise
     started = [move for move in plan if outcomes[move.tp].is_done]
     if wait and started:
@@ -126,7 +126,7 @@ def execute(
             situation = _watch(run, started)
         except BaseException:
             if rate is not None:
-                tell_kept(run, rate, state_dir)
+                warn_throttle_stays(run, rate, state_dir)
             raise
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
@@ -157,7 +157,7 @@ def _rate(throttle: str | None) -> int | None:
 
 
 def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
-    """As Kafka does: two moves at once are asked for, and giving one that is under way once more is not two."""
+    """Raises Refused if other partitions are being moved, as Kafka does; repeating an ongoing move is allowed."""
     same = {move.tp for move in situation.moves if move.is_under_way}
     others = [str(tp) for tp in situation.ongoing if tp not in same]
     if not others or additional:
@@ -170,13 +170,13 @@ def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: 
 def _start(
     run: Invocation, plan: Sequence[Move], *, rate: int | None, records: ThrottleRecords, key: str, compat: str | None
 ) -> dict[TopicPartition, Outcome]:
-    """Set the throttle, then start what changes anything."""
+    """Set the throttle, then start the moves that change something."""
     say = run.console.verbatim if compat else lambda _: None
 
     async def ask(client: ClusterClient) -> dict[TopicPartition, Outcome]:
         if rate is None:
             return await start_moves(client, plan)
-        # Locked until the partitions are on their way: a `verify` in between would take the throttle for a left-over.
+        # Locked until the moves have started: `verify` would remove the throttle as one of a move that has ended.
         with records.locked():
             await throttle(run, client, records, key, plan, rate)
             say(reassign_compat.throttle_set(rate))
@@ -192,7 +192,7 @@ def _start(
 
 
 def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
-    """Wait until the moves have ended; an interruption says what goes on without us."""
+    """Wait until the moves have ended; after an interruption, say that the brokers continue."""
     try:
         with run.console.progress("moved", unit="bytes") as progress:
 
@@ -202,7 +202,9 @@ def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
             return run.on_cluster_concurrently(lambda client: wait_for_moves(client, started, show))
     except KeyboardInterrupt:
         names = ", ".join(str(move.tp) for move in started if move.is_change)
-        run.console.note(f"no longer waiting, but the brokers go on moving {names}; 'kctl reassign cancel' stops that")
+        run.console.note(
+            f"stopped waiting; the brokers continue to move {names}; 'kctl reassign cancel' cancels the moves"
+        )
         raise
 
 
@@ -211,12 +213,12 @@ def _pace(estimate: Estimate) -> str:
         return ""
     pace = f"{round(estimate.bytes_per_s):,} bytes/s"
     if estimate.remaining_ms is None:
-        return f"{pace}, no end in sight"
+        return f"{pace}, remaining time unknown"
     return f"{pace}, {_duration(estimate.remaining_ms)} left"
 
 
-def _tell_cost(run: Invocation, plan: Sequence[Move], rate: int | None) -> None:
-    """What the plan copies, and how long that takes at least."""
+def _show_cost(run: Invocation, plan: Sequence[Move], rate: int | None) -> None:
+    """Show the number of replicas and bytes to copy, and the minimum duration."""
     incoming, outgoing = bytes_by_broker(plan)
     total = sum(move.bytes_to_move or 0 for move in plan if not move.problem)
     replicas = sum(len(move.adding) + len(move.relocating) for move in plan if not move.problem)
@@ -236,14 +238,14 @@ def _duration(duration_ms: int) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether brokers have said no, so that nothing has been started; after anything else it may have been."""
+    """Whether brokers refused the request, so that nothing has started; after other errors it may have."""
     return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
 
 
 def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, wanted: Path | None) -> None:
-    """Write what leads back to a new file, and to `wanted`.  Raises Refused when that one exists.
+    """Write the reverse reassignment to a new file, and to `wanted`.  Raises Refused if that exists.
 
-    A move that is under way has its file already, with an order of replicas that nobody knows any more.
+    An ongoing move already has its file, which contains the only record of the previous order of replicas.
     """
     changing = [move for move in plan if move.is_change and not move.is_under_way]
     if not changing:

@@ -1,4 +1,4 @@
-"""How moves of partitions look as rows."""
+"""Moves of partitions as rows."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class CancelRow(NamedTuple):
 
 
 def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> PlanRow:
-    """One move of `execute`, before, while and after it happens; `outcome` is what became of it otherwise."""
+    """One move of `execute`; `outcome` is the result of starting it."""
     failure = move.problem or (outcome if outcome is not None and not outcome.is_done else None)
     return PlanRow(
         topic=move.tp.topic,
@@ -146,7 +146,7 @@ def state_row(move: Move, situation: Situation) -> StateRow:
 
 
 def end_error(move: Move, situation: Situation) -> ErrorFields:
-    """Why the partition neither is where it should be nor on its way there."""
+    """The error of a partition that is neither at its target nor moving there."""
     match situation.state_of(move):
         case MoveState.DIFFERENT:
             misplaced = _misplaced(move, situation)
@@ -163,13 +163,13 @@ def end_error(move: Move, situation: Situation) -> ErrorFields:
 
 
 def _log_dirs(move: Move) -> list[str]:
-    """The log directories that were asked for, one per replica of the target."""
+    """The requested log directories, one per replica of the target."""
     asked = dict(move.log_dirs)
     return [asked.get(broker, ANY_LOG_DIR) for broker in move.target]
 
 
 def _misplaced(move: Move, situation: Situation) -> ErrorFields | None:
-    """The replicas are there, but one of them in another log directory, and not on its way."""
+    """The error of a replica on the right broker that is in another log directory and not moving."""
     if situation.replicas_of(move) != move.target:
         return None
     for broker, path in move.log_dirs:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bool = True) -> Assignment | None:
-    """What was asked for, in a file or in words; None when it was neither."""
+    """The reassignment in a file or in arguments; None if neither is given."""
     if texts and path:
         raise UsageError("give --reassignment-json-file or partitions, not both")
     if texts:
@@ -37,11 +37,11 @@ def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bo
 
 
 def read_log_dirs(path: str | None) -> LogDirTargets:
-    """The log directories that the file asks for, which has been read before."""
+    """The log directories in the file, which `read_targets` has accepted."""
     return parse_log_dirs(_document(path)) if path else {}
 
 
 @functools.cache
 def _document(path: str) -> str:
-    """The text of the file, read once: what comes through a pipe cannot be read twice."""
+    """The text of the file, read once, because a pipe cannot be read twice."""
     return read_input(path).decode()

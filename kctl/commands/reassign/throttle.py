@@ -1,4 +1,4 @@
-"""The throttle of a reassignment as a command sees it: set, told about, and given back whatever happens."""
+"""Sets and restores the throttle of a reassignment, and shows what was done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def records_of(state_dir: str | None, cluster_id: str | None) -> ThrottleRecords:
-    """Where throttles of this cluster are remembered."""
+    """The throttle records of this cluster."""
     if state_dir:
         folder = Path(state_dir).expanduser().absolute()
     else:
@@ -34,22 +34,24 @@ def records_of(state_dir: str | None, cluster_id: str | None) -> ThrottleRecords
 async def throttle(
     run: Invocation, client: ClusterClient, records: ThrottleRecords, key: str, moves: Collection[Move], rate: int
 ) -> None:
-    """Set the throttle; brokers that are away are told and left out."""
+    """Set the throttle; warns about unavailable brokers, which get none."""
     for away in await set_throttles(client, records, key, moves, rate):
         run.console.warn(f"broker {away.name} is not available, so no throttle was set there: {away.message}")
 
 
 def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> Restored:
-    """Give back what these records hold, and say so.  A signal waits until that is done.
+    """Restore the previous values of these records, and show them.  Signals wait until that is done.
 
-    What could not be given back is told as well, and stays remembered.
+    A setting that could not be restored is shown too, and its record stays.
     """
     with signals_wait(), records.locked():
         restored = run.on_brokers(lambda client: release_throttles(client, records, keys))
         for resource, change in restored.settings:
             run.console.note(describe_change(resource, change))
         for resource, name, value in restored.foreign:
-            run.console.warn(f"{name_of(resource)}: {name} is {value or 'not set'} by now, which is not ours; it stays")
+            run.console.warn(
+                f"{name_of(resource)}: {name} is now {value or 'not set'}, which kctl has not set; it stays"
+            )
         for resource, outcome in restored.failed:
             run.console.warn(
                 f"the throttle of {name_of(resource)} could not be restored ({outcome.message}); "
@@ -59,23 +61,23 @@ def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> R
 
 
 def restore_finished(run: Invocation, records: ThrottleRecords, under_way: Collection[TopicPartition]) -> Restored:
-    """Give back what is held for partitions of which none is on its way any more."""
+    """Restore the throttles of reassignments without a moving partition."""
     return restore(run, records, finished_keys(records, under_way))
 
 
-def tell_kept(run: Invocation, rate: int, state_dir: str | None) -> None:
-    """Say that the throttle stays, because data may still be moving, and what restores the settings from before."""
+def warn_throttle_stays(run: Invocation, rate: int, state_dir: str | None) -> None:
+    """Warn that the throttle stays, because partitions may still be moving, and show the command that removes it."""
     command = f"kctl reassign verify{run.cluster_options()}"
     if state_dir:
         command += f" --state-dir {shlex.quote(state_dir)}"
     run.console.warn(
         f"the throttle of {rate} bytes/s stays, because the partitions may still be moving; "
-        f"when they have moved, this lifts it: {command}"
+        f"when they have moved, remove it with: {command}"
     )
 
 
 def restore_after_failure(run: Invocation, records: ThrottleRecords, key: str) -> None:
-    """Give back what can be while an exception is on its way, which must not be hidden by another."""
+    """Restore the throttle while another exception is propagated; an error here is only a warning."""
     try:
         restore(run, records, [key])
     except KctlError as error:

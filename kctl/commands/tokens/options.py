@@ -41,7 +41,7 @@ class TokenRow(NamedTuple):
 
 
 class SecretTokenRow(NamedTuple):
-    """A token with its secret: token_id and hmac are user name and password for SCRAM."""
+    """A token with its secret: for SCRAM, token_id is the user name and hmac the password."""
 
     token_id: str
     owner: str
@@ -78,7 +78,7 @@ def secret_token_row(token: DelegationToken) -> SecretTokenRow:
 
 
 def check_principals(principals: Sequence[str], option: str) -> None:
-    """Raises UsageError unless all are written as User:name."""
+    """Raises UsageError unless all have the form User:name."""
     for each in principals:
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):

@@ -21,7 +21,7 @@ CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)
 
 
 class TopicRow(NamedTuple):
-    """A topic in a list; without counts where it could not be described."""
+    """A topic in a list; without counts if it could not be described."""
 
     topic: str
     partitions: int | None
@@ -38,7 +38,7 @@ class TopicChangeRow(NamedTuple):
     partitions: int | None
     replication_factor: int | None
     status: str | None
-    """What was or would be done; None where it failed."""
+    """The past or expected result; None if it failed."""
     error: str | None = None
     message: str | None = None
 
@@ -57,7 +57,7 @@ def topic_row(topic: Topic) -> TopicRow:
 def change_row(
     outcome: Outcome, status: str, *, partitions: int | None = None, replication_factor: int | None = None
 ) -> TopicChangeRow:
-    """The outcome of a change; `status` says what it did if it succeeded."""
+    """The outcome of a change; `status` is shown if it succeeded."""
     return TopicChangeRow(
         topic=outcome.name,
         partitions=partitions,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def warn_of_failures(run: Invocation, failed: Sequence[Outcome]) -> ExitStatus:
-    """What could not be told goes to stderr where stdout is Kafka's."""
+    """Writes errors to stderr, because stdout contains Kafka's output."""
     for one in failed:
         run.console.warn(f"{one.name}: {one.message}")
     return ExitStatus.FAILED if failed else ExitStatus.DONE

@@ -62,7 +62,7 @@ ZK_TLS_CONFIG_FILE = typer.Option(
 
 
 def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
-    """The mechanisms that the option names, by default one.  Raises UsageError."""
+    """The mechanisms in the option, or the default.  Raises UsageError."""
     chosen: dict[Mechanism, None] = {}
     for name in names or [DEFAULT_MECHANISM.config_key]:
         mechanism = Mechanism.named(name.upper())
@@ -75,8 +75,8 @@ def mechanisms_of(names: Sequence[str] | None) -> tuple[Mechanism, ...]:
 def read_password(path: str | None, user: str) -> str:
     """The password from the file, else from the environment, else from the terminal.
 
-    Never from the command line, which every user of the machine can read.  Raises UsageError, and Refused without a
-    terminal.
+    It is never read from the command line, which all users of the machine can read.  Raises UsageError, and Refused
+    without a terminal.
     """
     if path is not None:
         password = _of_file(path)
@@ -129,7 +129,7 @@ def on_users(
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs one of the two: on the ensemble if there is one, else on the cluster."""
+    """Runs `on_zookeeper` if an ensemble is given, else `on_cluster`."""
     if ensemble is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper

@@ -47,7 +47,7 @@ def user_rows(described: DescribedUser) -> list[UserRow]:
 
 
 def user_change_row(outcome: Outcome, mechanisms: Sequence[Mechanism], status: str) -> UserChangeRow:
-    """The outcome of a change; `status` says what it did if it succeeded."""
+    """The outcome of a change; `status` is shown if it succeeded."""
     return UserChangeRow(
         user=outcome.name,
         mechanisms=[each.config_key for each in mechanisms],

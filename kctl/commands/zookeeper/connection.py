@@ -40,8 +40,8 @@ def ask_zookeeper(
 
     `tls_config` is a properties file with the settings for TLS.
     """
-    from kctl.zookeeper.security import zookeeper_security  # noqa: PLC0415 - nor ssl
-    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - nor kazoo
+    from kctl.zookeeper.security import zookeeper_security  # noqa: PLC0415 - imports ssl
+    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - imports kazoo
 
     _require_path(path)
 

@@ -51,5 +51,5 @@ def stat_row(path: str, stat: ZnodeStat) -> StatRow:
 
 
 def znode_row(path: str, data: str, encoding: str, stat: ZnodeStat) -> ZnodeRow:
-    """`encoding` is utf-8 or base64 and says how `data` is written."""
+    """`encoding` is the encoding of `data`: utf-8 or base64."""
     return ZnodeRow(data=data, encoding=encoding, **stat_row(path, stat)._asdict())

@@ -1,4 +1,4 @@
-"""Listening sockets and the connections that came in through them."""
+"""Listening sockets and their connections."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Acceptor:
                 return
 
     def _refuse(self, sock: socket.socket) -> None:
-        """The system gives out the lowest free descriptor, so a high one tells that many are in use."""
+        """The system assigns the lowest free descriptor, so a high one shows that many are in use."""
         sock.close()
         self._refused_count += 1
         if self._refused_count == 1:

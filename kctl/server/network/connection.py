@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Owns its socket; `on_close` is called once, whoever ended it."""
+    """Owns its socket; `on_close` is called once, whichever side ends it."""
 
     def __init__(
         self,

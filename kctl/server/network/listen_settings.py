@@ -1,4 +1,4 @@
-"""What the listeners of a broker share."""
+"""Settings that all listeners of a broker share."""
 
 from __future__ import annotations
 

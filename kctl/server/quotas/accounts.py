@@ -10,7 +10,7 @@ it is the time of network and request threads, of which a broker has many; here 
 
 Kafka: RequestHandlerHelper, KafkaApis.handleProduceRequest, handleFetchRequest (2.8).
 
-Owner: event loop.
+Owner: event loop.  Pure: clocks are passed in.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode
-from kctl.server.quotas.client_quotas import LimitedClient
-from kctl.server.quotas.meters import BucketMeter, Meter
+from kctl.server.quotas.meters import BucketMeter, LimitedClient, Meter
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kctl.config.broker import BrokerConfig
@@ -31,7 +30,7 @@ from kctl.security.quotas import (
     QuotaGroup,
 )
 from kctl.server.quotas.limits import QuotaLimits
-from kctl.server.quotas.meters import BucketMeter, Meter, MeterReading, Meters, QuotaWindows, RateMeter
+from kctl.server.quotas.meters import BucketMeter, LimitedClient, Meter, MeterReading, Meters, QuotaWindows, RateMeter
 from kctl.server.quotas.stored import InvalidQuota, client_entity, ip_name, quota_values
 
 log = logging.getLogger(__name__)
@@ -43,21 +42,6 @@ M = TypeVar("M", bound=Meter)
 
 _FORGET_EVERY_MS = 30_000
 """The shortest time between two searches for silent groups.  Kafka: Metrics.ExpireSensorTask."""
-
-
-@dataclass(slots=True)
-class LimitedClient:
-    """The meters of one user and client id; None where no quota applies."""
-
-    produce: RateMeter | None
-    fetch: RateMeter | None
-    request: RateMeter | None
-    mutation: BucketMeter | None
-
-    @property
-    def has_limit(self) -> bool:
-        """False if no quota applies."""
-        return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
 
 
 class _Quota(Generic[M]):

@@ -104,6 +104,7 @@ class RateMeter(Meter):
         return self.limit * (self._windows.samples - 1) * self._windows.sample_ms / 1000
 
     def usage(self, now_ms: int) -> float:
+        """The rate per second over the windows."""
         return self._rate.per_second(now_ms)
 
 
@@ -128,7 +129,23 @@ class BucketMeter(Meter):
         self._bucket.take(tokens, self.limit, now_ms)
 
     def usage(self, now_ms: int) -> float:
+        """The tokens in the bucket; negative if it is overdrawn."""
         return self._bucket.tokens(self.limit, now_ms)
+
+
+@dataclass(slots=True)
+class LimitedClient:
+    """The meters of one user and client id; None where no quota applies."""
+
+    produce: RateMeter | None
+    fetch: RateMeter | None
+    request: RateMeter | None
+    mutation: BucketMeter | None
+
+    @property
+    def has_limit(self) -> bool:
+        """False if no quota applies."""
+        return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
 
 
 M = TypeVar("M", bound=Meter)

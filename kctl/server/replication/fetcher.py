@@ -317,7 +317,7 @@ class ReplicaFetcher:
             return None
         return answer.offset
 
-    # What goes wrong
+    # Errors
 
     def _refused(self, following: _Following, code: ErrorCode) -> None:
         """Handles an error code; for FENCED_LEADER_EPOCH, waits for the controller to send the new epoch."""

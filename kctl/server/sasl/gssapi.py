@@ -20,6 +20,8 @@ from kctl.security.kerberos_names import KerberosNameError, Rule, user_name
 from kctl.server.sasl.exchanges import USER, AuthenticationRefused
 from kctl.server.sasl.negotiation import Identity, TokenAnswered
 
+_ROUNDS_MAX = 10
+"""Messages of a client in one authentication; Kerberos needs three."""
 _NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 """One byte with the layers that are offered, and three with the size of the messages that they would protect."""
 
@@ -80,12 +82,13 @@ class Acceptor:
 class GssapiExchange:
     """One authentication: tickets until the context is complete, then the security layer is chosen, which is none."""
 
-    __slots__ = ("_acceptor", "_context", "_phase")
+    __slots__ = ("_acceptor", "_context", "_phase", "_rounds")
 
     def __init__(self, acceptor: Acceptor) -> None:
         self._acceptor = acceptor
         self._context = acceptor.context()
         self._phase = _Phase.CONTEXT
+        self._rounds = 0
 
     async def respond(self, token: bytes) -> TokenAnswered:
         """The next message of the exchange."""
@@ -102,9 +105,14 @@ class GssapiExchange:
             raise
 
     def _step(self, token: bytes) -> TokenAnswered:
+        self._rounds += 1
+        if self._rounds > _ROUNDS_MAX:
+            raise AuthenticationRefused("too many messages")
         if self._phase is _Phase.CHOICE:
             return self._chosen(token)
         if self._phase is _Phase.CONTEXT:
+            if not token:
+                raise AuthenticationRefused("an empty message where a ticket is expected")
             answer = self._context.step(token) or b""
             if not self._context.complete:
                 return TokenAnswered(answer)

@@ -84,7 +84,7 @@ def test_group_with_another_protocol_is_refused_with_a_remedy(kctl: Kctl, bootst
     refused = kctl(f"consume {topic} --group {topic}")
     assert (refused.status, refused.out) == (1, "")
     assert "INCONSISTENT_GROUP_PROTOCOL" in refused.err
-    assert "it shares by roundrobin, so say --assignor roundrobin" in refused.err
+    assert "the group uses roundrobin: add --assignor roundrobin" in refused.err
     other.close()
     assert kctl(f"consume {topic} --group {topic} --assignor sticky").status == 0
 

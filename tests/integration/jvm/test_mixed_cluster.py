@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka, run_java_tool, why_not
 from tests.peers.apache_zookeeper import apache_zookeeper
 from tests.peers.apache_zookeeper import why_not as why_no_zookeeper
+from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.probe import free_port
 
@@ -109,13 +110,43 @@ def are_equal(ours: Path, theirs: Path) -> bool:
     return all(segment(ours, index) == segment(theirs, index) for index in (0, 1))
 
 
-@pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, tmp_path: Path) -> None:
+def secured(authority: CertificateAuthority, name: str, port: int) -> dict[str, str]:
+    """Properties of a broker that talks to other brokers by TLS and SASL, and to clients in plain text."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://localhost:{free_port()}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_SSL",
+        "inter.broker.listener.name": "BROKERS",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.brokers.plain.sasl.jaas.config": (
+            f'{module} username="kafka" password="broker-secret" user_kafka="broker-secret";'
+        ),
+        "listener.name.brokers.ssl.client.auth": "required",
+        "listener.name.brokers.ssl.keystore.type": "PKCS12",
+        "listener.name.brokers.ssl.keystore.location": str(authority.issue(name, hosts=("localhost",)).pkcs12),
+        "listener.name.brokers.ssl.keystore.password": PASSWORD,
+        "listener.name.brokers.ssl.truststore.type": "PKCS12",
+        "listener.name.brokers.ssl.truststore.location": str(authority.pkcs12),
+        "listener.name.brokers.ssl.truststore.password": PASSWORD,
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "is_secured"),
+    [(OLDEST_JUDGE, True), (LAST_WITH_ZOOKEEPER, False)],
+    ids=["2.8-sasl-ssl", "3.9-plaintext"],
+)
+def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, is_secured: bool, tmp_path: Path) -> None:
     if reason := why_not() or why_no_zookeeper():
         pytest.skip(reason)
     their_folder, our_folder = tmp_path / "theirs", tmp_path / "ours"
-    their_port = free_port()
-    settings = {"broker.id": str(THEIRS), **SHARED}
+    their_port, our_port = free_port(), free_port()
+    settings, ours = {"broker.id": str(THEIRS), **SHARED}, {"broker.id": str(OURS), **SHARED}
+    if is_secured:
+        authority = CertificateAuthority.create(tmp_path)
+        settings |= secured(authority, "theirs", their_port)
+        ours |= secured(authority, "ours", our_port)
 
     with apache_zookeeper(tmp_path / "zookeeper") as connect, contextlib.ExitStack() as theirs:
 
@@ -125,7 +156,7 @@ def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, tmp_path: 
             )
 
         start_theirs()
-        with kctl_broker(our_folder, zookeeper=connect, properties={**SHARED, "broker.id": str(OURS)}) as broker:
+        with kctl_broker(our_folder, zookeeper=connect, port=our_port, properties=ours) as broker:
             cluster = Cluster(version, f"{broker.bootstrap},127.0.0.1:{their_port}")
             their_controller_drives_both(cluster, broker, their_folder / "logs")
             theirs.close()

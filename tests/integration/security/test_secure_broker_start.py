@@ -53,7 +53,7 @@ def test_broker_serves_only_who_has_its_files_and_keeps_them(data_dir: Path) -> 
 
     properties = parse_properties(config.read_text())
     refused = kctl("topics", "list", "--bootstrap-server", properties["bootstrap.servers"], "--timeout", "20s")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert (refused.returncode in (1, 4), refused.stderr.count("\n")) == (True, 1)
     assert "security.protocol" in refused.stderr
 
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in config.parent.iterdir()}

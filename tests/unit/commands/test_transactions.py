@@ -94,7 +94,7 @@ def test_what_hangs_is_found(kctl: Kctl, cluster: FakeCluster) -> None:
     assert (ran.status, {row[-2] for row in ran.rows}) == (ExitStatus.FAILED, {"UNSUPPORTED_VERSION"})
 
 
-def test_abort_ends_what_hangs(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_abort_aborts_a_hanging_transaction(kctl: Kctl, cluster: FakeCluster) -> None:
     line = "transactions abort orders:1 --start-offset 5"
     assert kctl(line).status == ExitStatus.REFUSED
     assert kctl(f"{line} --dry-run").rows[0][6] == "would be aborted"
@@ -107,11 +107,11 @@ def test_abort_ends_what_hangs(kctl: Kctl, cluster: FakeCluster) -> None:
     assert kctl("transactions find-hanging").status == 0
 
 
-def test_abort_refuses_what_is_in_hand(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_abort_refuses_a_transaction_that_its_coordinator_has(kctl: Kctl, cluster: FakeCluster) -> None:
     line = "transactions abort orders:0 --producer-id 8 --producer-epoch 2 --coordinator-epoch 4 --yes"
     ran = kctl(line)
     assert (ran.status, cluster.asked(WriteTxnMarkersRequest)) == (ExitStatus.REFUSED, [])
-    assert "the coordinator of 'tx' has it as Ongoing" in ran.err
+    assert "the coordinator of 'tx' has it in state Ongoing" in ran.err
     assert kctl(f"{line} --force").status == 0
     cluster.versions[66] = (0, -1)
     ran = kctl(line)

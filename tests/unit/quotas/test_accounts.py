@@ -9,8 +9,7 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.server.quotas.accounts import MutationAllowance, RequestAccount
-from kctl.server.quotas.client_quotas import LimitedClient
-from kctl.server.quotas.meters import BucketMeter, QuotaWindows, RateMeter
+from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows, RateMeter
 
 WINDOWS = QuotaWindows(11, 1000)
 ANY_KEY = 3

@@ -179,6 +179,7 @@ def test_the_client_refuses_a_server_that_does_not_know_the_password() -> None:
     ],
 )
 def test_the_client_refuses_bad_answers_before_it_hashes(answer: bytes, reason: str) -> None:
+    """CVE-2026-10143: a count of iterations that would take hours."""
     client = ScramClient(SHA_256, user="u", password="pencil", nonce="c")
     client.first()
     with pytest.raises(ScramError, match=reason):

@@ -134,17 +134,17 @@ def test_concurrent_changes_are_not_lost() -> None:
 
 
 def test_the_znodes_have_the_layout_of_kafka() -> None:
-    async def scene(one: Broker, _: Broker) -> None:
+    async def scene(one: Broker, _other: Broker) -> None:
         await one.acls.create([acl("a"), acl("p", shape=PatternType.PREFIXED)])
         stored = {"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
         for path in ("/kafka-acl/Topic/a", "/kafka-acl-extended/prefixed/Topic/p"):
-            data, _ = await one.session.get(path)
+            data, _stat = await one.session.get(path)
             assert json.loads(data) == {"version": 1, "acls": [stored]}
         (name,) = await one.session.children("/kafka-acl-changes")
         assert name == "acl_changes_0000000000"
         assert (await one.session.get(f"/kafka-acl-changes/{name}"))[0] == b"TOPIC:a"
         (name,) = await one.session.children("/kafka-acl-extended-changes")
-        data, _ = await one.session.get(f"/kafka-acl-extended-changes/{name}")
+        data, _stat = await one.session.get(f"/kafka-acl-extended-changes/{name}")
         assert json.loads(data) == {"version": 1, "resourceType": "TOPIC", "name": "p", "patternType": "PREFIXED"}
         await one.acls.delete([AclFilter()])
         assert await one.session.exists("/kafka-acl/Topic/a") is None
