@@ -758,6 +758,13 @@ TOKEN_BYTES_MAX = _limit(
     on_excess="the authentication fails before the rest is read",
 )
 
+METRICS_READ_BYTES_MAX = _limit(
+    "response of an endpoint for metrics that `kctl metrics show` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command ends with an error",
+)
+
 RESPONSE_READ_BYTES_MAX = _limit(
     "memory that a client reserves for a response before its bytes have arrived",
     1 << 20,

@@ -57,7 +57,7 @@ class Family(NamedTuple):
 class HistogramValue(NamedTuple):
     """The value of a histogram: number of observations, and quantiles by the text of their label."""
 
-    count: int
+    observations: int
     quantiles: tuple[tuple[str, float], ...]
 
 

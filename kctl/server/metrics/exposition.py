@@ -105,7 +105,7 @@ def _rows(family: AnyFamily, series: SeriesName) -> Iterator[str]:
             comma = "," if labels else ""
             for quantile, number in value.quantiles:
                 yield f'{name}{{{labels}{comma}quantile="{quantile}"}} {number}\n'
-            yield _line(name + "_count", labels, value.count)
+            yield _line(name + "_count", labels, value.observations)
     else:
         name += "_total" if series.type == "counter" else ""
         for labels, number in family.rows:

@@ -221,8 +221,8 @@ class Connection:
     def _send(self) -> bool:
         """Whether everything has been sent; closes the connection when the peer is gone."""
         timing = self._timing
-        if timing is not None and timing.unsent:
-            timing.flushing(self._loop.time())
+        if timing is not None and timing.unsent and not timing.flushing_s:
+            timing.flushing_s = self._loop.time()
         try:
             is_sent = self._outbox.flush()
         except OSError:

@@ -39,9 +39,11 @@ class RequestTimes:
 class ConnectionTiming:
     """What is measured of one connection."""
 
-    __slots__ = ("received_s", "software", "unsent")
+    __slots__ = ("flushing_s", "received_s", "software", "unsent")
 
     def __init__(self) -> None:
+        self.flushing_s = 0.0
+        """When responses were first passed to the socket, of those that it has not taken."""
         self.received_s = 0.0
         """When bytes were received last."""
         self.unsent: list[RequestTimes] = []
@@ -49,17 +51,13 @@ class ConnectionTiming:
         self.software = ("unknown", "unknown")
         """Name and version of the client's software (KIP-511)."""
 
-    def flushing(self, now_s: float) -> None:
-        """The responses that are ready are passed to the socket."""
-        for times in self.unsent:
-            if times.flushed_s == times.ready_s:
-                times.flushed_s = now_s
-
     def sent(self, now_s: float) -> None:
         """The socket has taken all responses."""
         for times in self.unsent:
+            times.flushed_s = max(times.flushed_s, self.flushing_s)
             times.sent_s = now_s
         self.unsent.clear()
+        self.flushing_s = 0.0
 
 
 @dataclass(frozen=True, slots=True)

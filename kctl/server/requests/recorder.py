@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
-from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from kctl.server.metrics.quantiles import SAMPLES_MAX
 from kctl.server.requests.context import ConnectionTiming, Peer, RequestTimes
 
 FETCH_KEY = 1
+_SUCCESS = (0,)
 
 
 class ApiRecord:
@@ -45,6 +46,7 @@ class RequestRecorder:
         self.apis: defaultdict[str, ApiRecord] = defaultdict(ApiRecord)
         self.follower_fetches = ApiRecord()
         self._now_s = now_s
+        self._readers: dict[type, Errors] = {}
 
     def begin(self, peer: Peer, request_bytes: int) -> RequestTimes:
         """A request is about to be decoded."""
@@ -60,14 +62,21 @@ class RequestRecorder:
         self, api: str, version: int, timing: ConnectionTiming | None, times: RequestTimes, *, response: Any
     ) -> None:
         """The response is encoded, or there is none."""
-        times.ready_s = times.flushed_s = times.sent_s = self._now_s()
+        now_s = self._now_s()
+        times.ready_s = now_s
+        times.flushed_s = now_s
+        times.sent_s = now_s
         record = self.follower_fetches if times.is_follower else self.apis[api]
         record.versions[version] += 1
         record.latest.append(times)
         if response is None:
             record.errors[0] += 1
             return
-        for code in _reader_of_errors(type(response))(response):
+        kind = type(response)
+        reader = self._readers.get(kind)
+        if reader is None:
+            reader = self._readers[kind] = _reader_of_errors(kind)
+        for code in reader(response):
             record.errors[code] += 1
         if timing is not None:
             timing.unsent.append(times)
@@ -76,28 +85,38 @@ class RequestRecorder:
 Errors = Callable[[Any], Iterable[int]]
 
 
-@cache
 def _reader_of_errors(response: type) -> Errors:
     """A function that returns the error codes in responses of this type; of types without a code, one success."""
-    found = _errors_in(response)
-    if not found:
-        return lambda _: (0,)
-    if len(found) == 1:
-        return found[0]
-    return lambda response: [code for each in found for code in each(response)]
+    readers = [_reader_at(path) for path in _paths_of_errors(response)]
+    if not readers:
+        return lambda _: _SUCCESS
+    if len(readers) == 1:
+        return readers[0]
+    return lambda response: [code for read in readers for code in read(response)]
 
 
-def _errors_in(message: type) -> list[Errors]:
-    found: list[Errors] = []
+def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The names of the nested lists that lead to a field error_code; empty for a field of the message itself."""
+    found: list[tuple[str, ...]] = []
     hints = get_type_hints(message)
     for each in fields(message):
         if each.name == "error_code":
-            found.append(lambda message: (message.error_code,))
+            found.append(above)
         for item in get_args(hints[each.name]):
             if isinstance(item, type) and is_dataclass(item):
-                found += [_in_items(each.name, inner) for inner in _errors_in(item)]
+                found += _paths_of_errors(item, (*above, each.name))
     return found
 
 
-def _in_items(name: str, inner: Errors) -> Errors:
-    return lambda message: [code for item in getattr(message, name) or () for code in inner(item)]
+def _reader_at(path: tuple[str, ...]) -> Errors:
+    """Written out for the usual depths, because Produce and Fetch are so frequent."""
+    if not path:
+        return lambda message: (message.error_code,)
+    first = attrgetter(path[0])
+    if len(path) == 1:
+        return lambda message: [item.error_code for item in first(message) or ()]
+    if len(path) == 2:
+        second = attrgetter(path[1])
+        return lambda message: [code.error_code for item in first(message) or () for code in second(item) or ()]
+    inner = _reader_at(path[1:])
+    return lambda message: [code for item in first(message) or () for code in inner(item)]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kctl.errors import ErrorCode
 from kctl.protocol import registry
-from kctl.server.metrics.definitions import AnyFamily, Definition, Family, HistogramFamily, Kind, label_text
+from kctl.server.metrics.definitions import (
+    AnyFamily,
+    Definition,
+    Family,
+    HistogramFamily,
+    HistogramValue,
+    Kind,
+    label_text,
+)
 from kctl.server.metrics.quantiles import summarize
 from kctl.server.metrics.sources import Sources
 from kctl.server.requests.context import RequestTimes
@@ -90,11 +98,19 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     for definition, value_of in HISTOGRAMS.items():
         yield HistogramFamily(
             definition,
-            (
-                (labels[name], summarize(map(value_of, record.latest), record.count))
-                for name, record in [*counted, ("Fetch", both)]
-            ),
+            _histograms(value_of, counted, both, labels),
         )
+
+
+def _histograms(
+    value_of: Callable[[RequestTimes], float],
+    records: Sequence[tuple[str, ApiRecord]],
+    fetches: _Both,
+    labels: Mapping[str, str],
+) -> Iterator[tuple[str, HistogramValue]]:
+    for name, record in records:
+        yield labels[name], summarize(map(value_of, record.latest), record.count)
+    yield labels["Fetch"], summarize(map(value_of, fetches.latest), fetches.count)
 
 
 def _shown(name: str) -> tuple[str, ...]:
