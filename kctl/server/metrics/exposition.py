@@ -9,7 +9,6 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import Metric
@@ -34,7 +33,8 @@ class Format:
     def __init__(self, accept: str) -> None:
         try:
             encode, self.content_type = choose_encoder(accept)
-        except ValueError:  # A version that is not a number.
+            encode(_Collected((Metric("trial", "", "gauge"),)))
+        except Exception:  # The header is a stranger's: its version may be no number, and its escaping unknown.
             encode, self.content_type = choose_encoder("")
         self._encode: Encode = encode
         self.is_openmetrics = self.content_type.startswith(_OPENMETRICS)
@@ -63,13 +63,14 @@ async def exposition(families: Iterable[AnyFamily | Metric | None], form: Format
     Other work of the event loop is done in between, every METRICS_SLICE_MS.
     """
     pieces: list[bytes] = []
-    until_s = time.perf_counter() + METRICS_SLICE_MS / 1000
+    now_s = asyncio.get_running_loop().time
+    until_s = now_s() + METRICS_SLICE_MS / 1000
     for piece in _pieces(families, form, dialect):
         if piece:
             pieces.append(piece)
-        if time.perf_counter() >= until_s:
+        if now_s() >= until_s:
             await asyncio.sleep(0)
-            until_s = time.perf_counter() + METRICS_SLICE_MS / 1000
+            until_s = now_s() + METRICS_SLICE_MS / 1000
     pieces.append(form.end)
     return pieces
 

@@ -15,6 +15,8 @@ from kctl.server.metrics.definitions import Definition, Kind
 
 _PER_SECOND = re.compile(r"PerSec$")
 _PERCENT = "Percent"
+_HANDLERS = "KafkaRequestHandlerPool"
+"""Its percentage is a meter in Kafka: the count of the meter has the plain name, so that the gauge cannot have it."""
 _JOINED_BY_CONFLUENT = "socket-server-metrics"
 """The only MBean whose dashes Confluent's rules remove; in others they become underscores."""
 
@@ -51,13 +53,17 @@ def series_names(definition: Definition, dialect: Dialect) -> tuple[SeriesName, 
             case Dialect.JMX:
                 return (SeriesName(base + _PER_SECOND.sub("", name).lower(), "counter"),)
             case Dialect.CONFLUENT:
-                return (SeriesName(base + name.lower(), "unknown"),)
+                is_rate = _PER_SECOND.search(name) is not None
+                return (SeriesName(base + name.lower(), "unknown" if is_rate else "counter"),)
             case Dialect.STRIMZI:
                 return (SeriesName(base + name.lower(), "counter"),)
+    if definition.type == _HANDLERS and name.endswith(_PERCENT) and dialect is not Dialect.JMX:
+        return ()
     plain = SeriesName(base + re.sub(r"\W", "_", name).lower(), "gauge")
     if name.endswith(_PERCENT) and dialect is Dialect.JMX:
         # The example rules rename percentages, but dashboards for them query both names.
-        return (SeriesName(base + name.removesuffix(_PERCENT).lower() + "_percent", "gauge"), plain)
+        renamed = SeriesName(base + name.removesuffix(_PERCENT).lower() + "_percent", "gauge")
+        return (renamed,) if definition.type == _HANDLERS else (renamed, plain)
     return (plain,)
 
 

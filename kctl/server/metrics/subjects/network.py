@@ -36,7 +36,7 @@ HANDLER_IDLE_RATE = Definition(
 HANDLER_IDLE_TOTAL = Definition(
     "kafka.server",
     "KafkaRequestHandlerPool",
-    "RequestHandlerAvgIdlePercentPerSec",
+    "RequestHandlerAvgIdlePercent",
     Kind.METER,
     "ns",
     "Time in which the event loop was idle since its start",

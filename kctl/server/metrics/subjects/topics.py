@@ -8,27 +8,31 @@ from kctl.server.metrics.definitions import NO_LABELS, Definition, Family, Kind,
 from kctl.server.metrics.sources import Sources
 
 
-def _meter(name: str, unit: str, doc: str) -> Definition:
-    return Definition("kafka.server", "BrokerTopicMetrics", name, Kind.METER, unit, doc, ("topic",))
+def _meter(name: str, unit: str, doc: str, *labels: str) -> Definition:
+    return Definition("kafka.server", "BrokerTopicMetrics", name, Kind.METER, unit, doc, labels)
+
+
+def _of_topic(name: str, unit: str, doc: str) -> Definition:
+    return _meter(name, unit, doc, "topic")
 
 
 OF_TOPICS = {
-    "messages_in": _meter("MessagesInPerSec", "records", "Records appended to topics by producers and coordinators"),
-    "bytes_in": _meter("BytesInPerSec", "bytes", "Size of record batches appended by producers and coordinators"),
-    "bytes_out": _meter("BytesOutPerSec", "bytes", "Size of record batches sent to consumers"),
-    "bytes_rejected": _meter("BytesRejectedPerSec", "bytes", "Size of batches refused because they were too large"),
-    "produce_requests": _meter("TotalProduceRequestsPerSec", "partitions", "Partitions in Produce requests"),
-    "fetch_requests": _meter("TotalFetchRequestsPerSec", "partitions", "Partitions in Fetch requests"),
-    "failed_produce_requests": _meter(
+    "messages_in": _of_topic("MessagesInPerSec", "records", "Records appended to topics by producers and coordinators"),
+    "bytes_in": _of_topic("BytesInPerSec", "bytes", "Size of record batches appended by producers and coordinators"),
+    "bytes_out": _of_topic("BytesOutPerSec", "bytes", "Size of record batches sent to consumers"),
+    "bytes_rejected": _of_topic("BytesRejectedPerSec", "bytes", "Size of batches refused because they were too large"),
+    "produce_requests": _of_topic("TotalProduceRequestsPerSec", "partitions", "Partitions in Produce requests"),
+    "fetch_requests": _of_topic("TotalFetchRequestsPerSec", "partitions", "Partitions in Fetch requests"),
+    "failed_produce_requests": _of_topic(
         "FailedProduceRequestsPerSec", "partitions", "Partitions in Produce requests that failed unexpectedly"
     ),
-    "failed_fetch_requests": _meter(
+    "failed_fetch_requests": _of_topic(
         "FailedFetchRequestsPerSec", "partitions", "Partitions in Fetch requests that failed unexpectedly"
     ),
-    "produce_conversions": _meter(
+    "produce_conversions": _of_topic(
         "ProduceMessageConversionsPerSec", "batches", "Batches stored in another message format than they were sent in"
     ),
-    "fetch_conversions": _meter(
+    "fetch_conversions": _of_topic(
         "FetchMessageConversionsPerSec",
         "partitions",
         "Partitions sent in another message format than they are stored in",
