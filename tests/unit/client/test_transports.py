@@ -206,7 +206,7 @@ def test_malformed_response_bytes_raise_only_the_documented_errors(data: bytes) 
     try:
         run_blocking(work(BlockingTransport(), GARBLED.ports[0]))
     except MalformedRequest:
-        return  # all but a handful of random bytes
+        return  # nearly all random bytes
 
 
 def test_gather_raises_the_first_error_after_all_have_ended(run: Run[Any]) -> None:
