@@ -39,7 +39,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @contextlib.contextmanager
 def server(behave: Behaviour) -> Iterator[int]:
-    """Accepts one connection and does what `behave` says until the client is gone; yields the port."""
+    """Accepts one connection and calls `behave` until the client closes it; yields the port."""
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -63,7 +63,9 @@ async def connect(transport: Transport, port: int) -> Connection:
 
 
 def test_response_sent_byte_by_byte_does_not_extend_the_timeout(run: Run) -> None:
-    """No byte is later than the time-out after the one before; without one deadline the client would read them all."""
+    """No byte arrives later than the timeout after the one before; without one deadline the client would
+    read them all.
+    """
     sent = 0
 
     def drip(connection: socket.socket, done: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Clients that attack a TLS listener before and after the handshake, while an honest one goes on."""
+"""Clients that attack a TLS listener before and after the handshake; another client is served meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Target:
         return self.context.wrap_socket(self.connect(), server_hostname="localhost")
 
     def is_answering(self) -> bool:
-        """An honest client gets its answer."""
+        """A valid client gets a response."""
         with self.handshake() as tls:
             tls.sendall(API_VERSIONS)
             return len(receive_frame(tls)) > 0
