@@ -89,7 +89,7 @@ class Comparison:
         await self._join("", self._chance.choice((3, 6)), None, "consumer", (("range", "t"),))
 
     async def join_badly(self) -> None:
-        """A session time-out out of bounds, or a group without a name."""
+        """A session timeout out of bounds, or a group without a name."""
         session_ms = self._chance.choice((0, -1, group_model.SESSION_MS_MIN - 1, 2**31 - 1))
         answered = await self._broker.call(self._join_request("", 5, None, "consumer", (), session_ms=session_ms), 5)
         assert answered.error_code == group_model.INVALID_SESSION_TIMEOUT
@@ -369,11 +369,11 @@ class Comparison:
         return 0 if self._model.group is None else self._model.group.generation
 
     def _generation(self) -> int:
-        """Now and then a wrong one."""
+        """Sometimes a wrong one."""
         return self._chance.choice((*(self._right_generation,) * 6, self._right_generation - 1, -1, 2**31 - 1))
 
     def _somebody(self, instance: str | None) -> str:
-        """A member, mostly the holder of the instance id if that is named, somebody who was one, or nobody."""
+        """A member, mostly the owner of the instance id if there is one, or a former member, or an unknown id."""
         holders = [each for each, member in self._members().items() if member.instance == instance]
         known = [each for each in holders if each in self._known_ids]
         return self._chance.choice([*known, *known, *known, *self._known_ids[-3:], ""])

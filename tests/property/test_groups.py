@@ -195,7 +195,9 @@ class GroupUnderTest:
             assert not group.members
 
     def no_call_is_lost(self) -> None:
-        """What is not answered is parked where a later step finds it.  (World asserts that none is answered twice.)"""
+        """Requests without a response are parked where a later step finds them.  (World asserts that none is completed
+        twice.)
+        """
         group = self.world.group
         parked = {each.join_token for each in group.members.values()} | {m.sync_token for m in group.members.values()}
         parked |= {append.token for append in group.appends.values() if isinstance(append, CommitAppend)}
@@ -211,7 +213,7 @@ class GroupUnderTest:
             )
 
     def every_parked_call_has_a_timer(self) -> None:
-        """Whatever the group waits for has a timer, or an append on its way."""
+        """Whenever the group waits, it has a timer or a pending append."""
         group, timers = self.world.group, self.world.timers
         if group.state is GroupState.DEAD:
             assert not timers
@@ -259,7 +261,7 @@ class GroupUnderTest:
         self.world.sync(member_id, generation=group.generation + error, assignments=assignments)
 
     def _somebody(self, chance: Random) -> str:
-        """A member that knows its id, somebody who was one, or nobody."""
+        """A member with its id, a former member, or an unknown id."""
         members = [member_id for member_id in self.world.group.members if member_id in self.known_ids]
         return chance.choice([*members, *members, *self.known_ids[-3:], ""])
 
@@ -268,7 +270,7 @@ class GroupUnderTest:
 
 
 def replayed(world: GroupWorld) -> Group:
-    """What a coordinator makes of the world's log, through the bytes of the records."""
+    """The group that a coordinator loads from the world's log, through the bytes of the records."""
     playback = GroupPlayback()
     replay = PartitionReplay(playback)
     for position, entry in enumerate(world.log):

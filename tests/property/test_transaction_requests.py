@@ -70,8 +70,9 @@ class Model:
     is_log_broken: bool = False
     are_markers_held: bool = False
     has_failed_fence: bool = False
-    """An epoch that was raised to fence somebody stays raised when that could not be written, and is raised once until
-    something is decided."""
+    """An epoch that was incremented to fence a producer stays incremented if that could not be written, and is
+    incremented once until the next decision.
+    """
 
     def init(self, timeout_ms: int, expected: Identity) -> tuple[int, str]:
         """The error, or NONE and what is given: "fresh" for a new producer id, "next" epoch or the "same"."""
@@ -212,7 +213,7 @@ class Comparison:
             assert ended.error_code == error
         started = await self._broker.call(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 4)
         assert started.error_code == INVALID_REQUEST
-        # Without a transactional id anything else is as good as not said.
+        # Without a transactional id the other fields are ignored.
         started = await self._broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-5), 4)
         assert (started.error_code, started.producer_epoch) == (NONE, 0)
 
@@ -262,7 +263,7 @@ class Comparison:
         self.model.release_markers()
 
     async def wait(self) -> None:
-        """Never until a moment at which the coordinator looks for time-outs, or at which one would be exactly over."""
+        """Never to a moment at which the coordinator checks timeouts, or at which one would expire exactly."""
         milliseconds = self._chance.choice((2_500, 12_500))
         await asyncio.sleep(milliseconds / 1000)
         self.model.advance(milliseconds)
@@ -303,7 +304,7 @@ class Comparison:
         self._had.append(got)
 
     def _somebody(self) -> Identity:
-        """Mostly the present producer; else an earlier one, or one with an epoch that nobody has."""
+        """Mostly the current producer; else an earlier one, or one with an unassigned epoch."""
         present = self.model.producer or (1, 0)
         wrong = (*self._had[-3:], (present[0], present[1] - 1), (present[0], -2), (present[0] + 7, present[1]))
         return present if self._chance.random() < 0.7 else self._chance.choice(wrong)

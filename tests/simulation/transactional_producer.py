@@ -120,7 +120,7 @@ class Producer:
         await self._do(lambda client: self._commit_offset(client, offset))
 
     async def end(self, *, committed: bool) -> None:
-        # What of the transaction arrives only after its end is nobody's to refuse before KIP-890.
+        # Batches of the transaction that arrive after its end cannot be refused before KIP-890.
         self._sent.clear()
         self._is_ending = True
         await self._do(lambda client: self._end(client, committed=committed))

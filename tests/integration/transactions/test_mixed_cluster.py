@@ -47,7 +47,7 @@ STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 
 
 class Cluster:
-    """Both brokers, either of which may be away."""
+    """Both brokers, either of which may be stopped."""
 
     def __init__(self, broker: KctlBroker, their_port: int, start_theirs: Callable[[], contextlib.ExitStack]) -> None:
         self.ours = broker
@@ -58,7 +58,7 @@ class Cluster:
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
 
     def create_topics(self) -> None:
-        """Each broker leads one partition of everything, and the other follows."""
+        """Each broker leads one partition of each topic, and the other follows."""
         replicas = [[OURS, THEIRS], [THEIRS, OURS]]
         topics = [NewTopic(name, 2, replica_assignment=replicas) for name in (TOPIC, STATE, OFFSETS)]
         for created in self._admin.create_topics(topics).values():
@@ -97,7 +97,7 @@ class Cluster:
         self.kept += values
 
     def check(self) -> None:
-        """Everything is seen, once, and nothing else, when the markers of what was decided last are written."""
+        """All records are read, once, and no others, when the markers of the last decision are written."""
         seen: list[bytes] = []
 
         def has_all() -> bool:
@@ -121,7 +121,7 @@ class Cluster:
 
 
 def id_of(state_partition: int, tag: str) -> str:
-    """A transactional id that this partition of the state topic keeps."""
+    """A transactional id in this partition of the state topic."""
     return next(
         name for name in (f"{tag}-{number}" for number in range(100)) if partition_for_key(name, 2) == state_partition
     )
@@ -210,7 +210,7 @@ def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Ca
     producers[1].abort_transaction(TIMEOUT_S)
     cluster.check()
     assert offset_of(cluster.bootstrap, tag, TOPIC) == 11
-    # A producer that both coordinators knew is fenced by the next instance.
+    # A producer of both coordinators is fenced by the next instance.
     for number, made in enumerate(producers):
         cluster.transact(made, values(f"{tag}-after-{number}"))
         cluster.transact(producer(cluster.bootstrap, ids[number]), values(f"{tag}-next-{number}"))
