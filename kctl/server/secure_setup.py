@@ -74,6 +74,8 @@ class SecureSetup:
         name = MECHANISM.config_key
         return {
             "listeners": f"SASL_SSL://127.0.0.1:{port}",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:{USER}",
             "security.inter.broker.protocol": "SASL_SSL",
             "sasl.enabled.mechanisms": name,
             "sasl.mechanism.inter.broker.protocol": name,

@@ -13,7 +13,8 @@ import pytest
 
 from kctl.client.partitioner import partition_of_key
 from kctl.commands.exit_status import ExitStatus
-from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -174,6 +175,19 @@ def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster)
         ran = kctl("produce orders --format json")
     assert (ran.status, ran.document[0]["offset"], ran.document[0]["error"]) == (1, None, "MESSAGE_TOO_LARGE")
     assert "1 not written" in ran.err
+    assert "warning: MESSAGE_TOO_LARGE: orders-0: " in ran.err
+
+
+def test_a_refused_producer_id_is_reported_with_its_code_and_a_remedy(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    cluster.intercept(InitProducerIdRequest, lambda _: refused)
+    with stdin(b"a\n"):
+        ran = kctl("produce orders")
+    assert ran.status == 1
+    assert "CLUSTER_AUTHORIZATION_FAILED: " in ran.err
+    assert "acks=1" in ran.err
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("all", True), ("1", False), ("0", False)])

@@ -88,6 +88,11 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+def test_only_the_owner_can_read_the_folder_of_the_znodes(tmp_path: Path) -> None:
+    Store(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
 def test_two_servers_never_share_a_folder(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(ZooKeeperError, match=f"{tmp_path} is in use by another ZooKeeper server"):
