@@ -149,7 +149,7 @@ class Librdkafka(WorkloadClient):
     def _finish(self) -> None:
         left = self._producer.flush(END_TIMEOUT_S)
         if left:
-            self.complaints.append(f"{self.name} has {left} records that nobody takes")
+            self.complaints.append(f"{self.name} has {left} records that were not acknowledged")
 
 
 class Java(WorkloadClient):
@@ -306,7 +306,7 @@ class Member(WorkloadClient):
                 self.complaints.append(f"{self.name}: begins at {offset} of {partition}, committed was {committed}")
             wanted = self._group.next_offsets[partition]
             if offset > wanted:
-                self.complaints.append(f"{self.name}: offset {offset} of {partition}, nobody has read {wanted}")
+                self.complaints.append(f"{self.name}: offset {offset} of {partition}: {wanted} was not read")
             self._group.next_offsets[partition] = max(wanted, offset + 1)
 
     def _commit(self, topic: str, positions: dict[int, int]) -> None:

@@ -132,7 +132,7 @@ def test_requests_out_of_order_end_the_connection(sasl: SaslBroker, frames: list
         assert is_closed(sock)
 
 
-def test_a_slow_peer_delays_nobody(sasl: SaslBroker) -> None:
+def test_a_slow_peer_delays_no_other_client(sasl: SaslBroker) -> None:
     """A byte of a handshake each, while other clients are served."""
     with connected(sasl.sasl) as slow:
         for byte in HANDSHAKE[:12]:

@@ -112,7 +112,7 @@ def test_large_response_before_the_connection_is_open_is_refused(run: Run) -> No
         connection.sendall(struct.pack(">i", OPENING_RESPONSE_BYTES_MAX + 1))
         done.wait(10)
 
-    with server(announce) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+    with server(announce) as port, pytest.raises(ConnectionLost, match="does not use Kafka's protocol"):
         run(lambda transport: connect(transport, port))
 
 
@@ -122,5 +122,5 @@ def test_impossible_response_size_closes_the_connection(run: Run, beginning: byt
         connection.sendall(beginning)
         done.wait(10)
 
-    with server(greet) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+    with server(greet) as port, pytest.raises(ConnectionLost, match="does not use Kafka's protocol"):
         run(lambda transport: connect(transport, port))

@@ -76,7 +76,7 @@ def _no_exception_in_the_log(target: Target) -> Iterator[None]:
     assert "Traceback" not in target.broker.log_text
 
 
-def test_sockets_that_send_a_part_of_a_handshake_stop_nobody(target: Target) -> None:
+def test_sockets_that_send_part_of_a_handshake_do_not_delay_others(target: Target) -> None:
     hello = ssl.MemoryBIO()
     client = target.context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):

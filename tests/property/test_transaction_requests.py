@@ -187,7 +187,7 @@ class Comparison:
 
     async def init(self) -> None:
         version = self._chance.randint(0, 4)
-        expected = self._chance.choice((NOBODY, self._somebody(), (-1, 3), (5, -1))) if version >= 3 else NOBODY
+        expected = self._chance.choice((NOBODY, self._any_producer(), (-1, 3), (5, -1))) if version >= 3 else NOBODY
         timeout_ms = self._chance.choice((*TIMEOUTS * 4, 0, -1, TIMEOUT_MAX + 1))
         await self._init(version, timeout_ms, expected)
 
@@ -220,7 +220,7 @@ class Comparison:
     async def add(self) -> None:
         asked = [self._chance.choice(KNOWN) for _ in range(self._chance.randint(1, 3))]
         absent = [self._chance.choice([*ABSENT, OFFSETS])] if self._chance.random() < 0.2 else []
-        producer, version = self._somebody(), self._chance.randint(0, 3)
+        producer, version = self._any_producer(), self._chance.randint(0, 3)
         request = AddPartitionsToTxnRequest(
             topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in (*asked, *absent)],
             **self._identity(producer),
@@ -234,12 +234,12 @@ class Comparison:
             assert told == [self._in_words_of(version, self.model.add(producer, set(asked)))] * len(asked)
 
     async def add_offsets(self) -> None:
-        producer, version = self._somebody(), self._chance.randint(0, 3)
+        producer, version = self._any_producer(), self._chance.randint(0, 3)
         answered = await self._broker.call(AddOffsetsToTxnRequest(group_id="g", **self._identity(producer)), version)
         assert answered.error_code == self._in_words_of(version, self.model.add(producer, {OFFSETS}))
 
     async def end(self) -> None:
-        producer, version, committed = self._somebody(), self._chance.randint(0, 3), self._chance.random() < 0.5
+        producer, version, committed = self._any_producer(), self._chance.randint(0, 3), self._chance.random() < 0.5
         for _ in range(self._chance.randint(1, 2)):
             answered = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
             assert answered.error_code == self._in_words_of(version, self.model.end(producer, committed=committed))
@@ -303,7 +303,7 @@ class Comparison:
         self.model.producer = got
         self._had.append(got)
 
-    def _somebody(self) -> Identity:
+    def _any_producer(self) -> Identity:
         """Mostly the current producer; else an earlier one, or one with an unassigned epoch."""
         present = self.model.producer or (1, 0)
         wrong = (*self._had[-3:], (present[0], present[1] - 1), (present[0], -2), (present[0] + 7, present[1]))

@@ -332,7 +332,7 @@ class World:
             if transaction.told is not Told.NOTHING:
                 assert seen == (written if transaction.told is Told.COMMITTED else set())
             everything -= seen
-        assert not everything, "nothing is there that nobody wrote"
+        assert not everything, "there are no unexpected records"
         for states in self.state_log.histories().values():
             check_history(states)
         _, _, unfinished = self.coordinator.transactions(["Ongoing", "PrepareCommit", "PrepareAbort"])

@@ -155,7 +155,7 @@ class Run:
         """Runs the simulation once and checks the result."""
         for tp, records in await consumer.poll():
             for record in records:
-                assert record.offset <= self.read_to[tp], f"{tp}: nobody has read {self.read_to[tp]}"
+                assert record.offset <= self.read_to[tp], f"{tp}: not read: {self.read_to[tp]}"
                 self.read_to[tp] = max(self.read_to[tp], record.offset + 1)
                 self.read += 1
         member = consumer.member

@@ -3,10 +3,10 @@
 Each transaction writes a record to each of some partitions and commits, for a group of its producer's own, its number
 as an offset.  Producers die or take too long in the middle, requests come twice or late, and those who were replaced
 go on writing.  While that happens the last stable offsets are compared with full readings of the logs, a reader of
-committed records reads along, and somebody looks at the committed offsets.
+committed records reads along, and a client checks the committed offsets.
 
 In the end the records of a transaction are there all together or not at all, the reader has seen nothing else, the
-committed offset is the number of the last transaction that is there, nobody who was shut out ever appended, and the
+committed offset is the number of the last transaction that is there, no fenced producer has appended, and the
 indexes of aborted transactions are those that a full reading makes.
 """
 
@@ -69,7 +69,7 @@ PROPERTIES = {
     "leader.imbalance.check.interval.seconds": "5",
 }
 TRUTHFUL: set[Fault] = {nothing, clocks_jump}
-"""With others a broker may speak as coordinator that is none any more, and tells of what was."""
+"""With other faults a former coordinator may respond with outdated state."""
 
 
 class ProducerDied(Exception):

@@ -123,7 +123,10 @@ REFUSED = [
     *(Case(f"create ACL {v}", create_acls.CreateAclsRequest(creations=[acl()]), v) for v in range(3)),
     Case("create no ACL", create_acls.CreateAclsRequest(creations=[])),
     Case("create the same ACL twice", create_acls.CreateAclsRequest(creations=[acl(), acl()])),
-    Case("create an ACL of nobody", create_acls.CreateAclsRequest(creations=[acl(principal="x", resource_name="")])),
+    Case(
+        "create an ACL for an invalid principal",
+        create_acls.CreateAclsRequest(creations=[acl(principal="x", resource_name="")]),
+    ),
     *(
         Case(
             f"delete ACLs {v}", delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**acl_filter())]), v
@@ -177,7 +180,7 @@ def test_updates_of_features_are_refused_alike(brokers: SideBySide) -> None:
         brokers.ask(
             [
                 Case("none", features()),
-                Case("one that nobody supports", features(("f", 1, False))),
+                Case("one that no broker supports", features(("f", 1, False))),
                 Case("deletions", features(("f", 0, True), ("g", 0, False), ("h", -1, True))),
                 Case("twice the same", features(("f", 1, False), ("f", 1, False))),
                 Case("without a name", features(("", 1, True))),

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 OURS, THEIRS = 1, 10
 SHARED = {
-    # The newest of ours; the other mixed cluster speaks an older one, where leaders write to ZooKeeper by themselves.
+    # The newest of ours; the other mixed cluster uses an older one, where leaders write to ZooKeeper by themselves.
     "inter.broker.protocol.version": "2.8",
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "2",
@@ -154,7 +154,7 @@ def test_transactions_survive_coordinator_changes_in_a_mixed_cluster(version: st
             try:
                 cluster.create_topics()
                 each_coordinates_and_both_write_markers(cluster)
-                offsets_are_committed_whoever_coordinates_the_group(cluster)
+                offsets_are_committed_with_either_coordinator(cluster)
                 the_other_takes_over(cluster, cluster.stop_ours, cluster.start_ours, "from-ours")
                 the_other_takes_over(cluster, cluster.stop_theirs, cluster.start_theirs, "from-theirs")
             finally:
@@ -171,7 +171,7 @@ def each_coordinates_and_both_write_markers(cluster: Cluster) -> None:
         cluster.check()
 
 
-def offsets_are_committed_whoever_coordinates_the_group(cluster: Cluster) -> None:
+def offsets_are_committed_with_either_coordinator(cluster: Cluster) -> None:
     for state_partition in (0, 1):
         for group_partition in (0, 1):
             group = id_of(group_partition, f"group-{state_partition}")

@@ -180,7 +180,7 @@ def test_no_color_means_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in bare.getvalue()
 
 
-def test_consent_is_asked_only_where_somebody_can_answer() -> None:
+def test_confirmation_is_requested_only_on_a_terminal() -> None:
     assert console(None).confirm("Delete?") is None
     for answer, expected in (("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)):
         asking = Console(io.StringIO(), Terminal(), stdin=Terminal(answer))
