@@ -733,7 +733,7 @@ RESPONSE_BYTES_MAX = _limit(
     "size of one response that a client accepts",
     256 << 20,
     "bytes",
-    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+    on_excess="the client closes the connection and reports that the peer does not use the Kafka protocol",
 )
 """Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
 
@@ -741,7 +741,7 @@ OPENING_RESPONSE_BYTES_MAX = _limit(
     "size of one response that a client accepts before the connection is open and authenticated",
     1 << 20,
     "bytes",
-    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+    on_excess="the client closes the connection and reports that the peer does not use the Kafka protocol",
 )
 
 SASL_ROUNDS_MAX = _limit(

@@ -27,7 +27,7 @@ NOUNS: dict[str, Member] = {
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
     "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
-    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, tell which one applies."),
+    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
     "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
     "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
     "dump-log": Member(

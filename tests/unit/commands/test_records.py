@@ -1,4 +1,4 @@
-"""kctl produce, kctl consume and kctl offsets: what goes in comes out."""
+"""kctl produce, kctl consume and kctl offsets: records are read back as they were written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.commands.conftest import Kctl, Ran
 
 @contextmanager
 def stdin(data: bytes) -> Iterator[None]:
-    """Standard input that holds `data` and ends, as from a pipe."""
+    """Standard input with `data` and then the end, as from a pipe."""
     reader, writer = os.pipe()
     os.write(writer, data)
     os.close(writer)
@@ -108,7 +108,7 @@ def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCl
 
 
 def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: Kctl, cluster: FakeCluster) -> None:
-    """What came before is written; nothing waits for the partition to appear."""
+    """Records before it are written; the command does not wait for the partition to be created."""
     cluster.create("orders", leaders=2)
     with stdin(b'{"value":"a","partition":1}\n{"value":"b","partition":7}\n{"value":"c","partition":0}\n'):
         ran = kctl("produce orders --input jsonl")
@@ -217,7 +217,7 @@ AWKWARD = [
 
 
 def test_what_consume_writes_produce_reads_back(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Null and empty, bytes that are no text, headers that repeat, timestamps: nothing is lost on the way."""
+    """Nulls, empty values, bytes that are not UTF-8, repeated headers and timestamps are preserved."""
     (partition,) = cluster.create("orders")
     partition.append(build_batch(AWKWARD))
     cluster.create("copy")
