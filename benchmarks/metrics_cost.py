@@ -27,8 +27,8 @@ from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.peers import probe
 from tests.peers.kctl_broker import kctl_broker
 

@@ -32,8 +32,6 @@ class RequestTimes:
     sent_s: float = 0.0
     """The socket had taken the whole response."""
     throttle_ms: int = 0
-    is_follower: bool = False
-    """Whether it is the fetch of a follower."""
 
 
 class ConnectionTiming:
@@ -120,7 +118,9 @@ class RequestContext:
     access: AccessControl = EVERYTHING_ALLOWED
     api_name: str = ""
     times: RequestTimes | None = None
-    """When the request passed its stages; None unless metrics are on."""
+    """When the request passed its stages; None if it is not timed."""
+    is_follower: bool = False
+    """Whether it is the fetch of a follower; only set if metrics are on."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
 

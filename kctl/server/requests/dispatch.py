@@ -84,14 +84,16 @@ class Dispatcher:
             context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         recorder = self.recorder
         if recorder is not None:
-            context.times = recorder.begin(peer, len(frame))
+            context.times = recorder.begin(api.name, peer, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
-        if recorder is not None and context.times is not None:
-            recorder.handled(context.times)
-            context.times.is_follower = api.key == FETCH_KEY and request.replica_id >= 0
+        if recorder is not None:
+            if context.times is not None:
+                recorder.handled(context.times)
+            if api.key == FETCH_KEY:
+                context.is_follower = request.replica_id >= 0
         if result is None:
             return self._encode(api, context, None)
         if isinstance(result, Awaitable):
@@ -162,13 +164,18 @@ class Dispatcher:
         return task
 
     def _record(self, api: registry.Api, context: RequestContext, response: Response | None) -> None:
-        times = context.times
-        if times is not None and self.recorder is not None:
-            self.recorder.finish(api.name, context.api_version, context.peer.timing, times, response=response)
+        """Counts a request that has its response, if metrics are on."""
+        recorder, times, is_follower = self.recorder, context.times, context.is_follower
+        if recorder is None:
+            return
+        recorder.count(api.name, context.api_version, response, is_follower=is_follower)
+        if times is not None:
+            timing = None if response is None else context.peer.timing
+            recorder.ready(api.name, times, timing, is_follower=is_follower)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         reply = self._encode_and_settle(api, context, response)
-        if context.times is not None:
+        if self.recorder is not None:
             self._record(api, context, response)
         return reply
 
@@ -225,8 +232,8 @@ async def _handled_off_loop(
         None, codec.decode, api.request, frame, context.api_version, offset
     )
     request = decoded[0]
-    if context.times is not None:
-        context.times.is_follower = api.key == FETCH_KEY and request.replica_id >= 0
+    if api.key == FETCH_KEY:
+        context.is_follower = request.replica_id >= 0
     result = handler(request, context)
     return await result if isinstance(result, Awaitable) else result
 

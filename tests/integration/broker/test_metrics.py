@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from docs.reference.generate import dashboard_queries, samples_of
@@ -24,7 +25,6 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 ADVICE = "choose another port for metrics with --metrics-port"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-QUOTA_LABELS = {"user", "client_id"}
 ONLY_WITH_WORK = {"kafka_server_fetcherlagmetrics_consumerlag"}
 """It has a value for each partition that the broker follows; here there is one broker."""
 KAFKAS_OWN = (
@@ -69,18 +69,35 @@ class Measured(NamedTuple):
 @pytest.fixture(scope="module", params=list(Dialect))
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     port = probe.free_port()
-    properties = {
-        "metrics.port": str(port),
-        "metrics.naming": request.param.value,
-        "quota.producer.default": "1000000000",
-    }
-    properties |= {"quota.consumer.default": "1000000000"}
+    properties = {"metrics.port": str(port), "metrics.naming": request.param.value}
     with kctl_broker(tmp_path_factory.mktemp(request.param.value) / "data", properties=properties) as started:
+        at = ("--bootstrap-server", started.bootstrap)
+        rates = (
+            "--producer-rate",
+            "1GB",
+            "--consumer-rate",
+            "1GB",
+            "--request-percentage",
+            "9999",
+            "--mutation-rate",
+            "99",
+        )
+        kctl("quotas", "alter", "--default-user", *rates, "--yes", *at)
+        one = Measured(started, port, request.param)
+        probe.wait_until(
+            lambda: kctl("topics", "list", *at) is not None and "request_time{" in one.get(),
+            what="quotas",
+            timeout_s=60,
+        )
         producer = Producer({"bootstrap.servers": started.bootstrap, "client.id": 'a"b\\c'})
         producer.produce("orders", b"hello")
         assert producer.flush(30) == 0
-        kctl("consume", "orders", "--from", "start", "--until", "end", "--bootstrap-server", started.bootstrap)
-        yield Measured(started, port, request.param)
+        kctl("consume", "orders", "--from", "start", "--until", "end", *at)
+        yield one
+
+
+def parsed_openmetrics(text: str) -> list[Metric]:
+    return list(openmetrics_parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
 
 
 def kctl(*words: str) -> str:
@@ -95,7 +112,7 @@ def test_every_declared_metric_is_in_a_scrape(measured: Measured) -> None:
     found = measured.samples()
     for definition in DEFINITIONS:
         for name, labels in samples_of(definition, measured.dialect).items():
-            if name in ONLY_WITH_WORK or set(definition.labels) == QUOTA_LABELS:
+            if name in ONLY_WITH_WORK:
                 continue
             assert name in found, definition
             assert any(labels <= each.keys() for each in found[name]), (name, found[name])
@@ -109,7 +126,7 @@ def test_every_query_of_a_dashboard_of_this_naming_has_data(measured: Measured) 
 
 
 def test_openmetrics_is_parsed_strictly(measured: Measured) -> None:
-    families = list(parse_openmetrics(measured.get(accept=OPENMETRICS)))
+    families = parsed_openmetrics(measured.get(accept=OPENMETRICS))
     assert len({family.name for family in families}) == len(families) > len(DEFINITIONS)
 
 

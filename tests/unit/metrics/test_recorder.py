@@ -23,10 +23,11 @@ class Times:
 
 
 def record(recorder: RequestRecorder, response: object, *, api: str = "produce", is_follower: bool = False) -> None:
-    times = recorder.begin(Peer("/127.0.0.1", "PLAINTEXT"), 50)
-    times.is_follower = is_follower
-    recorder.handled(times)
-    recorder.finish(api, 9, None, times, response=response)
+    times = recorder.begin(api, Peer("/127.0.0.1", "PLAINTEXT"), 50)
+    recorder.count(api, 9, response, is_follower=is_follower)
+    if times is not None:
+        recorder.handled(times)
+        recorder.ready(api, times, None, is_follower=is_follower)
 
 
 def produced(*codes: ErrorCode) -> ProduceResponse:
@@ -76,9 +77,10 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     recorder = RequestRecorder(clock)
     timing = ConnectionTiming()
     timing.received_s = 90.0
-    times = recorder.begin(Peer("/127.0.0.1", "PLAINTEXT", timing=timing), 50)
+    times = recorder.begin("produce", Peer("/127.0.0.1", "PLAINTEXT", timing=timing), 50)
+    assert times is not None
     recorder.handled(times)
-    recorder.finish("produce", 9, timing, times, response=produced(ErrorCode.NONE))
+    recorder.ready("produce", times, timing)
     timing.flushing_s = clock()
     timing.sent(clock())
     assert (times.received_s, times.started_s, times.handled_s, times.ready_s) == (90, 101, 102, 103)
@@ -86,9 +88,14 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     assert timing.unsent == []
 
 
-def test_the_number_of_kept_requests_is_bounded() -> None:
-    recorder = RequestRecorder(Times())
-    for _ in range(SAMPLES_MAX + 10):
+def test_all_requests_are_counted_and_after_many_every_eighth_is_timed() -> None:
+    clock = Times()
+    recorder = RequestRecorder(clock)
+    for _ in range(SAMPLES_MAX):
         record(recorder, None)
-    assert recorder.apis["produce"].count == SAMPLES_MAX + 10
+    started_s = clock.now_s
+    for _ in range(80):
+        record(recorder, None)
+    assert clock.now_s - started_s == 10 * 3
+    assert recorder.apis["produce"].count == SAMPLES_MAX + 80
     assert len(recorder.apis["produce"].latest) == SAMPLES_MAX

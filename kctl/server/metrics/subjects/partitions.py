@@ -69,13 +69,18 @@ class PartitionLabels:
             self._texts.clear()
 
 
-def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family]:
-    """The values of each partition.  `is-future` marks a copy that is being made in another log directory."""
+def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family | None]:
+    """The values of each partition; None is a point at which other work may be done.
+
+    The label is_future marks a copy that is being made in another log directory.
+    """
     replicas = sources.parts.replicas
     partitions = [(labels.of(tp), partition) for tp, partition in replicas.partitions.items()]
     labels.keep(len(partitions))
+    yield None
     min_isr: dict[str, int] = {}
-    for tp in replicas.partitions:
+    for _, partition in partitions:
+        tp = partition.topic_partition
         if tp.topic not in min_isr:
             min_isr[tp.topic] = replicas.min_insync_replicas(tp.topic)
 
@@ -83,7 +88,9 @@ def families(sources: Sources, labels: PartitionLabels) -> Iterator[Family]:
         """min.insync.replicas that are not in sync; negative if more are."""
         return min_isr[partition.topic_partition.topic] - len(partition.isr)  # type: ignore[attr-defined]
 
+    yield None
     led = [(text, p, p.is_leader) for text, p in partitions]
+    yield None
     yield Family(UNDER_REPLICATED, ((t, int(leads and len(p.isr) < len(p.replicas))) for t, p, leads in led))
     yield Family(IN_SYNC, ((t, len(p.isr) if leads else 0) for t, p, leads in led))
     yield Family(REPLICAS, ((t, len(p.replicas) if leads else 0) for t, p, leads in led))

@@ -80,6 +80,8 @@ DEFINITIONS = (
     EVICTIONS,
 )
 
+_PARTITIONS_PER_SLICE = 1_000
+
 
 class FetchRates:
     """The rates of the fetchers between two scrapes."""
@@ -98,13 +100,15 @@ class FetchRates:
         return min(max(count - old.get(key, 0), 0) for key, count in counts.items()) / elapsed_s
 
 
-def families(sources: Sources, rates: FetchRates) -> Iterator[Family]:
-    """The state of replication."""
+def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
+    """The state of replication.  None is a point at which other work may be done."""
     parts, base = sources.parts, sources.base
     replicas = parts.replicas
     leaders = offline = under_replicated = under_min = at_min = 0
     min_isr: dict[str, int] = {}
-    for (topic, _), partition in replicas.partitions.items():
+    for number, ((topic, _), partition) in enumerate(list(replicas.partitions.items())):
+        if number % _PARTITIONS_PER_SLICE == 0:
+            yield None
         if not partition.log.log_directory.is_online:
             offline += 1
         if not partition.is_leader:
