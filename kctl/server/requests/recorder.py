@@ -1,8 +1,8 @@
 """Records when each request passed its stages, for metrics.  Kafka: RequestChannel.Metrics.
 
 Every request is counted.  The first SAMPLES_MAX requests of an API are timed, and of the later ones every eighth,
-because six readings of the clock take longer than everything else here.  Durations and quantiles are computed from the latest
-SAMPLES_MAX timed requests of an API when metrics are read.
+because six readings of the clock take longer than everything else here.  Durations and quantiles are computed from the
+latest SAMPLES_MAX timed requests of an API when metrics are read.
 
 Owner: event loop.
 """
