@@ -189,7 +189,7 @@ class HandshakeFuzzer:
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         hello = outgoing.read()
-        return hello if chance.random() < 0.2 else _mutated(hello, chance)
+        return hello if chance.random() < 0.2 else _mutated(hello, chance) or hello[:1]
 
 
 def _mutated(payload: bytes, chance: random.Random) -> bytes:
