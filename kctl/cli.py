@@ -1,4 +1,4 @@
-"""Runs a command line and maps errors to exit statuses; the only place that does."""
+"""Runs a command line and maps errors to exit statuses; no other module does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kctl.terminal_text import escape_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit status; prints whatever there is to say and never raises."""
+    """Run one command line and return its exit status; writes errors to stderr and never raises."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_streams()
     before = signal.signal(signal.SIGTERM, _terminate)
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough.  The interpreter's own flush at exit must not stumble over the same pipe.
+        # The reader has closed the pipe.  The interpreter's own flush at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.DONE
     except BaseException as error:
@@ -36,17 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """A process may be started with standard streams closed; then there is nothing to read and nobody to write to."""
+    """Replaces standard streams that were closed when the process was started by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - lives as long as the process
 
 
 def exit_status_of(error: BaseException) -> ExitStatus:
-    """The one mapping from exceptions to exit statuses."""
+    """Maps an exception to an exit status."""
     match error:
         case RuntimeError(__cause__=KeyboardInterrupt() as interrupt):
-            # Python 3.11 wraps what comes while a class is being made.
+            # Python 3.11 wraps an interrupt that arrives while a class is being created.
             return exit_status_of(interrupt)
         case Terminated():
             return ExitStatus.TERMINATED
@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 
 def _build() -> str:
-    """What differs from a full build; found without an import of the module."""
+    """Text about a build without the compiled module, determined without an import of it."""
     found = find_spec("kctl.records.walk")
     is_compiled = found is not None and not str(found.origin).endswith(".py")
     return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
@@ -87,7 +87,7 @@ def _terminate(_number: int, _frame: object) -> None:
 
 
 def _report(error: BaseException, words: Sequence[str]) -> int:
-    """One line about what went wrong; --debug adds the traceback."""
+    """Writes one line about the error; with --debug also the traceback."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitStatus.FAILED
     if "--debug" in words:
@@ -106,7 +106,7 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
 
 
 def _describe(error: BaseException) -> tuple[str, str, bool]:
-    """Code, text and whether trying again may help."""
+    """Code, text, and whether a retry may succeed."""
     match error:
         case ApiError():
             return error.code.name, f"{error.code.name}: {error}", error.code.retriable
@@ -131,7 +131,7 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
 
 
 def _wanted_format(words: Sequence[str]) -> str | None:
-    """The value of --format in a line that may be wrong elsewhere."""
+    """The value of --format on a command line that may contain errors."""
     wanted = None
     for position, word in enumerate(words):
         if word == "--format" and position + 1 < len(words):

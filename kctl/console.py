@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import json
 
 LAID_OUT_ROWS_MAX = 200
-"""Rows that a table holds back to find the widths of its columns."""
+"""Number of rows that a table buffers to determine the widths of its columns."""
 TERMINAL_WIDTH_DEFAULT = 80
 PROGRESS_INTERVAL_S = 0.1
 PROGRESS_LINE_INTERVAL_S = 10.0
@@ -58,11 +58,11 @@ Row = TypedRow | Mapping[str, Any]
 
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
-"""Texts that look like the cell of null or of the empty text."""
+"""Texts that would be mistaken for the cell of null or of the empty text."""
 
 
 class Format(Enum):
-    """How a command shows what it found."""
+    """The output format."""
 
     TABLE = "table"
     PLAIN = "plain"
@@ -71,10 +71,10 @@ class Format(Enum):
 
 
 class Column:
-    """One column of a table: the key in each row and how its title and cells look.
+    """One column of a table: the field of the row, and how title and cells are formatted.
 
-    `wraps`: prose or a list, which may go on in the next line where a terminal is narrow; names and ids stay whole.
-    `is_rare`: people need no such column where it is empty in all rows; programs read plain, where columns always stay.
+    `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
+    `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
     """
 
     __slots__ = ("is_rare", "name", "numeric", "title", "wraps")
@@ -96,11 +96,11 @@ class Column:
 
 
 ERROR_COLUMNS = (Column("error", is_rare=True), Column("message", wraps=True, is_rare=True))
-"""The last two columns of every row about one item: a bare Kafka error name and what it means; empty on success."""
+"""The last two columns of every row about one item: the name of a Kafka error and its message; empty on success."""
 
 
 class Console:
-    """Where one command shows its results.  Owner: the command."""
+    """The output of one command.  Owner: the command."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Console:
         no_color: bool = False,
         quiet: bool = False,
     ) -> Console:
-        """The console of this process.  Colour is off for NO_COLOR, TERM=dumb and when asked."""
+        """The console of this process.  NO_COLOR, TERM=dumb and --no-color disable colours."""
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
@@ -144,7 +144,7 @@ class Console:
         return self.format in {Format.JSON, Format.JSONL}
 
     def show(self, columns: Sequence[Column], items: Iterable[Row], *, rows: Iterable[Row] | None = None) -> None:
-        """Show a list.  `items` is what JSON tells; `rows`, where given, is the flat view of it for table and plain."""
+        """Show a list.  `items` are the JSON objects; `rows`, if given, are their flat form for table and plain."""
         if self.format is Format.JSON:
             self._json([as_mapping(item) for item in items])
         elif self.format is Format.JSONL:
@@ -156,7 +156,7 @@ class Console:
                     stream.write(row)
 
     def show_one(self, item: Row) -> None:
-        """Show a single thing: one JSON object, or a name and a value per line."""
+        """Show one object: one JSON object, or a name and a value per line."""
         fields = as_mapping(item)
         if self.format is Format.JSON:
             self._json(fields)
@@ -172,7 +172,7 @@ class Console:
             self.stdout.writelines(line + "\n" for line in lines)
 
     def stream(self, columns: Sequence[Column]) -> RowStream:
-        """Rows one by one in constant memory, except for table (needs the widths) and json (is one document)."""
+        """Show rows one by one in constant memory, except for table (needs the widths) and json (is one document)."""
         match self.format:
             case Format.JSON:
                 return _JsonStream(self, columns)
@@ -185,38 +185,38 @@ class Console:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal that stdout is; None for a pipe or a file, where lines have no limit."""
+        """Columns of the terminal of stdout; None for a pipe or a file, where lines have no limit."""
         return terminal_width(self.stdout) if self.stdout.isatty() else None
 
     def text(self, text: str) -> None:
-        """Lines of our own: help, a version, a script, an empty line."""
+        """Write kctl's own lines: help, a version, a script, an empty line."""
         self.verbatim(text if text.endswith("\n") else text + "\n")
 
     def verbatim(self, text: str) -> None:
-        """Text in the format of another program, or data as it is: byte for byte, except on a terminal."""
+        """Write text in the format of another program, or data; unchanged except on a terminal."""
         self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
 
     def note(self, text: str) -> None:
-        """A line of talk; --quiet hides it."""
+        """Write a note to stderr; --quiet suppresses it."""
         if not self.quiet:
             self.stderr.write(escape(text) + "\n")
 
     def warn(self, text: str) -> None:
-        """Something the user should know although the command goes on."""
+        """Write a warning to stderr; the command continues."""
         self.stderr.write(f"kctl: warning: {escape(text)}\n")
 
     def complain(self, text: str) -> None:
-        """Lines on stderr in the words of another program."""
+        """Write lines to stderr in the format of another program."""
         self.stderr.write(escape_lines(text) + "\n")
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
-        """Say why the whole command failed; under json the document on stdout says it too."""
+        """Write the error that ends the command to stderr, and with json also as the document on stdout."""
         if self.format is Format.JSON:
             self._json({"error": {"code": code, "message": message, "retryable": retryable}})
         self.stderr.write(f"kctl: {escape(message)}\n")
 
     def confirm(self, question: str) -> bool | None:
-        """Ask on the terminal; None where there is nobody to ask."""
+        """Ask for confirmation on the terminal; None if there is no terminal."""
         if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
             return None
         self.stderr.write(f"{escape(question)} [y/N] ")
@@ -224,11 +224,11 @@ class Console:
         return self.stdin.readline().strip().lower() in {"y", "yes"}
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
-        """A line on stderr that tells how far a long command is; silent under --quiet."""
+        """A line on stderr with the progress of a long command; --quiet suppresses it."""
         return Progress(self, label, total, unit)
 
     def flush(self) -> None:
-        """Hand everything written so far to the reader."""
+        """Write buffered output to the reader."""
         self.stdout.flush()
         self.stderr.flush()
 
@@ -237,7 +237,7 @@ class Console:
 
 
 class RowStream:
-    """A list under way.  Use as a context manager; leaving it by an exception writes nothing more."""
+    """An unfinished list.  Use as a context manager; if it is left by an exception, nothing more is written."""
 
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
         self.console = console
@@ -251,15 +251,15 @@ class RowStream:
             self.finish()
 
     def write(self, row: Row) -> None:
-        """Add one row; fields that are not columns show up in JSON only."""
+        """Add one row; fields without a column are in JSON only."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Everything known so far can be seen by the reader."""
+        """Write the rows so far to the reader."""
         self.console.stdout.flush()
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """End the list."""
 
 
 class _JsonStream(RowStream):
@@ -291,7 +291,7 @@ class _PlainStream(RowStream):
 
 
 class _TableStream(RowStream):
-    """Holds rows back until the end, a flush or LAID_OUT_ROWS_MAX of them; then writes rows as they come."""
+    """Buffers rows until the end, a flush or LAID_OUT_ROWS_MAX of them; then writes each row as it comes."""
 
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
         super().__init__(console, columns)
@@ -360,7 +360,7 @@ class _TableStream(RowStream):
 
 
 class Progress:
-    """How far a long command is: one line that is redrawn on a terminal, a line now and then elsewhere."""
+    """Progress of a long command: one line that is redrawn on a terminal, elsewhere a new line after each interval."""
 
     def __init__(
         self, console: Console, label: str, total: int | None, unit: str, clock: Callable[[], float] = time.monotonic
@@ -382,7 +382,7 @@ class Progress:
             self._console.stderr.write("\r\x1b[K")
 
     def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
-        """`done` of `total` is behind us; cheap to call often.  `total` is for what grows while it is worked on."""
+        """`done` of `total` is complete; may be called often.  `total` may grow."""
         self._total = self._total if total is None else total
         now_s = self._clock()
         if self._console.quiet or now_s < self._next_s:
@@ -392,13 +392,13 @@ class Progress:
         of_total = f" of {self._total:,} ({done * 100 // self._total}%)" if self._total else ""
         line = f"{self._label} {done:,}{of_total} {self._unit}".rstrip() + (f", {escape(note)}" if note else "")
         stderr = self._console.stderr
-        # A line that reaches the last column goes on in the next one, and redrawing would leave a copy of it behind.
+        # A line that reaches the last column would be wrapped, and redrawing would leave a copy of it.
         stderr.write(f"\r\x1b[K{cut(line, terminal_width(stderr) - 1)}" if stderr.isatty() else line + "\n")
         stderr.flush()
 
 
 def terminal_width(stream: TextIO) -> int:
-    """Columns of the terminal: COLUMNS where it is set, else what the terminal says."""
+    """Columns of the terminal: COLUMNS if it is set, else as the terminal reports."""
     given = os.environ.get("COLUMNS", "")
     if given.isascii() and given.isdecimal() and 0 < len(given) < 6 and int(given) > 0:
         return int(given)
@@ -428,9 +428,9 @@ def _nested(value: Any) -> Any:
 def cell(value: object) -> str:
     """A value as one cell.
 
-    Null and what holds nothing is `-`, the empty text `""`; controls are escaped and backslashes doubled.  A list is
-    joined by commas, which are escaped within its elements.  A mapping is `name=value` joined by commas, and `name`
-    alone where the value is null.
+    Null and empty lists are `-`, the empty text is `""`; control characters are escaped and backslashes doubled.  A
+    list is joined by commas, which are escaped within its elements.  A mapping is `name=value` joined by commas, and
+    `name` alone if the value is null.
     """
     match value:
         case None:
@@ -468,7 +468,7 @@ def _dumps(value: object, indent: int | None = None) -> str:
 
 @functools.cache
 def _json_encoder(indent: int | None) -> json.JSONEncoder:
-    """Kept, because making one takes as long as encoding a record."""
+    """Cached, because creating an encoder takes as long as encoding a record."""
     import json  # noqa: PLC0415 - not needed for tables
 
     return json.JSONEncoder(ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))

@@ -324,7 +324,7 @@ class UsageError(KctlError):
 class AuthenticationFailed(KctlError):
     """A broker refused this client, or this client refused the broker's certificate or proof.
 
-    Trying again does not help before somebody has changed a property, a credential or a certificate.
+    A retry does not help until a property, a credential or a certificate has been changed.
     """
 
 

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: read from a file, fetched from a token endpoint, or made of claims that nobody signs.
+"""Tokens for OAUTHBEARER: read from a file, fetched from a token endpoint, or unsigned with configured claims.
 
 Kafka: FileJwtRetriever, HttpJwtRetriever, OAuthBearerUnsecuredLoginCallbackHandler (3.1 to 4.1).
 """
@@ -91,7 +91,7 @@ def _token_of_file(path: str) -> str:
 
 
 def _checked(token: object, source: str) -> str:
-    """The token if it is one; whatever else stands there is not repeated, because it may be a secret."""
+    """The token in the text.  Raises AuthenticationFailed without repeating the text, which may be a secret."""
     if not isinstance(token, str) or len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
         raise AuthenticationFailed(f"{source} contains no token")
     return token
@@ -126,7 +126,7 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
 
 @contextlib.contextmanager
 def _shut_down_after(timeout_s: float, sock: socket.socket, expired: threading.Event) -> Iterator[None]:
-    """Ends the connection when the time is over: the time-out of a socket starts anew with each byte."""
+    """Closes the connection at the deadline: the timeout of a socket restarts with each byte."""
 
     def give_up() -> None:
         expired.set()

@@ -26,7 +26,7 @@ MODULES = {
 """The login module of each supported mechanism."""
 
 HIDDEN = "[hidden]"
-"""Stands in errors for a value that may contain a secret."""
+"""Replaces a value in errors that may contain a secret."""
 CONNECT_TIMEOUT_MS_DEFAULT = READ_TIMEOUT_MS_DEFAULT = 10_000
 
 _JAAS = "sasl.jaas.config"
@@ -44,7 +44,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """Where the token of OAUTHBEARER comes from: a file, a token endpoint, or claims that nobody signs."""
+    """The source of OAUTHBEARER tokens: a file, a token endpoint, or unsigned claims."""
 
     file: str | None = None
     url: str | None = None
@@ -53,7 +53,9 @@ class OAuthSettings:
     client_secret: str = field(default="", repr=False)
     scope: str = ""
     encodes_header: bool = False
-    """Whether id and secret are URL-encoded in the Authorization header, as RFC 6749 asks for and Kafka does not."""
+    """Whether id and secret are URL-encoded in the Authorization header, as RFC 6749 requires and Kafka does not by
+    default.
+    """
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_DEFAULT
     read_timeout_ms: int = READ_TIMEOUT_MS_DEFAULT
     unsecured: Mapping[str, str] | None = None

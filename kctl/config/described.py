@@ -68,7 +68,7 @@ def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[Descr
 
 
 def describe_broker(view: ConfigView) -> list[DescribedConfig]:
-    """Every property of this broker; properties with unknown names come last, as sensitive."""
+    """Every property of this broker; unknown properties are last and sensitive."""
     described = []
     for entry in BROKER_PROPERTIES.values():
         value = entry.format(getattr(view.current, entry.attribute))

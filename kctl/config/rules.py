@@ -49,7 +49,7 @@ def each_of(*names: str) -> Rule[tuple[str, ...]]:
 
 
 def known_version(versions: Sequence[str]) -> Rule[str]:
-    """A Kafka version such as 2.8-IV1; what follows its significant part is ignored.  `versions` is in order."""
+    """A Kafka version such as 2.8-IV1; text after its significant part is ignored.  `versions` is in order."""
     return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
 
 

@@ -1,9 +1,9 @@
-"""The APIs that this suite speaks, as the definitions in `kctl/protocol/apis` describe them.
+"""The supported APIs, by name and by key, from the definitions in `kctl/protocol/apis`.
 
-Our broker serves those of a Kafka 2.8 broker with ZooKeeper, and 65 and 66 from 3.0.  Our client knows some newer ones,
-for the groups of Kafka 4.  Nothing is listed here: a definition is imported when its API is looked up by name, and adds
-itself to `REQUESTS` when it is imported.  A lookup by key imports the other definitions only when none of the imported
-ones has the key, so whoever has made or can decode a request of the API never pays for the others.
+The broker serves those of a Kafka 2.8 broker with ZooKeeper, and 65 and 66 from 3.0.  The client also supports some
+newer ones, for the groups of Kafka 4.  Nothing is listed here: a definition is imported when its API is looked up by
+name, and adds itself to `REQUESTS` when it is imported.  A lookup by key imports the other definitions only if none of
+the imported ones has the key, so a process that only encodes some requests does not import the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Api:
     versions: range
     flexible: range
     served: range
-    """The versions that our broker serves; none of an API that only our client knows."""
+    """The versions that the broker serves; none for an API of the client only."""
 
     @property
     def kafka_name(self) -> str:

@@ -7,7 +7,7 @@ import codecs
 
 
 def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
-    """(text, "utf-8"), (base64, "base64") or (None, None): nothing is lost."""
+    """(text, "utf-8"), (base64, "base64") or (None, None); the bytes can be restored."""
     if data is None:
         return None, None
     try:
@@ -17,7 +17,7 @@ def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """As Python replaces what is no UTF-8, but for surrogates: Java takes all bytes of one for a single character."""
+    """Replaces invalid UTF-8 as Python does, except for surrogates: Java replaces all bytes of one by one character."""
     assert isinstance(error, UnicodeDecodeError)
     first, second, third = error.object[error.start : error.start + 3].ljust(3, b"\0")
     if first == _SURROGATE_FIRST and 0xA0 <= second <= 0xBF:
@@ -27,5 +27,5 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
 
 _SURROGATE_FIRST = 0xED
 AS_JAVA = "kctl.as_java"
-"""Name of the error handler that makes texts of bytes as `new String(bytes, "UTF8")` does."""
+"""Name of the error handler that decodes as `new String(bytes, "UTF8")` does."""
 codecs.register_error(AS_JAVA, _replace_as_java)

@@ -1,8 +1,8 @@
-"""The records of a batch of magic 2 as Kafka's text, many at a time.
+"""The records of a batch of magic 2 as text in Kafka's format, optimized for large logs.
 
-A dump of a large log spends its time here and nowhere else, so this reads the records on its own, without making
-objects of them: only what a line shows is looked at.  `kctl.records.batch.iterate_records` is the readable version, and
-a test holds the two together.
+A dump of a large log spends nearly all of its time here, so this parses the records without creating objects: only
+fields that are printed are parsed.  `kctl.records.batch.iterate_records` is the readable version, and a test compares
+both.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def write_records(
     common: str,
     with_contents: bool,
 ) -> int:
-    """A line for each record in `data`, which is the batch's decompressed rest; returns the offset that is to follow.
+    """Write a line for each record in `data`, the decompressed records of the batch; returns the next expected offset.
 
-    `expected` is that offset before, -1 when nothing is; `common` is what 2.8 says in every line of a batch.  Raises
-    CorruptBatch after having written what came before.
+    `expected` is the expected offset of the first record, -1 for any; `common` is the text that 2.8 repeats in every
+    line of a batch.  Raises CorruptBatch after writing the records before the damage.
     """
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -38,7 +38,7 @@ def write_records(
     has_sequence = header.base_sequence >= 0
     sequence, names, contents = -1, "", ""
     after_sizes = f" {stamp}: "
-    # Slices of this are texts already wherever a key or value is ASCII.
+    # Slices of this are text already if a key or value is ASCII.
     text = data.decode("latin-1") if with_contents else ""
     position, left = 0, header.record_count
     lines: list[str] = []
@@ -145,7 +145,7 @@ def write_records(
 
 
 def _raw(data: bytes, position: int) -> tuple[int, int]:
-    """A number before zigzag is undone, and the position after it."""
+    """An integer before zigzag decoding, and the position after it."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -159,7 +159,7 @@ def _raw(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _names(data: bytes, position: int) -> tuple[str, int]:
-    """The keys of the headers, whose count stands at the position."""
+    """The keys of the headers, whose count is at `position`."""
     count, position = _raw(data, position)
     names = []
     for _ in range(count >> 1):

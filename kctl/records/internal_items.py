@@ -1,6 +1,6 @@
-"""Records of internal topics and of KRaft's metadata log as JSON tells them.
+"""Records of internal topics and of KRaft's metadata log as JSON objects.
 
-Bytes that do not decode, and kinds that are newer than we are, come out as any other record: as text or base64.
+Bytes that do not decode, and records of unknown kinds, are shown like those of other topics: as text or base64.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def offsets_record(record: Record) -> tuple[object, object]:
             told = {"type": "group_metadata", "group": key.group}
             return told, None if record.value is None else _group(decode_group_metadata_value(record.value))
     except MalformedRequest:
-        pass  # shown as it is
+        pass  # not decoded
     return _coordinator_record(record, NEW_GROUP_KINDS)
 
 
@@ -74,7 +74,7 @@ def transaction_record(record: Record) -> tuple[object, object]:
             told = {"type": "transaction", "transactional_id": key.transactional_id}
             return told, None if record.value is None else _transaction(record.value)
     except MalformedRequest:
-        pass  # shown as it is
+        pass  # not decoded
     return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
 
 
@@ -97,7 +97,7 @@ def _coordinator_record(record: Record, kinds: Mapping[int, tuple[type, type]]) 
             if version in definition_of(value_class).versions:
                 return told, message_item(decode_body(value_class, value, version), version)
     except MalformedRequest:
-        pass  # shown as it is
+        pass  # not decoded
     return encode_bytes(record.key)[0], encode_bytes(value)[0]
 
 
@@ -146,7 +146,7 @@ def _field_item(value: Any, version: int) -> Any:
 
 
 def kafka_uuid(value: UUID) -> str:
-    """As Kafka writes ids: URL-safe base64 without padding."""
+    """An id as Kafka prints it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 

@@ -307,7 +307,7 @@ def _key_and_value(data: bytes, start: int, end: int, reported: int) -> tuple[by
 
 
 def _with_header_checksum(frame: bytes, *, start: int) -> bytes:
-    """Return the lz4 frame with the header checksum computed from `start`: 4 is right, 0 is what magic 0 has."""
+    """Return the lz4 frame with the header checksum computed from `start`: 4 is correct, 0 is that of magic 0."""
     flags = frame[4] if len(frame) > 4 else 0
     end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if len(frame) <= end:

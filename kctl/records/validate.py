@@ -99,7 +99,7 @@ def validate_produced(
         upgraded = upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes, allowance=allowance)
         view = memoryview(upgraded)
         header = parse_header(view)
-        allowance = Allowance.for_batches(len(view))  # The conversion has taken what the records cost.
+        allowance = Allowance.for_batches(len(view))  # The conversion has used the allowance for the records.
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)

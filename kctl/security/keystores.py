@@ -36,7 +36,7 @@ _NEW_FILE = "create it again, for example with keytool or openssl"
 
 
 class KeyStoreError(KctlError):
-    """A store cannot be used; the text says why and what to do."""
+    """A store cannot be used; the text contains the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from kctl.errors import KctlError
 from kctl.limits import OAUTHBEARER_MESSAGE_BYTES_MAX
 
 ACKNOWLEDGEMENT = b"\x01"
-"""What a client sends after an error message, so that the server can end the exchange."""
+"""The message of a client after an error message, so that the server can end the exchange."""
 
 _MESSAGE = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,\x00\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
@@ -25,12 +25,12 @@ _BEARER = re.compile(r"bearer +(?P<token>[A-Za-z0-9._~+/=-]+)", re.IGNORECASE)
 
 
 class OAuthBearerError(KctlError):
-    """The message is malformed.  The text contains nothing of it."""
+    """The message is malformed.  The text contains no part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthBearerMessage:
-    """What a client begins with."""
+    """The first message of a client."""
 
     token: str = field(repr=False)
     authorization_id: str = ""
@@ -58,5 +58,5 @@ def parse_oauthbearer(message: bytes) -> OAuthBearerMessage:
 
 
 def invalid_token_message() -> bytes:
-    """What a server sends for a token that it does not accept."""
+    """The message of a server that refuses a token."""
     return json.dumps({"status": "invalid_token"}, separators=(",", ":")).encode()

@@ -18,12 +18,12 @@ USER_OPTION_PREFIX = "user_"
 
 
 class PlainError(KctlError):
-    """The message is malformed.  The text contains nothing of it."""
+    """The message is malformed.  The text contains no part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainMessage:
-    """What a client sends."""
+    """The message of a client."""
 
     authorization_id: str
     user: str
@@ -55,7 +55,7 @@ def plain_users(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_password(users: Mapping[str, str], message: PlainMessage) -> bool:
-    """Whether the password is the user's.  The time does not tell whether the user exists."""
+    """Whether the password is that of the user, in a time that does not depend on whether the user exists."""
     expected = users.get(message.user)
     is_equal = hmac.compare_digest((expected or "").encode(), message.password.encode())
     return is_equal and expected is not None

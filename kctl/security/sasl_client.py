@@ -62,8 +62,8 @@ class OAuthBearerClient:
     def respond(self, message: bytes) -> bytes | None:
         """Completes the exchange if the message is empty.
 
-        Otherwise it is JSON that says why the token is refused, and the answer is a single 0x01, after which the server
-        fails the authentication.
+        Otherwise it is JSON with the reason why the token is refused; the answer is a single 0x01, after which the
+        server fails the authentication.
         """
         if self._reason:
             raise SaslRefused(self._reason)

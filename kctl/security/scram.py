@@ -46,12 +46,14 @@ NONCE_BYTES = 24
 """Random bytes of a nonce; make it with `secrets.token_urlsafe(NONCE_BYTES)`."""
 
 Lookup = Callable[[str, bool], ScramCredential]
-"""(name, is_token) -> credential of a user, or of a delegation token with that id.  For an unknown name it may return
-one that no password matches, so that the exchange does not reveal which users exist."""
+"""(name, is_token) -> credential of a user, or of a delegation token with that id.
+
+For an unknown name it may return one that no password matches, so that the exchange does not reveal which users exist.
+"""
 
 
 class Phase(Enum):
-    """What an end of the exchange does next."""
+    """The message that this side expects or sends next."""
 
     FIRST = "first"
     """Server: expects client-first.  Client: sends it."""
@@ -64,7 +66,7 @@ class Phase(Enum):
 
 
 class ScramServer:
-    """The server's end.  `nonce` is its part of the nonce, random and used once."""
+    """The server's side.  `nonce` is its part of the nonce, random and used once."""
 
     __slots__ = ("_credential", "_first", "_lookup", "_mechanism", "_nonce", "_signed", "phase")
 
@@ -79,7 +81,7 @@ class ScramServer:
 
     @property
     def user(self) -> str:
-        """The name that the client gave, "" before; it is proven when the phase is COMPLETE."""
+        """The name that the client sent, "" before; it is authenticated when the phase is COMPLETE."""
         return self._first.user if self._first else ""
 
     @property
@@ -130,7 +132,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's end.  `nonce` is its part of the nonce, random and used once."""
+    """The client's side.  `nonce` is its part of the nonce, random and used once."""
 
     __slots__ = ("_first", "_mechanism", "_password", "_server_signature", "phase")
 
@@ -142,7 +144,7 @@ class ScramClient:
         self.phase = Phase.FIRST
 
     def first(self) -> bytes:
-        """The message that begins the exchange."""
+        """The first message of the exchange."""
         assert self.phase is Phase.FIRST
         self.phase = Phase.FINAL
         return self._first.encode()

@@ -20,7 +20,7 @@ from kctl.errors import KctlError
 from kctl.limits import SCRAM_ITERATIONS_MAX, SCRAM_MESSAGE_BYTES_MAX
 
 TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension
-"""The extension of client-first with which a client says that the user name is the id of a delegation token."""
+"""The extension of client-first that marks the user name as the id of a delegation token."""
 
 ITERATIONS_MIN = 4096
 """The minimum of RFC 7677; fewer are refused by clients and for new credentials."""
@@ -45,17 +45,17 @@ _ESCAPED = re.compile("=2C|=3D")
 
 
 class ScramError(KctlError):
-    """The exchange failed.  The text names no secret, and nothing that the peer has sent."""
+    """The exchange failed.  The text contains no secret and no part of the peer's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFirst:
-    """What a client begins with."""
+    """The first message of a client."""
 
     user: str
     nonce: str = field(repr=False)
     authorization_id: str = ""
-    """The identity that the client wants to act as; empty for `user`."""
+    """The identity that the client requests; empty for `user`."""
     extensions: Mapping[str, str] = field(default_factory=dict)
     gs2_header: str = "n,,"
     """The channel binding flag and the authorization id, which client-final repeats."""
@@ -78,10 +78,10 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True)
 class ServerFirst:
-    """What the client needs to derive its proof from the password."""
+    """The fields from which the client derives its proof."""
 
     nonce: str = field(repr=False)
-    """The client's nonce with the server's appended."""
+    """The client's nonce followed by the server's."""
     salt: bytes = field(repr=False)
     iterations: int
 

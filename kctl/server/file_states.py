@@ -1,4 +1,4 @@
-"""Recognises that a file has changed, by what the system knows of it."""
+"""Detects changes of files by their attributes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 FileStates: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Time of the last change (ns), size and inode of each file; None for one that cannot be accessed."""
+"""Modification time (ns), size and inode of each file; None for one that cannot be accessed."""
 
 
 def states_of(paths: Iterable[str]) -> FileStates:
-    """The present states."""
+    """The current states."""
     return tuple(_state(path) for path in paths)
 
 

@@ -1,8 +1,8 @@
-"""When the broker runs full garbage collections, which stop the event loop for tens of milliseconds.
+"""Schedules full garbage collections, which stop the event loop for tens of milliseconds.
 
 Reference counting frees almost everything; the collector frees cycles only.  Collections of young objects are bounded
-by their threshold.  A full collection visits all objects that were created since the start, so Python would run it when
-the broker is busiest.  It is run when the loop is idle instead, and after a long time without an idle moment anyway.
+by their threshold.  A full collection visits all objects that were created since the start, and Python would run it
+while the broker is busy.  It is run when the loop is idle instead, or after a long time without an idle moment.
 docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.

@@ -31,7 +31,7 @@ _FILES_CHECK_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What a listener uses now."""
+    """The certificates of a listener that are in use."""
 
     settings: TlsSettings
     files: FileStates
@@ -98,7 +98,7 @@ class ListenerCertificates:
     def _settings(self, listener: str, properties: Mapping[str, str]) -> TlsSettings:
         own = listener_properties(properties, listener)
         if self._protocols[listener] == "SASL_SSL":
-            # KIP-684: clients that authenticate by SASL need a certificate only if their listener says so itself.
+            # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.
             own["ssl.client.auth"] = properties.get(f"listener.name.{listener.lower()}.ssl.client.auth", "none")
         return TlsSettings.of(own)
 
@@ -107,7 +107,7 @@ class ListenerCertificates:
             properties = self._configs.properties
             is_changed = any(each.settings != self._settings(name, properties) for name, each in self._loaded.items())
         except ConfigError:
-            is_changed = True  # Reloading logs it.
+            is_changed = True  # Reloading logs the error.
         if is_changed:
             self._reload()
 
@@ -136,11 +136,11 @@ class ListenerCertificates:
             log.info("loaded certificates listener=%s", listener)
         except ConfigError as error:
             log.error("cannot load certificates, the old ones stay in use listener=%s error=%s", listener, error)
-            # The same files are not tried again.
+            # The same files are not loaded again.
             self._loaded[listener] = _Loaded(loaded.settings, files, loaded.context, loaded.rules)
 
 
 def _load(settings: TlsSettings) -> _Loaded:
-    # The state comes first: a change while the files are read is seen by the next check.
+    # The state is read first, so that the next check detects a change during the load.
     states = states_of(settings.files)
     return _Loaded(settings, states, server_context(settings), PrincipalRules(settings.principal_mapping_rules))

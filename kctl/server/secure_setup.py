@@ -61,10 +61,12 @@ class SecureSetup:
 
     @property
     def client_properties(self) -> Path:
+        """Properties of the administrator's client, with certificates in PEM files."""
         return self.folder / "client.properties"
 
     @property
     def java_properties(self) -> Path:
+        """The same for Java clients, with a PKCS12 truststore."""
         return self.folder / "client-pkcs12.properties"
 
     def broker_properties(self, port: int) -> dict[str, str]:
@@ -72,6 +74,8 @@ class SecureSetup:
         name = MECHANISM.config_key
         return {
             "listeners": f"SASL_SSL://127.0.0.1:{port}",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:{USER}",
             "security.inter.broker.protocol": "SASL_SSL",
             "sasl.enabled.mechanisms": name,
             "sasl.mechanism.inter.broker.protocol": name,

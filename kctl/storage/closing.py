@@ -41,7 +41,7 @@ def _close(logs: Sequence[Log], executor: Executor | None) -> None:
 
 
 def _plan(log: Log) -> FlushPlan | None:
-    """Return what is left to sync; None if the log needs no sync or its directory is offline or fails now."""
+    """Return the work to sync the log; None if it needs no sync or its directory is offline or fails now."""
     if not log.log_directory.is_online:
         return None
     try:

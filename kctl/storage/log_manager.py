@@ -319,7 +319,7 @@ class LogManager:
         if copy is not None:
             self._retire(copy)
 
-    # What a scheduler calls
+    # Called by a scheduler
 
     def apply_retention(self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int]) -> int:
         """Delete the segments that retention allows to delete; returns their number.  Failing directories go

@@ -132,13 +132,13 @@ class SimTransport(asyncio.Transport):
         return self._is_reading
 
     def pause_reading(self) -> None:
-        """Holds back what the other end sends, so that its buffer fills."""
+        """Delays the bytes that the other end sends, so that its buffer fills."""
         self._is_reading = False
         if self._peer is not None:
             self._peer.outgoing.hold()
 
     def resume_reading(self) -> None:
-        """Delivers what was held back."""
+        """Delivers the delayed bytes."""
         self._is_reading = True
         if self._peer is not None:
             self._peer.outgoing.release()

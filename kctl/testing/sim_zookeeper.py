@@ -363,7 +363,7 @@ class _Connection:
                 response = self._keeper.write(self, request, wall_ms=wall_ms)
         except KeeperError as refused:
             code = refused.code
-        self._keeper.take_changes()  # nobody stores them
+        self._keeper.take_changes()  # not stored
         zxid = self._keeper.zxid
         self._back.put(lambda: listener(zxid, code, response))
 

@@ -87,6 +87,8 @@ class KazooLink:
         on_watch: Callable[[KazooLink, WatchEvent], None],
         on_state: Callable[[KazooLink, SessionState], None],
         security: ZooKeeperSecurity | None = None,
+        *,
+        on_latency: Callable[[float], None] = lambda _ms: None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
@@ -95,6 +97,7 @@ class KazooLink:
         self._security = security or ZooKeeperSecurity()
         self._on_watch = on_watch
         self._on_state = on_state
+        self._on_latency = on_latency
         self._ended: asyncio.Future[None] = self.loop.create_future()
         self._is_up = False
         self._is_over = False
@@ -247,10 +250,12 @@ class KazooLink:
         if self._is_over:
             raise refusals.session_lost(call.path)
         self._waiting.append(call)
+        started_s = self.loop.time()
         self._pump()
         try:
             return await call.future
         finally:
+            self._on_latency((self.loop.time() - started_s) * 1000)
             # The traceback of an error refers to this frame: without this, both would wait for the garbage collector.
             del call
 
@@ -283,7 +288,7 @@ class KazooLink:
 
     def thread_ended(self) -> None:
         """Report the end of the session if kazoo's thread has ended unexpectedly."""
-        if not self._is_over:  # kazoo gave up, which it should not do.
+        if not self._is_over:  # kazoo has stopped reconnecting, which is not expected.
             self._changed(SessionState.EXPIRED, 0)
         if not self._ended.done():
             self._ended.set_result(None)

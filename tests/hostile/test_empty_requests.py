@@ -16,7 +16,7 @@ _ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean":
 
 
 def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: bool) -> Any:
-    """A message of zeros, with nulls where they are possible or with arrays of one such element, if wanted."""
+    """A message of zeros, with nulls where allowed, or with arrays of one such element."""
 
     def value(spec: Field) -> Any:
         if has_nulls and version in spec.nullable:
@@ -49,7 +49,8 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
                 continue  # A field without a default and without a null.
             header = RequestHeader(known.key, version, 1, "")
             with Attacker(broker.bootstrap) as attacker:
-                # Some requests have no answer, and some wait: the end of the connection is the answer to all of them.
+                # Some requests have no response, and some wait: the end of the connection marks the end of all
+                # responses.
                 attacker.send_and_end(encode_request_header(header) + body)
             sent += 1
     assert sent > 400

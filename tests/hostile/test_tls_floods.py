@@ -1,4 +1,4 @@
-"""Clients that attack a TLS listener before and after the handshake, while an honest one goes on."""
+"""Clients that attack a TLS listener before and after the handshake; another client is served meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Target:
         return self.context.wrap_socket(self.connect(), server_hostname="localhost")
 
     def is_answering(self) -> bool:
-        """An honest client gets its answer."""
+        """A valid client gets a response."""
         with self.handshake() as tls:
             tls.sendall(API_VERSIONS)
             return len(receive_frame(tls)) > 0
@@ -81,7 +81,7 @@ def _no_exception_in_the_log(target: Target) -> Iterator[None]:
     assert "Traceback" not in target.broker.log_text
 
 
-def test_sockets_that_send_a_part_of_a_handshake_stop_nobody(target: Target) -> None:
+def test_sockets_that_send_part_of_a_handshake_do_not_delay_others(target: Target) -> None:
     hello = ssl.MemoryBIO()
     client = target.context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -11,7 +11,7 @@ from kctl.config.rules import at_least, in_range
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupProperties:
-    """What the group coordinator allows and how it keeps offsets."""
+    """Limits of groups and retention of committed offsets."""
 
     __slots__ = ()
 

@@ -14,12 +14,12 @@ from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 SEGMENT_BYTES_MIN = 14
-"""Overhead of one record in the oldest message format, which a segment must at least hold."""
+"""Overhead of one record in the oldest message format; a segment must be able to contain at least one."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LogProperties:
-    """Log directories, topics' creation and the life of segments."""
+    """Log directories, creation of topics, and segments."""
 
     __slots__ = ()
 

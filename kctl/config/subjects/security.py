@@ -1,4 +1,4 @@
-"""TLS, SASL, authorization and delegation tokens: accepted and described, not implemented yet."""
+"""TLS, SASL, authorization and delegation tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kctl.config.rules import at_least, between, one_of
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AuthorizationProperties:
-    """Who may do what, tokens, and the secret that passwords in ZooKeeper are kept with."""
+    """Authorization, delegation tokens, and the secret with which passwords in ZooKeeper are encrypted."""
 
     __slots__ = ()
 

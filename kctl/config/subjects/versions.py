@@ -22,7 +22,7 @@ _RELEASES: tuple[tuple[str, int], ...] = (
     ("2.7", 3),
     ("2.8", 2),
 )
-"""Release and the number of its steps, which are called IV0, IV1 and so on."""
+"""A release and the number of its steps, which are named IV0, IV1 and so on."""
 
 LATEST_VERSION = "2.8-IV1"
 
@@ -36,17 +36,16 @@ def _names() -> tuple[str, ...]:
 
 
 VERSION_NAMES = _names()
-"""What may stand in front of a patch number; a release without a step means its last step."""
+"""The part of a version before a patch number; a release without a step means its last step."""
 
 
 def significant(version: str) -> str:
-    """What of a version counts: not the patch release, nor anything behind it.  ApiVersion.apply (2.8)."""
+    """The significant part of a version: without the patch release and what follows it.  ApiVersion.apply (2.8)."""
     return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
 
 
 def version_rank(version: str) -> int:
-    """A number that grows with the version; a release, its last step and its patch releases have the same.
-
+    """A number that increases with the version; a release, its last step and its patch releases have the same number.
     Raises ValueError for an unknown version.
     """
     name = significant(version)

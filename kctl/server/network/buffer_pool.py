@@ -63,7 +63,7 @@ class BufferPool:
         self.lent_bytes = 0
         """Total size of the buffers that connections hold now."""
         self.reserved_bytes = 0
-        """What frames that have been begun still need."""
+        """The memory that partly received frames still need."""
 
     @property
     def has_room(self) -> bool:
@@ -74,7 +74,7 @@ class BufferPool:
         return not self.is_limited or self.lent_bytes + self.reserved_bytes < self._bytes_max
 
     def reserve(self, size: int) -> None:
-        """Counts memory that a frame will need; a negative size gives it back."""
+        """Reserves memory for a frame; a negative size releases it."""
         self.reserved_bytes += size
         if size < 0:
             self._wake()
@@ -133,7 +133,7 @@ class BufferPool:
         return memoryview(mmap.mmap(-1, rounded))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Ends the loan.  Nobody may read the buffer, or a view of it, afterwards."""
+        """Ends the loan.  The buffer, and views of it, must not be read afterwards."""
         size = len(buffer)
         self.lent_bytes -= size
         if self._is_poisoned:

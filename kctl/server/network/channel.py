@@ -1,4 +1,4 @@
-"""The channel of a connection: handles its frames, and knows who sent them.  Kafka: KafkaChannel.
+"""The channel of a connection: handles its frames, and has the identity of the client.  Kafka: KafkaChannel.
 
 A listener without authentication passes each frame to the dispatcher.  A listener with authentication admits requests
 only after the client has authenticated.
@@ -62,7 +62,7 @@ OpenChannel = Callable[[Peer], Channel]
 
 
 class DirectChannel:
-    """Passes each frame to the handler; the listener authenticates nobody, or TLS did."""
+    """Passes each frame to the handler: there is no authentication, or TLS has authenticated the client."""
 
     __slots__ = ("frame_bytes_max", "handle")
 

@@ -50,9 +50,9 @@ class Inbox:
         self._end = 0
         self._expected_bytes = MAPPED_BYTES_MIN
         self._is_admitted = False
-        """Whether the first frame may have all the memory that it needs."""
+        """Whether the whole memory of the first frame may be reserved."""
         self._reserved_bytes = 0
-        """What it needs besides the buffer."""
+        """Memory that it needs beyond the buffer."""
 
     def __len__(self) -> int:
         """Bytes received and not taken yet."""
@@ -115,7 +115,7 @@ class Inbox:
         return self._buffer[start + _LENGTH.size : self._start]
 
     def settle(self) -> None:
-        """Gives back the memory that the rest of the received bytes does not need."""
+        """Releases the memory that the remaining received bytes do not need."""
         rest = self._end - self._start
         if rest == 0:
             self.close()
@@ -125,7 +125,7 @@ class Inbox:
             self._pool.has_grown(self)
 
     def close(self) -> None:
-        """Gives back all memory; what has been received is lost."""
+        """Releases all memory; received bytes are discarded."""
         if self._buffer:
             buffer, self._buffer = self._buffer, _NOTHING
             self._pool.give_back(buffer)

@@ -38,7 +38,7 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 
 
 class SliceLeft:
-    """What remains to be sent of a slice."""
+    """The remaining range of a slice."""
 
     __slots__ = ("position", "remaining", "source")
 
@@ -49,7 +49,7 @@ class SliceLeft:
 
 
 class Outbox(ABC):
-    """What one connection still has to send, in order."""
+    """The queue of one connection, in order."""
 
     __slots__ = ("_chunks", "_sent")
 
@@ -74,7 +74,7 @@ class Outbox(ABC):
         return size
 
     def clear(self) -> None:
-        """Drops what has not been sent."""
+        """Discards the queue."""
         self._chunks.clear()
 
     def flush(self) -> bool:
@@ -111,14 +111,14 @@ class Outbox(ABC):
         left.position += sent
         left.remaining -= sent
         if left.remaining:
-            # The socket is full for now; other connections get their turn.
+            # The socket is full; other connections get a turn.
             return False
         self._chunks.popleft()
         return True
 
 
 class PlainOutbox(Outbox):
-    """Sends to a socket as it is."""
+    """Sends to a socket without TLS."""
 
     __slots__ = ("_sock",)
 

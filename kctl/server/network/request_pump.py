@@ -84,7 +84,7 @@ class RequestPump:
         return self._mute is not None
 
     def turn(self) -> TurnEnd:
-        """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
+        """Handles frames until the budget is used up, a request has to wait, or more bytes are needed.
 
         Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and
         whatever else a handler raised; the connection has to be closed then, after what is queued has been sent.
@@ -123,7 +123,7 @@ class RequestPump:
     def close(self) -> None:
         """Cancels what waits and gives back the memory of received bytes.  `on_wake` is not called any more.
 
-        A request that does work goes on: half a topic creation is worse than a response that nobody reads.
+        A request that is being processed is completed, so that no topic is created in part.
         """
         if self._is_closed:
             return
@@ -153,7 +153,7 @@ class RequestPump:
         try:
             raise error
         finally:
-            # The traceback refers to this frame: without this the two would wait for the garbage collector.
+            # The traceback refers to this frame: without this, both would wait for the garbage collector.
             del error
 
     def _on_reply(self, future: asyncio.Future[Reply]) -> None:

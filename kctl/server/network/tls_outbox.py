@@ -76,7 +76,7 @@ class TlsOutbox(Outbox):
         return size
 
     def _drop(self, sent: int) -> None:
-        """Removes what has been sent from the queue."""
+        """Removes sent bytes from the queue."""
         self._sent += sent
         chunks = self._chunks
         while sent:

@@ -31,9 +31,8 @@ class TlsStream:
         return self._tls.fileno()
 
     def handshake(self) -> None:
-        """Goes on with the handshake.
-
-        Raises ssl.SSLWantReadError and ssl.SSLWantWriteError when it has to wait, OSError when it fails.
+        """Continues the handshake.  Raises ssl.SSLWantReadError and ssl.SSLWantWriteError when it has to wait, OSError
+        when it fails.
         """
         self._tls.do_handshake()
 
@@ -75,7 +74,7 @@ class TlsStream:
         except OSError:
             if not received:
                 raise
-            self._has_ended = True  # What came before the failure is handled; the next call fails again.
+            self._has_ended = True  # The bytes before the failure are processed first; the next call fails again.
         return received
 
     def send(self, chunk: bytes | bytearray | memoryview) -> int:
@@ -86,7 +85,7 @@ class TlsStream:
             raise BlockingIOError from None
 
     def close(self) -> None:
-        """Tells the peer that no bytes were cut off (close_notify), if the socket has room for it, and closes."""
+        """Sends close_notify, which shows that no bytes are missing, if the socket has room for it, and closes."""
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()

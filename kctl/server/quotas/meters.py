@@ -104,6 +104,7 @@ class RateMeter(Meter):
         return self.limit * (self._windows.samples - 1) * self._windows.sample_ms / 1000
 
     def usage(self, now_ms: int) -> float:
+        """The rate per second over the windows."""
         return self._rate.per_second(now_ms)
 
 
@@ -128,6 +129,7 @@ class BucketMeter(Meter):
         self._bucket.take(tokens, self.limit, now_ms)
 
     def usage(self, now_ms: int) -> float:
+        """The tokens in the bucket; negative if it is overdrawn."""
         return self._bucket.tokens(self.limit, now_ms)
 
 

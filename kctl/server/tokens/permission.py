@@ -1,7 +1,4 @@
-"""Who may ask for delegation tokens at all.  Kafka: KafkaApis.allowTokenRequests (2.8).
-
-Pure.
-"""
+"""Which clients may use the APIs of delegation tokens.  Kafka: KafkaApis.allowTokenRequests (2.8).  Pure."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class TokenCache:
         self._tokens[token.token_id] = token
 
     def remove(self, token_id: str) -> None:
-        """Forgets a token; an unknown id has no effect."""
+        """Removes a token; an unknown id has no effect."""
         if self._tokens.pop(token_id, None) is not None:
             self._ids.pop(self.hmac(token_id), None)
             self._credentials.pop(token_id, None)

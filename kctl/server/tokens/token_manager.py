@@ -121,7 +121,7 @@ class TokenManager:
         return now_ms
 
     async def remove_expired(self) -> None:
-        """Removes the tokens that nobody can use or renew any more."""
+        """Removes expired tokens."""
         now_ms = self._clock.now_ms()
         for token in self.cache.tokens():
             if token.is_expired(now_ms):
@@ -141,7 +141,7 @@ class TokenManager:
         return token
 
     async def _write(self, token: DelegationToken) -> int:
-        """Replaces a token; Kafka would create one again that another broker has removed."""
+        """Replaces a token; unlike Kafka, does not create one again that another broker has removed."""
         try:
             await self._zookeeper.set(paths.delegation_token(token.token_id), encode_token(_znode(token)))
         except NoNodeError:

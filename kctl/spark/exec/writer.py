@@ -13,7 +13,7 @@ from kctl.spark.exec.columns import schema
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
 
-# Level 1, pyarrow's default for zstd, gave files a quarter larger than Spark's own.
+# Level 1, pyarrow's default for zstd, made files a quarter larger than Spark's own.
 _LEVELS = {"zstd": 3}
 _REPEATING = ["key", "topic", "partition", "timestampType"]
 _ASCENDING = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}

@@ -1,4 +1,4 @@
-"""kafkajs: JavaScript, through a script of ours that does one thing per run and prints JSON."""
+"""kafkajs: JavaScript, through a script that performs one operation per run and prints JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kcat: librdkafka from the shell; no topics to administer, and consumers without a group."""
+"""kcat: librdkafka from the shell, without administration of topics, and consumers without a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.integration.clients.family import TIMEOUT_S, Entry
 
 
 def why_not() -> str | None:
-    """Why kcat cannot run on this machine; None when it can."""
+    """The reason why kcat cannot run on this machine; None if it can."""
     return None if shutil.which("kcat") else "kcat is not on the PATH: install Debian's package kcat"
 
 

@@ -225,6 +225,6 @@ def test_malformed_znodes_are_reported_without_their_secrets(planted: Planted) -
         zookeeper.stop()
         zookeeper.close()
     log = planted.broker.process
-    for text in ("mallory", "oscar", "some-id"):
-        wait_until(lambda text=text: text in log.log_text, what=f"a line about {text}", timeout_s=60)
+    reported = ("mallory", "oscar", "some-id")
+    wait_until(lambda: all(each in log.log_text for each in reported), what=f"lines about {reported}", timeout_s=60)
     assert_nothing_is_told(planted)

@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 class SecureCluster(FakeCluster):
-    """A FakeCluster that wants TLS if it has a context, and SASL if it has mechanisms."""
+    """A FakeCluster that requires TLS if it has a context, and SASL if it has mechanisms."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SecureCluster(FakeCluster):
             if self.mechanisms:
                 self._serve_sasl(broker, connection)
             elif connection.recv(1, socket.MSG_PEEK) != b"\0" if self.tls is None else False:
-                return  # The frame is larger than any request, as a broker sees it.
+                return  # A broker reads this as a frame larger than any request.
             else:
                 super()._serve(broker, connection)
         except (OSError, ValueError, Refused, ScramError):
@@ -193,7 +193,7 @@ class SecureCluster(FakeCluster):
 
 
 def jwt(claims: dict[str, Any]) -> str:
-    """A token with these claims and a signature that nobody checks."""
+    """A token with these claims and an arbitrary signature."""
     parts = [{"alg": "RS256"}, claims]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
     return ".".join([*encoded, "c2lnbmF0dXJl"])

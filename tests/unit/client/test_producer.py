@@ -63,7 +63,7 @@ def sending(*values: str, topic: str = "orders", **rest: Any) -> Callable[[Produ
 
 
 def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
-    """Refuses that many requests with a code, then answers as usual."""
+    """Refuses so many requests with a code, then accepts them."""
     left = [times]
 
     def answer(request: Any) -> Any:

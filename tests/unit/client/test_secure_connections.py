@@ -57,10 +57,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 
 
 def context_of(authority: CertificateAuthority, **given: Any) -> ssl.SSLContext:
-    """The context of a broker; `hosts` and `valid_days` go to the certificate, the rest to the settings."""
+    """The context of a broker; `hosts` and `valid_days` are for the certificate, the others for the settings."""
     of_certificate = {name: given.pop(name) for name in ("hosts", "valid_days") if name in given}
     identity = authority.issue("broker", **of_certificate)
-    if "valid_days" in of_certificate:  # Our own server refuses to start with it.
+    if "valid_days" in of_certificate:  # The broker's own checks refuse such a certificate.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(identity.pem)
         return context
@@ -300,7 +300,9 @@ def test_broker_that_breaks_scram_is_refused(
 
 
 def test_broker_that_drips_bytes_exceeds_the_one_deadline(run: Run[Any], authority: CertificateAuthority) -> None:
-    """In the TLS handshake and in the SASL exchange: each byte arrives in time, their sum does not."""
+    """In the TLS handshake and in the SASL exchange: each byte arrives before the timeout, the last one after the
+    deadline.
+    """
     stop = threading.Event()
 
     def drip(listener: socket.socket) -> None:

@@ -116,7 +116,7 @@ def test_a_wrong_password_is_refused_and_ends_the_exchange() -> None:
 
 
 def final_of(server: ScramServer, first: bytes = b"n,,n=u,r=c") -> bytes:
-    """A right client-final for a client-first."""
+    """A correct client-final for a client-first."""
     client = ScramClient(SHA_256, user="u", password="pencil", nonce="c")
     client.first()
     final = client.respond(server.respond(first))

@@ -134,7 +134,7 @@ def test_concurrent_changes_are_not_lost() -> None:
 
 
 def test_the_znodes_have_the_layout_of_kafka() -> None:
-    async def scene(one: Broker, _: Broker) -> None:
+    async def scene(one: Broker, _other: Broker) -> None:
         await one.acls.create([acl("a"), acl("p", shape=PatternType.PREFIXED)])
         stored = {"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
         for path in ("/kafka-acl/Topic/a", "/kafka-acl-extended/prefixed/Topic/p"):
