@@ -59,7 +59,9 @@ CLOSE_TIMEOUT_DISCONNECTED_S = 0.2
 SET_WATCHES_BYTES_MAX = 128 * 1024
 
 _kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # The session logs state changes itself, once.
+# The session logs state changes itself, once.  A filter, because a level can be changed while the broker runs: kazoo's
+# requests and responses at DEBUG have the data of znodes in them, credentials among them.
+_kazoo_log.addFilter(lambda record: record.levelno >= logging.ERROR)
 
 _EVENT_TYPES = {
     EventType.CREATED: WatchEventType.CREATED,

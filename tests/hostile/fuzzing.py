@@ -1,6 +1,6 @@
 """Random and mutated requests to every API and version that a broker advertises, beside a client with valid requests.
 
-    python -m tests.hostile.fuzzing --minutes 10 --seed 7
+    python -m tests.hostile.fuzzing --minutes 10 --seed 7 --security tls
 
 starts a broker, measures a valid producer while nothing else happens, then while several connections send hostile
 requests as fast as they can.  It prints one JSON object: requests sent, latencies of the valid producer, memory, the
@@ -18,6 +18,7 @@ import os
 import random
 import select
 import socket
+import ssl
 import struct
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -41,7 +42,9 @@ from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from tests.hostile.raw_client import API_VERSIONS, connected, framed, receive_frame
+from tests.hostile.raw_client import API_VERSIONS, framed, receive_frame
+from tests.peers import probe
+from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
@@ -87,7 +90,7 @@ class Fuzzer:
         header = RequestHeader(api.key, version, chance.getrandbits(31), chance.choice(_TEXTS))
         payload = encode_request_header(header) + self._body(api, version)
         if chance.random() < 0.3:
-            payload = self._mutated(payload)
+            payload = _mutated(payload, chance)
         return framed(payload)
 
     def _body(self, api: Api, version: int) -> bytes:
@@ -169,30 +172,48 @@ class Fuzzer:
             batch[chance.randrange(len(batch))] = chance.randrange(256)
         return bytes(batch)
 
-    def _mutated(self, payload: bytes) -> bytes:
+
+class HandshakeFuzzer:
+    """Makes the first bytes of TLS connections, from a seed."""
+
+    def __init__(self, seed: int, _apis: list[tuple[Api, int]]) -> None:
+        self._random = random.Random(seed)
+
+    def frame(self) -> bytes:
+        """A ClientHello, whole or mutated, or random bytes."""
         chance = self._random
-        data = bytearray(payload)
-        for _ in range(chance.randrange(1, 4)):
-            if not data:
-                break
-            position = chance.randrange(len(data))
-            match chance.randrange(4):
-                case 0:
-                    data[position] = chance.randrange(256)
-                case 1:
-                    del data[position:]
-                case 2:
-                    data[position:position] = chance.randbytes(chance.randrange(1, 20))
-                case _:
-                    data[position : position + 4] = struct.pack(">i", chance.choice((-1, (1 << 31) - 1, 1 << 20)))
-        return bytes(data)
+        if chance.random() < 0.05:
+            return chance.randbytes(chance.randrange(1, 20_000))
+        outgoing = ssl.MemoryBIO()
+        client = _trusting_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        hello = outgoing.read()
+        return hello if chance.random() < 0.2 else _mutated(hello, chance) or hello[:1]
 
 
-def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
+def _mutated(payload: bytes, chance: random.Random) -> bytes:
+    data = bytearray(payload)
+    for _ in range(chance.randrange(1, 4)):
+        if not data:
+            break
+        position = chance.randrange(len(data))
+        match chance.randrange(4):
+            case 0:
+                data[position] = chance.randrange(256)
+            case 1:
+                del data[position:]
+            case 2:
+                data[position:position] = chance.randbytes(chance.randrange(1, 20))
+            case _:
+                data[position : position + 4] = struct.pack(">i", chance.choice((-1, (1 << 31) - 1, 1 << 20)))
+    return bytes(data)
+
+
+def advertised_apis(sock: socket.socket) -> list[tuple[Api, int]]:
     """Every API and version in the broker's ApiVersions response that kctl defines."""
-    with connected(bootstrap) as sock:
-        sock.sendall(API_VERSIONS)
-        body = receive_frame(sock)[10:]
+    sock.sendall(API_VERSIONS)
+    body = receive_frame(sock)[10:]
     served = [struct.unpack_from(">hhh", body, position) for position in range(0, len(body) - 5, 6)]
     return [
         (known, version) for key, first, last in served if (known := api(key)) for version in range(first, last + 1)
@@ -218,18 +239,44 @@ def _connect_and_authenticate(bootstrap: str) -> socket.socket:
     return sock
 
 
+def _connect_with_tls(bootstrap: str) -> socket.socket:
+    return _trusting_context().wrap_socket(_connect(bootstrap), server_hostname="localhost")
+
+
+def _trusting_context() -> ssl.SSLContext:
+    """Settings of a client that accepts every certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Frames(Protocol):
+    """What a connection of the attack sends."""
+
+    def frame(self) -> bytes:
+        """The next request."""
+
+
 @dataclass(frozen=True)
 class Security:
     """The listener that is attacked, and how far a connection gets before the attack begins."""
 
     connect: Callable[[str], socket.socket]
     has_sasl: bool = False
+    has_tls: bool = False
     api_keys: frozenset[int] | None = None
     """The APIs of the requests; None for all.  Others only close a connection that has not authenticated."""
+    frames: Callable[[int, list[tuple[Api, int]]], Frames] = Fuzzer
+    """Makes what the connections send, from a seed and the APIs."""
+    connect_to_ask: Callable[[str], socket.socket] | None = None
+    """Makes the connection that asks for the APIs; None for one like the others."""
 
 
 SECURITY = {
     "plaintext": Security(_connect),
+    "tls-before-handshake": Security(_connect, has_tls=True, frames=HandshakeFuzzer, connect_to_ask=_connect_with_tls),
+    "tls": Security(_connect_with_tls, has_tls=True),
     "sasl-before-authentication": Security(_connect, has_sasl=True, api_keys=frozenset({17, 18, 36})),
     "sasl-after-authentication": Security(_connect_and_authenticate, has_sasl=True),
 }
@@ -277,8 +324,9 @@ def _attack(
     bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
 ) -> None:
     kind = SECURITY[security]
-    apis = [(api, version) for api, version in advertised_apis(bootstrap) if api.key in (kind.api_keys or {api.key})]
-    fuzzer = Fuzzer(seed, apis)
+    with (kind.connect_to_ask or kind.connect)(bootstrap) as asking:
+        apis = [(api, version) for api, version in advertised_apis(asking) if api.key in (kind.api_keys or {api.key})]
+    fuzzer = kind.frames(seed, apis)
     chance = random.Random(seed + 1)
     attackers: dict[socket.socket, _Attacker] = {}
     while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
@@ -290,7 +338,8 @@ def _attack(
         readable, writable, _ = select.select(attackers, attackers, [], 1)
         for sock in {*readable, *writable}:
             sent.value += sock in writable
-            if not attackers[sock].act(fuzzer, is_readable=sock in readable, is_writable=sock in writable):
+            is_readable = sock in readable or (isinstance(sock, ssl.SSLSocket) and sock.pending() > 0)
+            if not attackers[sock].act(fuzzer, is_readable=is_readable, is_writable=sock in writable):
                 del attackers[sock]
                 sock.close()
     for sock in attackers:
@@ -322,7 +371,7 @@ class _Attacker:
         self._unsent = b""
         self._turns = 0
 
-    def act(self, fuzzer: Fuzzer, *, is_readable: bool, is_writable: bool) -> bool:
+    def act(self, fuzzer: Frames, *, is_readable: bool, is_writable: bool) -> bool:
         """Discards responses, sends the next bytes; returns whether the connection is still usable."""
         self._turns += 1
         is_passive = self._manner in {Manner.SILENT, Manner.DEAF}
@@ -333,13 +382,13 @@ class _Attacker:
                 return False
             if is_writable:
                 self._send(fuzzer)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError:
             return False
         return True
 
-    def _send(self, fuzzer: Fuzzer) -> None:
+    def _send(self, fuzzer: Frames) -> None:
         if self._manner is Manner.SILENT:
             if self._turns == 1:
                 self._sock.send(struct.pack(">i", self._chance.choice((1, 1 << 10, 100 << 20))))
@@ -416,6 +465,17 @@ def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlB
     if security.has_sasl:
         with sasl_broker(folder / "sasl", run_by=_MEASURED) as started:
             yield started.process, started.sasl
+    elif security.has_tls:
+        server = CertificateAuthority.create(folder).issue("server")
+        plain, attacked = probe.free_port(), probe.free_port()
+        properties = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{attacked}",
+            "ssl.keystore.location": str(server.pkcs12),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": PASSWORD,
+        }
+        with kctl_broker(folder / "data", properties=properties, port=plain, run_by=_MEASURED) as broker:
+            yield broker, f"127.0.0.1:{attacked}"
     else:
         with kctl_broker(folder / "data", run_by=_MEASURED) as broker:
             yield broker, broker.bootstrap

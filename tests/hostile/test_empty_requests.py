@@ -9,7 +9,7 @@ from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import api
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
-from tests.hostile.raw_client import Attacker
+from tests.hostile.raw_client import Attacker, connected
 from tests.peers.kctl_broker import KctlBroker
 
 _ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean": False, "float64": 0.0}
@@ -37,7 +37,9 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
     """CVE-2026-83525: FetchSnapshot with an empty array of topics ended the controller's process."""
     before = unexpected_lines(broker.log_text)
     sent = 0
-    for known, version in advertised_apis(broker.bootstrap):
+    with connected(broker.bootstrap) as sock:
+        apis = advertised_apis(sock)
+    for known, version in apis:
         for has_nulls, has_elements in ((False, False), (True, False), (False, True)):
             try:
                 body = codec.encode_bytes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 from tests.integration.clients.family import TIMEOUT_S, Entry
 
@@ -15,6 +16,8 @@ def why_not() -> str | None:
 
 class Kcat:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    settings: Mapping[str, str] = {}
+    """Of all its clients, by librdkafka's names."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -32,8 +35,9 @@ class Kcat:
         ]
 
     def _run(self, *arguments: str, stdin: str = "") -> str:
+        settings = {"broker.address.family": "v4", **self.settings}
         finished = subprocess.run(
-            ["kcat", "-b", self.bootstrap, "-X", "broker.address.family=v4", *arguments],
+            ["kcat", "-b", self.bootstrap, *(f"-X{name}={value}" for name, value in settings.items()), *arguments],
             check=False,
             input=stdin,
             capture_output=True,

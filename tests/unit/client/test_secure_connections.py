@@ -138,6 +138,15 @@ def test_wrong_certificate_fails_at_once_with_the_cause(
             topics_of(run, settings)
 
 
+def test_name_that_only_a_reverse_look_up_returns_is_refused(run: Run[Any], authority: CertificateAuthority) -> None:
+    """CVE-2026-24281: ZooKeeper's client fell back to the reverse look-up of the address."""
+    with serving(SecureCluster(tls=context_of(authority, hosts=["localhost"]))) as cluster:
+        settings = cluster.settings_with("SSL", {"ssl.truststore.location": str(authority.pem)})
+        assert topics_of(run, settings) == ["orders"]
+        with pytest.raises(AuthenticationFailed, match="another IP address"):
+            topics_of(run, settings._replace(bootstrap=(("127.0.0.1", cluster.ports[0]),)))
+
+
 def test_host_name_check_can_be_switched_off(run: Run[Any], authority: CertificateAuthority) -> None:
     with serving(SecureCluster(tls=context_of(authority, hosts=["kafka.example.com"]))) as cluster:
         properties = {
