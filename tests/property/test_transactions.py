@@ -41,6 +41,7 @@ from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import settled
+from tests.unit.handlers.world import context
 from tests.unit.storage.log_builder import LogOnDisk
 from tests.unit.transactions.hosting import CountingProducerIds, ToldGroups
 
@@ -223,7 +224,7 @@ class OtherBroker:
 
     async def _arrive(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         await asyncio.sleep(self._chance.expovariate(1 / 0.05))
-        return await self._handler.handle(request, None)  # type: ignore[arg-type]
+        return await self._handler.handle(request, context(1))
 
     async def close(self) -> None:
         """Connections of others continue."""

@@ -227,8 +227,14 @@ class FakeCluster:
         answer = encode_response_header(header.api_key, version, header.correlation_id) + body
         return struct.pack(">i", len(answer)) + answer
 
+    def _serves(self, key: int) -> bool:
+        """True for an API that this class or the test answers."""
+        known = api(key)
+        assert known is not None
+        return hasattr(self, f"_{known.name}") or known.request in self.intercepts
+
     def _api_versions(self, _broker: int, _request: Any) -> Any:
-        keys = [_advertised(key, *range_) for key, range_ in sorted(self.versions.items())]
+        keys = [_advertised(key, *range_) for key, range_ in sorted(self.versions.items()) if self._serves(key)]
         return ApiVersionsResponse(error_code=0, api_keys=keys)
 
     def _metadata(self, _broker: int, request: Any) -> Any:

@@ -28,6 +28,8 @@ from kctl.security.scram_messages import ScramError
 from tests.unit.client.fake_cluster import FakeCluster
 
 API_VERSIONS = 18
+SASL_KEYS = frozenset({17, 36})
+"""SaslHandshake and SaslAuthenticate."""
 AUTHENTICATION_FAILED = 58
 UNSUPPORTED_MECHANISM = 33
 
@@ -80,6 +82,9 @@ class SecureCluster(FakeCluster):
             security=ClientSecurity.of(protocol, properties),
         )
 
+    def _serves(self, key: int) -> bool:
+        return key in SASL_KEYS or super()._serves(key)
+
     def _serve(self, broker: int, connection: socket.socket) -> None:
         try:
             if self.tls is not None:
@@ -114,7 +119,7 @@ class SecureCluster(FakeCluster):
         header, position = decode_request_header(frame)
         known = api(header.api_key)
         assert known is not None
-        if header.api_key == API_VERSIONS or (session.is_authenticated and header.api_key not in (17, 36)):
+        if header.api_key == API_VERSIONS or (session.is_authenticated and header.api_key not in SASL_KEYS):
             return self._respond(broker, frame)
         request: Any = decode(known.request, frame, header.api_version, position)[0]
         self.requests.append((broker, request))
