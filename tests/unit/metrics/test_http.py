@@ -107,6 +107,17 @@ def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, st
     assert answered.count(b"\r\n\r\n") == 1
 
 
+@pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
+@pytest.mark.parametrize("method", [b"GET", b"PUT", b"POST"])
+def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
+    """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
+    request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))
+    plain = ask(request)
+    claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
+    assert {ask(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
+    assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
+
+
 def test_a_failure_of_a_scrape_closes_one_connection() -> None:
     calls = 0
 
