@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls metrics broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -32,6 +32,7 @@ _kctl() {
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
+    metrics) [[ -n $verb ]] || words='show' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
@@ -512,13 +513,21 @@ _kctl() {
         --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'metrics show')
+        flags='--match --endpoint --broker --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --match | --endpoint | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port) kind='none' ;;
         esac
         ;;
     'broker stop')

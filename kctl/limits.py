@@ -694,13 +694,52 @@ DESCRIBED_BYTES_MAX = _limit(
     on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are asked for",
 )
 
+# The HTTP endpoint for metrics.
+
+METRICS_CONNECTIONS_MAX = _limit(
+    "concurrent connections to the HTTP endpoint for metrics",
+    32,
+    "connections",
+    on_excess="further connections are closed at once",
+)
+METRICS_HEAD_BYTES_MAX = _limit(
+    "request line and headers of one HTTP request",
+    8 << 10,
+    "bytes",
+    on_excess="HTTP status 431, and the connection is closed",
+)
+METRICS_HEAD_MS_MAX = _limit(
+    "time until an HTTP request has arrived, counted from the end of the last response",
+    75_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+METRICS_SEND_MS_MAX = _limit(
+    "time to make and send one HTTP response",
+    30_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+METRICS_SLICE_MS = _limit(
+    "time to make metrics without a pause",
+    2,
+    "ms",
+    on_excess="other connections are served in between",
+)
+METRICS_CLIENT_SOFTWARE_MAX = _limit(
+    "names and versions of client software that are counted apart",
+    200,
+    "pairs",
+    on_excess="further ones are counted together as `other`",
+)
+
 # Commands and clients.
 
 RESPONSE_BYTES_MAX = _limit(
     "size of one response that a client accepts",
     256 << 20,
     "bytes",
-    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+    on_excess="the client closes the connection and reports that the peer does not use the Kafka protocol",
 )
 """Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
 
@@ -708,7 +747,7 @@ OPENING_RESPONSE_BYTES_MAX = _limit(
     "size of one response that a client accepts before the connection is open and authenticated",
     1 << 20,
     "bytes",
-    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+    on_excess="the client closes the connection and reports that the peer does not use the Kafka protocol",
 )
 
 SASL_ROUNDS_MAX = _limit(
@@ -723,6 +762,13 @@ TOKEN_BYTES_MAX = _limit(
     1 << 18,
     "bytes",
     on_excess="the authentication fails before the rest is read",
+)
+
+METRICS_READ_BYTES_MAX = _limit(
+    "response of an endpoint for metrics that `kctl metrics show` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command ends with an error",
 )
 
 RESPONSE_READ_BYTES_MAX = _limit(

@@ -1,7 +1,7 @@
 """Settings for all tests: skips are failures where all peers are required, and Hypothesis has no deadlines.
 
-Continuous integration judges a change by the same examples each time, so that what is red there is the change's doing;
-everywhere else Hypothesis looks for fresh ones.
+Continuous integration uses the same examples each time, so that a failure is caused by the change; elsewhere Hypothesis
+generates new ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import settings
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Shells start what runs in the background so, and it would pass that on to every process of the tests.
+    # Shells ignore SIGINT in background processes, and every process of the tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("kctl", deadline=None, print_blob=True)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import all_commands, help_pages
 from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
+from kctl.server.metrics.catalogue import DEFINITIONS
+from kctl.server.metrics.definitions import Definition
+from kctl.server.metrics.naming import Dialect, series_names
 
 ROOT = Path(__file__).resolve().parents[2]
 _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
@@ -30,11 +34,80 @@ def _bound(limit: Limit) -> str:
     return f"`{limit.value}` (default {limit.unit})"
 
 
+class Query(NamedTuple):
+    """A metric that public dashboards and alert rules query."""
+
+    metric: str
+    naming: str
+    """The dialect of the dashboards, or all."""
+    labels: frozenset[str]
+    reason: str
+    """Why a broker does not have it; empty if it does."""
+
+
+def dashboard_queries() -> list[Query]:
+    """The rows of dashboard-queries.tsv."""
+    lines = (ROOT / "docs/reference/dashboard-queries.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    cells = (line.split("\t") for line in lines)
+    return [
+        Query(metric, naming, frozenset(filter(None, labels.split(","))), why) for metric, naming, labels, why in cells
+    ]
+
+
+def samples_of(definition: Definition, dialect: Dialect) -> dict[str, frozenset[str]]:
+    """The names of a metric's samples, with their labels."""
+    found: dict[str, frozenset[str]] = {}
+    labels = frozenset(definition.labels)
+    for name, kind in series_names(definition, dialect):
+        if kind == "summary":
+            found |= {name: labels | {"quantile"}, f"{name}_count": labels}
+        else:
+            found[f"{name}_total" if kind == "counter" else name] = labels
+    return found
+
+
+def metric_tables(page: str) -> str:
+    """`page` with the tables of metrics and of dashboards' queries replaced by the present ones."""
+    page = _between(page, "metrics", _table_of_metrics())
+    return _between(page, "dashboard queries", _table_of_queries())
+
+
+def _between(page: str, what: str, table: str) -> str:
+    start, end = f"<!-- {what}: written by ./dev docs -->\n", f"<!-- end of {what} -->\n"
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(end)
+    return f"{before}{start}\n{table}\n{end}{after}"
+
+
+def _table_of_metrics() -> str:
+    lines = ["| metric (naming jmx) | MBean | labels | unit | meaning |", "|---|---|---|---|---|"]
+    for each in DEFINITIONS:
+        names = ", ".join(f"`{name}`" for name in samples_of(each, Dialect.JMX) if not name.endswith("s_count"))
+        labels = ", ".join(each.labels) or "-"
+        lines.append(f"| {names} | {each.domain}, {each.type}, {each.name} | {labels} | {each.unit} | {each.doc} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_queries() -> str:
+    mbeans = {
+        name: f"{each.type}, {each.name}"
+        for each in DEFINITIONS
+        for dialect in Dialect
+        for name in samples_of(each, dialect)
+    }
+    lines = ["| queried metric | naming | MBean, or why not |", "|---|---|---|"]
+    for query in dashboard_queries():
+        answer = f"not: {query.reason}" if query.reason else mbeans.get(query.metric, "MISSING")
+        lines.append(f"| `{query.metric}` | {query.naming} | {answer} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
     "kctl/commands/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/security.md": limits_table,
+    "docs/metrics.md": metric_tables,
 }
 """Each page and the function from its present text to the text that the code asks for."""
 

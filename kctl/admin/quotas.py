@@ -1,7 +1,7 @@
-"""Describes and alters client quotas (KIP-546, Kafka 2.6), and tells which one applies to a client.
+"""Describes and alters client quotas (KIP-546, Kafka 2.6), and determines which one applies to a client.
 
-Any broker answers.  Quotas of IP addresses need Kafka 2.7 or later (KIP-612).  Brokers before 2.6 know quotas only as
-znodes, so that nothing can be asked or changed through them.
+Requests go to any broker.  Quotas of IP addresses require Kafka 2.7 or later (KIP-612).  Brokers before 2.6 have no
+API for quotas; there they can be changed in ZooKeeper only.
 """
 
 from __future__ import annotations

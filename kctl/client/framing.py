@@ -94,7 +94,7 @@ def not_kafka(address: str, size: int) -> KctlError:
     if size >> 16 in _TLS_RECORDS:
         text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
         return AuthenticationFailed(f"{address}: {text}")
-    return ConnectionLost(f"{address}: does not speak Kafka's protocol (frame of {size} bytes)")
+    return ConnectionLost(f"{address}: does not use Kafka's protocol (frame of {size} bytes)")
 
 
 def no_answer(request: object, timeout_ms: int) -> str:

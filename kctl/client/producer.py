@@ -295,5 +295,6 @@ async def _init_producer_id(connection: Connection) -> tuple[int, int]:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
     response = await connection.send(request, InitProducerIdResponse)
     if response.error_code:
-        raise ApiError(ErrorCode.of(response.error_code), "no producer id for idempotence; --acks 1 does not need one")
+        code = ErrorCode.of(response.error_code)
+        raise ApiError(code, f"{code.description} No producer id for idempotence; with acks=1 none is needed.")
     return response.producer_id, response.producer_epoch

@@ -27,13 +27,14 @@ NOUNS: dict[str, Member] = {
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
     "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
-    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, tell which one applies."),
+    "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
     "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
     "tokens": Member("kctl.commands.tokens", "Create, describe, renew and expire delegation tokens."),
     "dump-log": Member(
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
+    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
     "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."

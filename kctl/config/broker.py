@@ -14,6 +14,7 @@ from kctl.config.problems import Problem
 from kctl.config.subjects.coordination import CoordinationProperties
 from kctl.config.subjects.groups import GroupProperties
 from kctl.config.subjects.logs import LogProperties
+from kctl.config.subjects.metrics import MetricsProperties
 from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
@@ -37,6 +38,7 @@ class BrokerConfig(
     GroupProperties,
     TransactionProperties,
     QuotaProperties,
+    MetricsProperties,
     AuthorizationProperties,
     TlsProperties,
     SaslProperties,

@@ -127,10 +127,10 @@ def prop(
     """Declares a dataclass field that holds the property `name`.
 
     A default of None means no value; other properties always have one.  `inert` marks a property that is accepted for
-    existing configurations but not used by the broker.
+    existing configurations but not used by the broker.  The repr of the dataclass leaves passwords out.
     """
     described = Property(name, kind, rules, default, doc, dynamic, importance, falls_back_to, server, inert)
-    return field(default=default, metadata={"property": described})
+    return field(default=default, repr=not described.sensitive, metadata={"property": described})
 
 
 @functools.cache

@@ -156,6 +156,8 @@ class AclIndex:
         lengths[length] = lengths.get(length, 0) + change
         if not lengths[length]:
             del lengths[length]
+        if not lengths:
+            del self._prefix_lengths[pattern.type]
 
     def entries(self, pattern: ResourcePattern) -> tuple[AclEntry, ...]:
         """The ACLs of exactly this pattern."""

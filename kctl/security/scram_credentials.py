@@ -129,8 +129,8 @@ def parse_credential(mechanism: Mechanism, text: str) -> ScramCredential:
             raise ScramError(f"{name} of the credential is not base64") from None
         if name != "salt" and len(keys[name]) != mechanism.key_bytes:
             raise ScramError(f"{name} of the credential has {len(keys[name])} bytes, not {mechanism.key_bytes}")
-    if not 1 <= len(keys["salt"]) <= SCRAM_SALT_BYTES_MAX:
-        raise ScramError(f"the salt of the credential has {len(keys['salt'])} bytes, not 1 to {SCRAM_SALT_BYTES_MAX}")
+    if len(keys["salt"]) > SCRAM_SALT_BYTES_MAX:  # Kafka stores an empty one as well.
+        raise ScramError(f"the salt of the credential has {len(keys['salt'])} bytes, more than {SCRAM_SALT_BYTES_MAX}")
     digits = parts["iterations"]
     iterations = int(digits) if _ITERATIONS.fullmatch(digits) else -1
     if not ITERATIONS_MIN <= iterations <= SCRAM_ITERATIONS_MAX:

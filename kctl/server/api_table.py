@@ -70,7 +70,6 @@ from kctl.server.host_names import resolves
 from kctl.server.inter_broker import has_features
 from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.parts import BrokerParts, Foundations
-from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.requests.dispatch import Dispatcher, Handler
 
@@ -99,7 +98,7 @@ def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     fetch = FetchHandler(
         replicas,
         base.fetch_purgatory,
-        FetchSessionCache(configs.current.max_incremental_fetch_session_cache_slots),
+        parts.fetch_sessions,
         parts.isr_changes,
         throttles=parts.throttles,
         selector=ReplicaSelector(metadata, configs.current.replica_selector_class),

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
@@ -41,8 +42,11 @@ from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.limit_updates import LimitUpdates
 from kctl.server.listener_tls import ListenerCertificates
+from kctl.server.loop_lag import LoopLag, MeasuredEventLoop
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.metrics.naming import Dialect
+from kctl.server.metrics.sources import BrokerState, Sources
 from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
@@ -52,6 +56,7 @@ from kctl.server.registration import announce_failed_log_dir, choose_broker_id, 
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.listeners import Channels, Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
@@ -61,6 +66,9 @@ from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 from kctl.zookeeper.znodes import BrokerRegistration
+
+if TYPE_CHECKING:
+    from kctl.server.metrics.broker_metrics import BrokerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +101,7 @@ class Broker:
             peer_security=PeerSecurity(self.configs),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
+        self._state = BrokerState.NOT_RUNNING
         self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._channels = Channels(
             self.configs,
@@ -100,16 +109,18 @@ class Broker:
             clock=world.clock,
             secrets=self._base.secrets,
         )
-        limits = ConnectionLimits()
-        limits.connection_rate_of = self._base.quotas.connection_rate_of
-        self._limit_updates = LimitUpdates(self.configs, limits, address_of)
+        self._limits = ConnectionLimits()
+        self._metrics: BrokerMetrics | None = self._make_metrics()
+        self._limits.connection_rate_of = self._base.quotas.connection_rate_of
+        self._limit_updates = LimitUpdates(self.configs, self._limits, address_of)
         self._listening = world.listen(
             open_channel=self._channels.open,
             settings=ListenSettings(
                 connections_max_idle_ms=self._config.connections_max_idle_ms,
                 request_bytes_max=self._config.queued_max_request_bytes,
                 urgent_listener=control_plane_listener(self._config),
-                limits=limits,
+                limits=self._limits,
+                is_measured=self._metrics is not None,
                 tls=self._base.certificates,
             ),
         )
@@ -135,6 +146,10 @@ class Broker:
 
     def bind(self) -> None:
         """Binds the ports without accepting connections.  Raises ListenError."""
+        if self._metrics is not None:
+            host = self._config.metrics_host
+            port = self._metrics.bind(host, self._config.metrics_port)
+            log.info("metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
         bound = {endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)}
         self.advertised = tuple(
             replace(
@@ -151,6 +166,9 @@ class Broker:
 
     async def start(self, zookeeper_connect: str) -> None:
         """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
+        self._state = BrokerState.STARTING
+        if self._metrics is not None:
+            await self._metrics.start()
         zookeeper = await self._session.open(zookeeper_connect)
         await ensure_paths(zookeeper)
         cluster = await cluster_id(zookeeper, self._world.random)
@@ -167,11 +185,13 @@ class Broker:
         await changes.load()
         await self._start_authorizer(zookeeper)
         await self._configure_listeners()
+        self._state = BrokerState.RECOVERY
         await self._load_logs()
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
         register_handlers(self._dispatcher, self._base, parts, self._authorizer)
+        self._measure(parts)
         self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
@@ -196,6 +216,7 @@ class Broker:
             check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
             is_controller=lambda: parts.controller.state.is_active,
         )
+        self._state = BrokerState.RUNNING
         if not is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
@@ -203,10 +224,12 @@ class Broker:
     async def stop(self) -> None:
         """Stops in order; after a failed start it stops what was started."""
         parts = self._parts
+        self._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._session.begin_shutdown()
         if parts is not None:
             parts.fetchers.begin_shutdown()
             await self._move_leadership_away(parts)
+        self._state = BrokerState.SHUTTING_DOWN
         self._listening.stop_accepting()
         await self._channels.close()
         if parts is not None:
@@ -237,6 +260,8 @@ class Broker:
         self._base.timer.close()
         await self._close_logs()
         await self._session.close()
+        if self._metrics is not None:
+            await self._metrics.close()
         if self.broker_id >= 0:
             log.info("stopped broker=%s", self.broker_id)
 
@@ -258,6 +283,38 @@ class Broker:
         control_plane = control_plane_listener(self._config)
         own = inter_broker_listener(self._config)
         await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
+
+    # Metrics: only with metrics.port, because recording requests costs time.
+
+    def _make_metrics(self) -> BrokerMetrics | None:
+        if self._config.metrics_port < 0:
+            return None
+        # Imported here because it imports prometheus_client.
+        from kctl.server.metrics.broker_metrics import BrokerMetrics  # noqa: PLC0415
+
+        lag = self._loop.lag if isinstance(self._loop, MeasuredEventLoop) else LoopLag()
+        return BrokerMetrics(Dialect(self._config.metrics_naming), self._limits, lag, lambda: self._state)
+
+    def _measure(self, parts: BrokerParts) -> None:
+        metrics = self._metrics
+        if metrics is None:
+            return
+        recorder = self._dispatcher.recorder = RequestRecorder(self._loop.time)
+        metrics.serve(
+            Sources(
+                base=self._base,
+                parts=parts,
+                recorder=recorder,
+                listening=self._listening.measurements,
+                limits=self._limits,
+                session=self._session,
+                state=lambda: self._state,
+                lag=metrics.lag,
+                last_minute=metrics.last_minute,
+                sample=metrics.sample,
+                idle_s=metrics.idle_s,
+            )
+        )
 
     # Logs: created before the broker id is known, loaded and closed in a thread.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from kctl.config.broker import BrokerConfig
@@ -36,6 +37,8 @@ class BrokerSession:
         fail: Callable[[KctlError], None],
     ) -> None:
         self.zookeeper: ZooKeeper | None = None
+        self.state_counts: Counter[SessionState] = Counter()
+        """How often the session came into each state."""
         self._configs = configs
         self._open_session = open_session
         self._on_watch = on_watch
@@ -82,6 +85,7 @@ class BrokerSession:
             await self.zookeeper.close()
 
     def _on_state(self, state: SessionState) -> None:
+        self.state_counts[state] += 1
         log.info("zookeeper session state=%s", state.value)
         if state is not SessionState.EXPIRED or self._is_ending:
             return

@@ -44,6 +44,8 @@ class LogCleaners:
         self.cleaner = LogCleaner(
             logs, last_stable_offset_of, random=random, pace=self._pace, buffers=lambda: buffers(configs)
         )
+        self.longest_ms = 0
+        """How long the longest cleaning took."""
         # A separate pool: cleaners may be delayed for long, and fsyncs must not wait for them.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="log-cleaner")
         self._looking: asyncio.Task[None] | None = None
@@ -90,17 +92,19 @@ class LogCleaners:
             self.start_idle_cleaners()
 
     async def _clean(self, steps: Iterator[Callable[[], None]]) -> None:
+        started_ms = self._clock.monotonic_ms()
         try:
             for work in steps:
                 await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception:
             log.exception("log cleaning failed backoff_ms=%s", self._configs.current.log_cleaner_backoff_ms)
-            self._done()
+            self._done(self._clock.monotonic_ms() - started_ms)
         else:
-            self._done()
+            self._done(self._clock.monotonic_ms() - started_ms)
             self.start_idle_cleaners()
 
-    def _done(self) -> None:
+    def _done(self, took_ms: int) -> None:
+        self.longest_ms = max(self.longest_ms, took_ms)
         task = asyncio.current_task()
         assert task is not None
         self._working.discard(task)

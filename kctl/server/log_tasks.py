@@ -37,7 +37,7 @@ class LogTasks:
         self, logs: LogManager, replicas: ReplicaManager, clock: Clock, *, configs: ConfigView, random: Random
     ) -> None:
         self._configs = configs
-        self._cleaners = LogCleaners(logs, self._last_stable_offset_of, clock, configs=configs, random=random)
+        self.cleaners = LogCleaners(logs, self._last_stable_offset_of, clock, configs=configs, random=random)
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
@@ -59,13 +59,13 @@ class LogTasks:
             self._loop.create_task(run_every(interval_ms, task), name=task.__name__) for interval_ms, task in tasks
         ]
         if config.log_cleaner_enable:
-            self._cleaners.start()
+            self.cleaners.start()
 
     async def stop(self) -> None:
         """Stops the tasks; work in threads finishes first, a cleaning after its current batch."""
         for task in self._tasks:
             task.cancel()
-        await self._cleaners.stop()
+        await self.cleaners.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -102,6 +102,7 @@ class LogTasks:
     async def flush(self) -> None:
         """Flushes closed segments, and the logs that flush.ms requires."""
         for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms()):
+            started_ms = self._clock.monotonic_ms()
             try:
                 await self._in_thread(plan.run)
             except OSError as error:
@@ -110,6 +111,7 @@ class LogTasks:
             except LogDirFailure as failure:
                 self._replicas.log_dir_failed(failure)
             else:
+                self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
                 partition_log.flushed(plan, self._clock.now_ms())
 
     def _last_stable_offset_of(self, partition_log: Log) -> int:

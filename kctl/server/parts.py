@@ -41,6 +41,7 @@ from kctl.server.peer_security import PeerSecurity
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.quotas.client_quotas import ClientQuotas
+from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
@@ -100,6 +101,7 @@ class BrokerParts:
     zookeeper: ZooKeeper
     replicas: ReplicaManager
     fetchers: ReplicaFetchers
+    fetch_sessions: FetchSessionCache
     isr_changes: IsrChanges
     moves: LogDirMoves
     throttles: ReplicationThrottles
@@ -239,6 +241,7 @@ def assemble(
         zookeeper=zookeeper,
         replicas=replicas,
         fetchers=fetchers,
+        fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots),
         isr_changes=IsrChanges(replicas, states, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms),
         moves=moves,
         throttles=throttles,

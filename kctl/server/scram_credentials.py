@@ -98,9 +98,9 @@ def _problem(alteration: Alteration) -> ApiError | None:
         )
     if not alteration.salted_password:
         return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password is empty.")
-    if not 1 <= len(alteration.salt) <= SCRAM_SALT_BYTES_MAX:
+    if len(alteration.salt) > SCRAM_SALT_BYTES_MAX:
         return ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"A salt of {len(alteration.salt)} bytes, but 1 to {SCRAM_SALT_BYTES_MAX} are allowed.",
+            f"A salt of {len(alteration.salt)} bytes, but at most {SCRAM_SALT_BYTES_MAX} are allowed.",
         )
     return None

@@ -17,7 +17,7 @@ from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import OpenChannel
-from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.security import ZooKeeperSecurity
@@ -26,6 +26,10 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 class Listening(Protocol):
     """The listeners of a broker and their connections; see network.acceptor."""
+
+    def measurements(self) -> ListeningState:
+        """The state of the open connections."""
+        ...
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds a listener; returns its endpoint with the actual port.  Raises ListenError."""

@@ -78,6 +78,10 @@ class LogCleaner:
         self._under_way: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
         self.statistics = CleanerStatistics(0, 0, 0)
+        self.last_selection_ms: int | None = None
+        """The time of the last call of `next`."""
+        self.dirty_ratio_max = 0.0
+        """The highest ratio that the last call of `next` found."""
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
@@ -87,6 +91,8 @@ class LogCleaner:
     def next(self, now_ms: int) -> tuple[Log, Cleanable] | None:
         """Return the log with the highest dirty ratio that is due and is not being cleaned; None if there is none."""
         due: list[tuple[Log, Cleanable]] = []
+        self.last_selection_ms = now_ms
+        ratios = [0.0]
         uncleanable = self.uncleanable
         for tp, log in self._logs.logs.items():
             if not log.config.is_compacted or not log.log_directory.is_online:
@@ -100,8 +106,10 @@ class LogCleaner:
             except (OSError, CorruptLog) as error:
                 self._mark_uncleanable(log, error)
                 continue
+            ratios.append(found.dirty_ratio)
             if found.is_due(log.config):
                 due.append((log, found))
+        self.dirty_ratio_max = max(ratios)
         return max(due, key=lambda candidate: candidate[1].dirty_ratio, default=None)
 
     def cleanable(self, log: Log, now_ms: int) -> Cleanable:

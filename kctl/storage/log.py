@@ -129,6 +129,11 @@ class Log:
         return self._segments.all()
 
     @property
+    def segment_count(self) -> int:
+        """The number of segments."""
+        return len(self._segments)
+
+    @property
     def active_segment(self) -> Segment:
         """The segment that takes appends."""
         return self._segments.active

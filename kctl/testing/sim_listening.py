@@ -14,7 +14,7 @@ from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.listen_settings import ListeningState, ListenSettings
 from kctl.server.network.outbox import Chunk
 from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
@@ -34,6 +34,10 @@ class SimListening:
         self._connections: dict[SimBrokerConnection, None] = {}
         self.buffers = BufferPool(is_poisoned=True)
         self.malformed_count = 0
+
+    def measurements(self) -> ListeningState:
+        """Nothing but malformed requests: connections are not measured."""
+        return ListeningState(malformed_requests=self.malformed_count)
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""

@@ -59,7 +59,9 @@ CLOSE_TIMEOUT_DISCONNECTED_S = 0.2
 SET_WATCHES_BYTES_MAX = 128 * 1024
 
 _kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # The session logs state changes itself, once.
+# The session logs state changes itself, once.  A filter, because a level can be changed while the broker runs: kazoo's
+# requests and responses at DEBUG have the data of znodes in them, credentials among them.
+_kazoo_log.addFilter(lambda record: record.levelno >= logging.ERROR)
 
 _EVENT_TYPES = {
     EventType.CREATED: WatchEventType.CREATED,
@@ -85,6 +87,8 @@ class KazooLink:
         on_watch: Callable[[KazooLink, WatchEvent], None],
         on_state: Callable[[KazooLink, SessionState], None],
         security: ZooKeeperSecurity | None = None,
+        *,
+        on_latency: Callable[[float], None] = lambda _ms: None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
@@ -93,6 +97,7 @@ class KazooLink:
         self._security = security or ZooKeeperSecurity()
         self._on_watch = on_watch
         self._on_state = on_state
+        self._on_latency = on_latency
         self._ended: asyncio.Future[None] = self.loop.create_future()
         self._is_up = False
         self._is_over = False
@@ -245,10 +250,12 @@ class KazooLink:
         if self._is_over:
             raise refusals.session_lost(call.path)
         self._waiting.append(call)
+        started_s = self.loop.time()
         self._pump()
         try:
             return await call.future
         finally:
+            self._on_latency((self.loop.time() - started_s) * 1000)
             # The traceback of an error refers to this frame: without this, both would wait for the garbage collector.
             del call
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.addresses import parse_addresses
@@ -32,6 +33,7 @@ from kctl.zookeeper.security import ZooKeeperSecurity
 from kctl.zookeeper.subtrees import delete_tree, make_path
 
 DEFAULT_PORT = 2181
+LATENCIES_MAX = 1028
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,9 @@ class ZooKeeperSession:
         self._on_state = on_state
         self._create_chroot = create_chroot
         self._security = security
+        self.request_count = 0
+        self.latest_request_ms: deque[float] = deque(maxlen=LATENCIES_MAX)
+        """How long the latest requests took, for metrics."""
         self._link: KazooLink | None = None
         self._state = SessionState.CLOSED
 
@@ -78,7 +83,13 @@ class ZooKeeperSession:
         """See ZooKeeper.start."""
         assert self._link is None, "a session starts once; see reconnect"
         self._link = KazooLink(
-            self._hosts, self._chroot, self._session_timeout_ms, self._watch_fired, self._link_changed, self._security
+            self._hosts,
+            self._chroot,
+            self._session_timeout_ms,
+            self._watch_fired,
+            self._link_changed,
+            self._security,
+            on_latency=self._note_latency,
         )
         self._link.start()
         try:
@@ -95,6 +106,10 @@ class ZooKeeperSession:
         except BaseException:
             await self.close()
             raise
+
+    def _note_latency(self, latency_ms: float) -> None:
+        self.request_count += 1
+        self.latest_request_ms.append(latency_ms)
 
     async def reconnect(self, timeout_ms: int) -> None:
         """See ZooKeeper.reconnect."""

@@ -25,7 +25,7 @@ ZOOKEEPER = "zk"
 ZOOKEEPER_PORT = 2181
 SESSION_TIMEOUT_S = 4
 PATIENCE_S = 90
-"""How long anything may take before it counts as not happening; no figure of merit."""
+"""A generous bound for every wait."""
 
 NOT_YET = {
     KafkaError.NOT_CONTROLLER,
@@ -34,7 +34,7 @@ NOT_YET = {
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
 }
-"""What an order to create a topic hears before the controller knows all brokers, or from one that is going."""
+"""Errors of a topic creation before the controller has all brokers, or from one that is stopping."""
 
 PROPERTIES = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_S * 1000),
@@ -52,12 +52,12 @@ PROPERTIES = {
 
 
 def why_not() -> str | None:
-    """Why this cannot run on this machine, in words for a skipped test; None when it can."""
+    """The reason for a skipped test; None if this machine can run it."""
     return apache_zookeeper.why_not() or namespaces.why_not()
 
 
 class Cluster:
-    """`brokers` and `zookeeper` are running processes; what is done to them is up to the caller."""
+    """`brokers` and `zookeeper` are running processes, which the caller may stop."""
 
     def __init__(self, folder: Path, network: Network, properties: Mapping[str, str]) -> None:
         self.network = network
@@ -90,7 +90,7 @@ class Cluster:
         return ",".join(f"{self.network.address(self.host(broker_id))}:{PORT}" for broker_id in BROKERS)
 
     def admin(self, bootstrap: str) -> AdminClient:
-        """A client of these brokers, always the same for the same ones."""
+        """A client of these brokers, cached by their ids."""
         if bootstrap not in self._admins:
             settings: dict[str, str | int | float | bool] = {
                 "bootstrap.servers": bootstrap,
@@ -101,20 +101,20 @@ class Cluster:
         return self._admins[bootstrap]
 
     def start(self) -> None:
-        """ZooKeeper, then all brokers at once."""
+        """Starts ZooKeeper, then all brokers at once."""
         self.zookeeper.start()
         with ThreadPoolExecutor(len(BROKERS)) as starters:
             list(starters.map(self._start_broker, BROKERS))
 
     def stop(self) -> None:
-        """Cleanly, one broker after the other, then ZooKeeper.  Raises AssertionError when one cannot."""
+        """Stops one broker after the other, then ZooKeeper.  Raises AssertionError if a controlled shutdown fails."""
         for broker in self.brokers.values():
             if broker.is_running:
                 broker.stop()
         self.zookeeper.stop()
 
     def kill(self) -> None:
-        """Everything, whatever state it is in."""
+        """Kills all processes in any state."""
         for broker in self.brokers.values():
             broker.kill9()
         self.zookeeper.kill9()
@@ -125,7 +125,7 @@ class Cluster:
         wait_until(lambda: self.is_whole(topic, partitions), what=f"replicas of {topic}", timeout_s=PATIENCE_S)
 
     def _is_created(self, topic: str, partitions: int) -> bool:
-        """Asks the current controller; librdkafka alone would keep asking the one it knows."""
+        """Queries the current controller; librdkafka alone would continue to query the previous one."""
         admin = self.admin(self.bootstrap)
         self.controller()
         try:
@@ -138,7 +138,7 @@ class Cluster:
         return True
 
     def is_whole(self, topic: str, partitions: int) -> bool:
-        """Every broker says that every partition has a leader and all replicas in sync."""
+        """In the metadata of every broker, each partition has a leader and all replicas in sync."""
         for broker_id in BROKERS:
             states = self.states(topic, broker_id)
             if len(states) != partitions or any(leader < 0 or len(isr) < 3 for leader, isr in states.values()):
@@ -146,7 +146,7 @@ class Cluster:
         return True
 
     def states(self, topic: str, broker_id: int) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """Leader and in-sync replicas of each partition, as one broker knows them; empty when it does not answer."""
+        """Leader and in-sync replicas of each partition in one broker's metadata; empty if it does not respond."""
         address = f"{self.network.address(self.host(broker_id))}:{PORT}"
         try:
             metadata = self.admin(address).list_topics(topic, timeout=5)
@@ -155,7 +155,7 @@ class Cluster:
         return {number: (each.leader, tuple(each.isrs)) for number, each in metadata.topics[topic].partitions.items()}
 
     def controller(self) -> int:
-        """The controller's id, as the brokers know it."""
+        """The controller's id in the brokers' metadata."""
         found = [-1]
 
         def is_known() -> bool:
@@ -167,7 +167,7 @@ class Cluster:
         return found[-1]
 
     def leader(self, topic: str, partition: int) -> int:
-        """The partition's leader, as the brokers know it."""
+        """The partition's leader in the brokers' metadata."""
         found = [-1]
 
         def is_known() -> bool:
@@ -180,7 +180,7 @@ class Cluster:
         return found[-1]
 
     def halt(self, pid: int) -> None:
-        """SIGSTOP: the process does nothing, and its connections stay."""
+        """SIGSTOP: the process stands still, and its connections stay open."""
         os.kill(pid, signal.SIGSTOP)
 
     def resume(self, pid: int) -> None:
@@ -199,7 +199,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A serving cluster; nothing of it is left after the block."""
+    """A running cluster, which is removed after the block."""
     folder.mkdir(parents=True, exist_ok=True)
     with namespaces.network() as network:
         made = Cluster(folder, network, properties or {})

@@ -49,7 +49,7 @@ class Round:
 
 
 class Story:
-    """A cluster with clients around it."""
+    """A cluster with running clients."""
 
     def __init__(self, struck: Cluster, folder: Path, say: Say) -> None:
         self._cluster = struck
@@ -68,7 +68,7 @@ class Story:
         self.wait_for_progress()
 
     def play(self, drawn: Round) -> None:
-        """The fault, its end, and the wait until nothing is left of it."""
+        """Injects the fault, ends it, and waits until the cluster has recovered."""
         began_s = time.monotonic()
         with KINDS[drawn.kind](self._cluster, self._victim(drawn.role)) as struck:
             time.sleep(drawn.duration_s)
@@ -80,7 +80,7 @@ class Story:
         self._say(f"{drawn}: {struck}; longest silence of a partition {silence_s:.1f} s, whole after {took_s:.1f} s")
 
     def finish(self) -> None:
-        """All are through, and what they saw is one history.  Raises AssertionError."""
+        """All clients have finished, and their results are consistent.  Raises AssertionError."""
         for writer in (self.librdkafka, self.java):
             writer.end()
         history = read_all(self._cluster.bootstrap, TOPIC, PARTITIONS)
@@ -112,7 +112,7 @@ class Story:
         assert len(of_java) == len(set(of_java)), "Java's records are in one partition each"
 
     def wait_for_progress(self) -> None:
-        """Every partition acknowledges some more records of each writer."""
+        """Waits until every partition has acknowledged further records of each writer."""
         for writer in (self.librdkafka, self.java):
             goals = [count + PROGRESS for count in writer.acknowledged.counts()]
 
@@ -125,7 +125,7 @@ class Story:
         self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
 
     def _wait_for_readers(self, ends: dict[int, int]) -> None:
-        """The reader and the group have read up to there."""
+        """Waits until the reader and the group have read up to these offsets."""
         for who, positions in (("reader", self.reader.next_offsets), ("group", self.group.next_offsets)):
             try:
                 self._wait(partial(_has_reached, positions, ends), f"the {who}")
@@ -147,7 +147,7 @@ class Story:
         assert not complaints, complaints
 
     def close(self) -> None:
-        """Stops all processes, whatever happened."""
+        """Stops all processes in any state."""
         for client in self.clients:
             client.is_over.set()
         self.java.kill()
@@ -155,7 +155,7 @@ class Story:
 
 @contextmanager
 def kill_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """SIGKILL, and a start some time later: before or after its session has ended."""
+    """SIGKILL, and a restart before or after the session has expired."""
     struck.brokers[victim].kill9()
     yield f"broker {victim}"
     struck.brokers[victim].start()
@@ -163,7 +163,7 @@ def kill_broker(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def kill_two_brokers(struck: Cluster, victim: int) -> Iterator[str]:
-    """More than min.insync.replicas allows: nothing is acknowledged until one is back."""
+    """More brokers than min.insync.replicas allows: nothing is acknowledged until one is back."""
     other = (victim + 1) % len(BROKERS)
     for broker_id in (victim, other):
         struck.brokers[broker_id].kill9()
@@ -174,7 +174,7 @@ def kill_two_brokers(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """SIGSTOP, then SIGCONT: the broker may find that its partitions have other leaders."""
+    """SIGSTOP, then SIGCONT: the partitions of the broker may have other leaders by then."""
     struck.halt(struck.brokers[victim].pid)
     yield f"broker {victim}"
     struck.resume(struck.brokers[victim].pid)
@@ -207,7 +207,7 @@ def part_brokers(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def kill_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
-    """SIGKILL, and a start some time later; sessions go on when it is back."""
+    """SIGKILL, and a restart; sessions continue when ZooKeeper is back."""
     struck.zookeeper.kill9()
     yield "ZooKeeper"
     struck.zookeeper.start()
@@ -238,7 +238,7 @@ ESSENTIAL = ("kill_broker", "halt_broker", "unplug_broker", "kill_zookeeper", "h
 
 
 def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Round]:
-    """The faults of a seed: all kinds come round, in a new order each time."""
+    """The faults of a seed: all kinds in each cycle, in a new random order."""
     chance = Random(f"{seed} rounds")
     order: list[str] = []
     for _ in range(rounds):
@@ -251,7 +251,7 @@ def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterat
 
 @contextmanager
 def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
-    """A whole cluster with clients at work."""
+    """A cluster with running clients."""
     with cluster(folder) as struck:
         struck.create_topic(TOPIC, PARTITIONS)
         told = Story(struck, folder, say)
@@ -263,7 +263,7 @@ def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
 
 
 def play(folder: Path, rounds: Sequence[Round], say: Say) -> None:
-    """All rounds, and the reckoning.  Raises AssertionError, or TimeoutError when the cluster does not recover."""
+    """Runs all rounds and the final checks.  Raises AssertionError, or TimeoutError if the cluster does not recover."""
     with story(folder, say) as (struck, told):
         for number, each in enumerate(rounds, 1):
             say(f"round {number}: {each}")
@@ -274,7 +274,7 @@ def play(folder: Path, rounds: Sequence[Round], say: Say) -> None:
 
 
 def assert_replicas_are_equal(stopped: Cluster) -> None:
-    """The files of every replica hold the same bytes."""
+    """The files of all replicas contain the same bytes."""
     for partition in range(PARTITIONS):
         logs = [stopped.data_dir(broker_id) / "logs" / f"{TOPIC}-{partition}" for broker_id in BROKERS]
         contents = [b"".join(path.read_bytes() for path in sorted(log.glob("*.log"))) for log in logs]

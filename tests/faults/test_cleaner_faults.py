@@ -73,7 +73,7 @@ def producers(world: CleanerWorld) -> dict[int, tuple[int, int, int]]:
 
 
 def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: list[Record], end_offset: int) -> None:
-    """Nothing is lost, comes back or is left over; and cleaning again leads to where it would have led."""
+    """No record is lost, no deleted record reappears, no file is left; cleaning again gives the expected result."""
     log = world.log
     assert answers(world) == expected
     assert log.log_end_offset == end_offset
@@ -119,7 +119,9 @@ def test_log_survives_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, i
         elif how == "power":
             world.lose_power(operation)
         else:
-            world.disk.fail_at(None)  # The disk is well again; the broker has been told, and goes on or is restarted.
+            world.disk.fail_at(
+                None
+            )  # The disk works again; the broker has been notified, and continues or is restarted.
             assert operation > total or not world.log.log_directory.is_online or TP in world.cleaner.uncleanable
             world.kill()
         assert producers(world) == known, f"operation {operation}"
@@ -128,7 +130,7 @@ def test_log_survives_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, i
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_disk_failure_during_cleaning_leaves_the_log_online(shape: tuple[int, int]) -> None:
-    """Only half-done renames take the directory offline: a full disk must not stop a topic that could be read."""
+    """Only incomplete renames take the directory offline: a full disk must not stop a topic that can be read."""
     for operation in count(1):
         world = dirty_world(shape)
         before = world.records()

@@ -1,7 +1,7 @@
 """Disk and power failures at every operation of a replica move between log directories.
 
-Whatever happens, the next start finds the replica once, with all that was acknowledged (a dead process, a failed disk)
-or flushed (a power failure), and a copy that was under way grows on.
+After each, the next start finds the replica once, with all acknowledged records (after a crash of the process or a disk
+failure) or all flushed records (after a power failure), and continues an unfinished copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORDS = 18
 
 
 class Seen:
-    """What the broker has acknowledged."""
+    """The acknowledged records."""
 
     def __init__(self) -> None:
         self.acknowledged: list[bytes] = []
@@ -43,7 +43,7 @@ def values(count: int) -> list[bytes]:
 
 
 def append(world: MoveWorld, seen: Seen, count: int) -> None:
-    """Records nothing when refused: then nothing was acknowledged."""
+    """Records nothing if the append is refused."""
     for value in values(len(seen.acknowledged) + count)[-count:]:
         try:
             world.append(value)
@@ -53,7 +53,7 @@ def append(world: MoveWorld, seen: Seen, count: int) -> None:
 
 
 async def history(world: MoveWorld, seen: Seen, on_begin: Callable[[], None] = lambda: None) -> None:
-    """A log with a start offset moves, while it takes records; more records; a clean stop.  Raises what fails."""
+    """Moves a log with a start offset during appends; appends more records; shuts down.  Raises the first failure."""
     world.logs.assign_identity(broker_id=BROKER_ID, cluster_id=CLUSTER)
     partition = world.lead()
     world.lead(OTHER)
@@ -91,7 +91,7 @@ def play_once(disk: SimFiles, seen: Seen, on_begin: Callable[[], None] = lambda:
 
 
 def operations_of_the_move(log_dir: str | None = None) -> tuple[int, int]:
-    """How many operations there are before the move begins, and in all; in one directory or everywhere."""
+    """The number of operations before the move, and in total; in one directory or in all."""
     disk = _Counting(log_dir)
     before: list[int] = []
     seen = Seen()
@@ -122,7 +122,7 @@ class _FailingInTheMidst(Disks):
 
 
 def found_after_restart(disk: SimFiles) -> tuple[str, int, list[bytes | None]]:
-    """Where the replica is, where it starts and what it has.  A move that was under way comes to its end."""
+    """The directory of the replica, its start offset and its records.  Completes an unfinished move."""
     found: list[tuple[str, int, list[bytes | None]]] = []
 
     async def main(loop: SimLoop) -> None:
@@ -200,7 +200,8 @@ def test_a_disk_failure_at_any_operation_of_a_move_loses_no_record_and_leaves_th
         try:
             _, start, found = found_after_restart(disk)
         except ConfigError:
-            # The copy has its name, but perhaps not for good, and the disk is gone: as in Kafka, a person decides.
+            # The copy may have been renamed, but not durably, and the disk is offline: as in Kafka, an operator
+            # decides.
             assert first == ("sync directory", "/two"), where
             refused += 1
             continue

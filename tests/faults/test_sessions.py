@@ -42,7 +42,7 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def writer(struck: Cluster) -> Iterator[Librdkafka]:
-    """Writes during the test; every acknowledgement must hold."""
+    """Writes during the test; every acknowledged record must be kept."""
     made = Librdkafka(struck.bootstrap, TOPIC, PARTITIONS, rate=60)
     made.start()
     _progress(made)
@@ -53,7 +53,7 @@ def writer(struck: Cluster) -> Iterator[Librdkafka]:
 
 @pytest.fixture
 def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
-    """What is asked with `retry` is asked again when ZooKeeper stood still for longer than this session, too, lasts."""
+    """Requests with `retry` are repeated if ZooKeeper was paused for longer than this."""
     again = KazooRetry(max_tries=-1, max_delay=1.0)
     client = KazooClient(struck.zookeeper.connect, timeout=20, connection_retry=again, command_retry=again)
     client.start(timeout=30)
@@ -63,7 +63,7 @@ def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
 
 
 def _progress(writer: Librdkafka) -> None:
-    """Every partition acknowledges some more."""
+    """Waits until every partition has acknowledged further records."""
     goals = [count + 5 for count in writer.acknowledged.counts()]
     wait_until(
         lambda: bool(writer.complaints) or all(map(int.__ge__, writer.acknowledged.counts(), goals)),
@@ -76,7 +76,7 @@ def _progress(writer: Librdkafka) -> None:
 def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
     """The controller handles a new request after all earlier ones, and all replicas are in sync.
 
-    ZooKeeper is asked for those: what brokers know of each other may be of yesterday.
+    The in-sync replicas are read from ZooKeeper, because the brokers' metadata may be outdated.
     """
     wait_until(
         lambda: len(zookeeper.retry(zookeeper.get_children, "/brokers/ids")) == 3,
@@ -93,7 +93,7 @@ def _is_in_sync(zookeeper: KazooClient) -> bool:
 
 
 def _states(zookeeper: KazooClient) -> list[dict[str, Any]]:
-    """Of all partitions, as they are in ZooKeeper."""
+    """All partitions' states in ZooKeeper."""
     paths = [f"/brokers/topics/{TOPIC}/partitions/{number}/state" for number in range(PARTITIONS)]
     return [json.loads(zookeeper.retry(zookeeper.get, path)[0]) for path in paths]
 
@@ -132,7 +132,7 @@ def test_a_controller_with_an_expired_session_resigns_and_registers_again_as_a_b
     struck.network.part(struck.host(old), ZOOKEEPER)
     try:
         wait_until(lambda: _epoch(zookeeper) > epoch, what="another controller", timeout_s=PATIENCE_S)
-        # ZooKeeper is asked, because clients may ask the one that is cut off and does not know better.
+        # Read from ZooKeeper, because clients may query the isolated broker, whose metadata is outdated.
         wait_until(
             lambda: all(state["leader"] not in {old, -1} for state in _states(zookeeper)),
             what="other leaders",

@@ -1,7 +1,8 @@
-"""A disk that fails at the n-th operation, for every n, and power that goes at any moment.
+"""A disk that fails at the n-th operation, for every n, and power failures at any operation.
 
-After each fault the directory opens again, and holds what was acknowledged (a dead process) or flushed (a power
-failure), in order, once.  A fault takes the log directory offline and raises nothing but LogDirFailure.
+After each fault the directory can be opened, and contains the acknowledged records (after a crash of the process) or
+the flushed ones (after a power failure), in order, once.  A fault takes the log directory offline and raises only
+LogDirFailure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CLUSTER = "d0053poFTbGwSWThjV1DEg"
 
 @dataclass
 class Seen:
-    """What the log has acknowledged."""
+    """The acknowledged records."""
 
     acknowledged: list[bytes] = field(default_factory=list)
     flushed: int = 0
@@ -64,7 +65,7 @@ def produce(log: Log, seen: Seen, count: int) -> None:
 
 
 def history(disk: SimFiles, seen: Seen) -> None:
-    """Everything that a broker does with its logs, once."""
+    """Every operation of a broker on its logs, once."""
     clock = ManualClock(start_ms=NOW_MS)
     manager = manager_on(disk, clock)
     manager.load()
@@ -101,7 +102,7 @@ def history(disk: SimFiles, seen: Seen) -> None:
 
 
 def values_after_restart(disk: SimFiles) -> tuple[int, list[bytes]]:
-    """What a new process finds: the start offset and the values; it can go on and stop cleanly."""
+    """The start offset and the values that a new process finds; it can append and shut down."""
     manager = manager_on(disk, ManualClock(start_ms=NOW_MS))
     manager.load()
     assert manager.unreadable == {}

@@ -24,7 +24,7 @@ Position = tuple[int, int]
 """Partition and offset."""
 
 CLIENT = {
-    "log_level": 0,  # they talk much about brokers that are gone
+    "log_level": 0,  # they log much about unreachable brokers
     "reconnect.backoff.max.ms": 500,
     "socket.connection.setup.timeout.ms": 3000,
     "topic.metadata.refresh.interval.ms": 1000,
@@ -32,7 +32,7 @@ CLIENT = {
 FOR_EVER_MS = 2**31 - 1
 POLL_S = 0.1
 GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
-"""Errors of a consumer whose position is beyond the end of the log, or beyond where histories part."""
+"""Errors of a consumer whose position is beyond the end of the log, or in a truncated epoch."""
 END_TIMEOUT_S = 120
 
 
@@ -53,7 +53,7 @@ class WorkloadClient(threading.Thread):
             self.complaints.append(f"{self.name}: {error!r} at {traceback.format_exc()}")
 
     def end(self) -> None:
-        """Raises AssertionError when it does not end."""
+        """Raises AssertionError if it does not end."""
         self.is_over.set()
         self.join(END_TIMEOUT_S)
         assert not self.is_alive(), f"{self.name} does not end"
@@ -62,20 +62,20 @@ class WorkloadClient(threading.Thread):
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """The last thing it does."""
+        """Runs at the end of the thread."""
 
 
 class Acknowledgements:
-    """What was acknowledged: where each value is, and when each partition took something."""
+    """The acknowledged records: the offset of each value, and the times of acknowledgements by partition."""
 
     def __init__(self, partitions: int) -> None:
         self.values: dict[Position, bytes] = {}
         self.placeless: list[bytes] = []
-        """Acknowledged as a repetition of something older than the broker remembers offsets of."""
+        """Acknowledged as a duplicate of a batch whose offset the broker no longer has."""
         self.times_s: dict[int, list[float]] = {partition: [] for partition in range(partitions)}
 
     def add(self, partition: int, offset: int | None, value: bytes) -> str | None:
-        """None, or what is wrong with it."""
+        """None, or the inconsistency."""
         self.times_s[partition].append(time.monotonic())
         if offset is None or offset < 0:
             self.placeless.append(value)
@@ -85,7 +85,7 @@ class Acknowledgements:
         return f"two records were acknowledged at offset {offset} of partition {partition}" if is_taken else None
 
     def ends(self) -> dict[int, int]:
-        """Behind the last acknowledged record of each partition."""
+        """The offset after the last acknowledged record of each partition."""
         ends: dict[int, int] = {}
         for partition, offset in self.values.copy():
             ends[partition] = max(ends.get(partition, 0), offset + 1)
@@ -95,7 +95,7 @@ class Acknowledgements:
         return [len(times) for times in self.times_s.values()]
 
     def silence_s(self, since_s: float) -> float:
-        """The longest time since then for which a partition acknowledged nothing."""
+        """The longest time without an acknowledgement by a partition."""
         now_s = time.monotonic()
         longest = 0.0
         for times in self.times_s.values():
@@ -132,7 +132,7 @@ class Librdkafka(WorkloadClient):
             self._producer.produce(self._topic, value, b"%d" % partition, partition=partition, on_delivery=self._told)
             self.sent[partition] += 1
         except BufferError:
-            pass  # Full until the cluster takes more.
+            pass  # Full until the cluster acknowledges more.
         self._producer.poll(self._pause_s)
 
     def _told(self, error: KafkaError | None, message: Message) -> None:
@@ -149,7 +149,7 @@ class Librdkafka(WorkloadClient):
     def _finish(self) -> None:
         left = self._producer.flush(END_TIMEOUT_S)
         if left:
-            self.complaints.append(f"{self.name} has {left} records that nobody takes")
+            self.complaints.append(f"{self.name} has {left} records that were not acknowledged")
 
 
 class Java(WorkloadClient):
@@ -207,13 +207,13 @@ class Java(WorkloadClient):
 
 
 class Reader(WorkloadClient):
-    """Reads everything as soon as it can be seen, from the beginning, without a group."""
+    """Reads all records as soon as they are visible, from the beginning, without a group."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("reader")
         self.seen: dict[Position, bytes] = {}
         self.errors: list[str] = []
-        """What was said beside, which explains a complaint and is none."""
+        """Notes that may explain an inconsistency but are none."""
         self.next_offsets = dict.fromkeys(range(partitions), 0)
         self._consumer = Consumer(
             {
@@ -222,7 +222,7 @@ class Reader(WorkloadClient):
                 "group.id": "nobody",
                 "enable.auto.commit": False,
                 "isolation.level": "read_uncommitted",
-                "auto.offset.reset": "error",  # A log that became shorter than what was read is a complaint.
+                "auto.offset.reset": "error",  # A log that is shorter than the consumer's position is an inconsistency.
                 "fetch.wait.max.ms": 100,
             }
         )
@@ -251,7 +251,7 @@ class Reader(WorkloadClient):
 
 
 class Group:
-    """What the members of a group have read and committed together."""
+    """The records that the members of a group have read and committed."""
 
     def __init__(self, partitions: int) -> None:
         self.lock = threading.Lock()
@@ -267,7 +267,7 @@ class Member(WorkloadClient):
         super().__init__(f"member {number}")
         self._group = group
         self._assigned_at: dict[int, int] = {}
-        """What was committed when a partition came to this member, until its first record comes."""
+        """The committed offset when a partition was assigned, until its first record is read."""
         self._consumer = Consumer(
             {
                 **CLIENT,
@@ -306,7 +306,7 @@ class Member(WorkloadClient):
                 self.complaints.append(f"{self.name}: begins at {offset} of {partition}, committed was {committed}")
             wanted = self._group.next_offsets[partition]
             if offset > wanted:
-                self.complaints.append(f"{self.name}: offset {offset} of {partition}, nobody has read {wanted}")
+                self.complaints.append(f"{self.name}: offset {offset} of {partition}: {wanted} was not read")
             self._group.next_offsets[partition] = max(wanted, offset + 1)
 
     def _commit(self, topic: str, positions: dict[int, int]) -> None:
@@ -314,7 +314,7 @@ class Member(WorkloadClient):
         try:
             outcome = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
-            return  # A rebalance, or a coordinator that is away: the next one comes soon.
+            return  # A rebalance, or an unavailable coordinator: try again soon.
         with self._group.lock:
             for each in outcome or []:
                 if each.error is None:

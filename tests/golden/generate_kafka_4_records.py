@@ -87,7 +87,7 @@ def change_metadata(bootstrap: str) -> None:
 
 
 def consume(bootstrap: str) -> None:
-    """Groups of both new kinds read some records, and leave."""
+    """Groups of both new types read some records, and the members leave."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "golden"})
     producer.init_transactions()
     producer.begin_transaction()
@@ -114,7 +114,7 @@ def consume(bootstrap: str) -> None:
 
 
 def read(consumer: Consumer, count: int) -> None:
-    """That many records."""
+    """Waits for so many records."""
     while count:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
@@ -122,7 +122,7 @@ def read(consumer: Consumer, count: int) -> None:
 
 
 def keep(file: Path, decoder: str) -> None:
-    """Copy the file and what Kafka's tool prints of it."""
+    """Copies the file and the output of Kafka's tool for it."""
     kept = TARGET / file.parent.name if file.name != "bootstrap.checkpoint" else TARGET
     kept.mkdir(exist_ok=True)
     shutil.copyfile(file, kept / file.name)  # without its mode: snapshots are read-only
@@ -136,7 +136,7 @@ def keep(file: Path, decoder: str) -> None:
 
 
 def check(tool: str, ran: subprocess.CompletedProcess[str]) -> None:
-    """Raise with what it said when a tool of Kafka's failed."""
+    """Raises with the output if a tool of Kafka fails."""
     if ran.returncode:
         raise RuntimeError(f"{tool}: {ran.stdout}{ran.stderr}")
 

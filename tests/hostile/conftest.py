@@ -1,4 +1,4 @@
-"""One broker for all attacks, and a second one for attacks in the name of a controller that is another broker."""
+"""One broker for all attacks, and a second one for attacks that claim to come from its controller, another broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def attacker(broker: KctlBroker) -> Iterator[Attacker]:
 
 @dataclass(frozen=True)
 class Impostor:
-    """A connection to a broker, and all that the controller of that broker, another one, puts into its requests."""
+    """A connection to a broker, and the fields that its controller, another broker, puts into its requests."""
 
     broker: KctlBroker
     attacker: Attacker

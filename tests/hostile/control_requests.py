@@ -1,4 +1,4 @@
-"""Forged controller requests, and the values a client can learn to forge them."""
+"""Forged controller requests, and the values that a client can learn for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl.protocol.apis.update_metadata import (
 from tests.hostile.raw_client import Attacker
 
 FIRST_EPOCH = 1
-"""Of the controller of a broker that has just been started with an empty data folder."""
+"""Of the controller of a newly started broker with an empty data folder."""
 LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
 
 
@@ -30,7 +30,7 @@ def controller_id(attacker: Attacker) -> int:
 def leader_and_isr(
     topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH, broker_epoch: int = -1
 ) -> LeaderAndIsrRequest:
-    """The broker is to lead a new partition."""
+    """Makes the broker leader of a new partition."""
     state = LeaderAndIsrPartitionState(
         partition_index=partition,
         controller_epoch=epoch,
@@ -54,7 +54,7 @@ def leader_and_isr(
 def stop_replica(
     topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH, broker_epoch: int = -1
 ) -> StopReplicaRequest:
-    """The broker is to delete a partition."""
+    """Makes the broker delete a partition."""
     state = StopReplicaPartitionState(partition_index=partition, leader_epoch=-2, delete_partition=True)
     topics = [StopReplicaTopicState(topic_name=topic, partition_states=[state])]
     return StopReplicaRequest(
@@ -71,7 +71,7 @@ def update_metadata(
     epoch: int = FIRST_EPOCH,
     broker_epoch: int = -1,
 ) -> UpdateMetadataRequest:
-    """The cluster has a new partition."""
+    """Adds a partition to the metadata."""
     state = UpdateMetadataPartitionState(
         partition_index=partition,
         controller_epoch=epoch,

@@ -1,11 +1,11 @@
-"""Random and mutated requests to every API and version that a broker advertises, beside an honest client.
+"""Random and mutated requests to every API and version that a broker advertises, beside a client with valid requests.
 
-    python -m tests.hostile.fuzzing --minutes 10 --seed 7
+    python -m tests.hostile.fuzzing --minutes 10 --seed 7 --security tls
 
-starts a broker, measures an honest producer while nothing else happens, then while several connections send hostile
-requests as fast as they can.  It prints one JSON object: requests sent, latencies of the honest producer, memory, the
+starts a broker, measures a valid producer while nothing else happens, then while several connections send hostile
+requests as fast as they can.  It prints one JSON object: requests sent, latencies of the valid producer, memory, the
 longest iterations of the broker's event loop, and whatever the broker logged as an error.  The exit status is 1 if a
-record of the honest client is missing or doubled, or the broker logged a traceback.
+record of the valid client is missing or doubled, or the broker logged a traceback.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import random
 import select
 import socket
+import ssl
 import struct
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -41,11 +42,13 @@ from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
-from tests.hostile.raw_client import API_VERSIONS, connected, framed, receive_frame
+from tests.hostile.raw_client import API_VERSIONS, framed, receive_frame
+from tests.peers import probe
+from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
-HONEST = "honest"
+VALID = "valid"
 _NAMES = ("a", "b.c", "fuzz-1", "fuzz-2", "__consumer_offsets", "__transaction_state", "../../victim", "..", "")
 _TEXTS = (
     *_NAMES,
@@ -65,18 +68,18 @@ _TEXTS = (
 _INTEGERS = (0, 1, -1, 2, 3, 100, 1 << 15, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 40)
 _BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
 _DANGEROUS = frozenset({"num_partitions", "count"})
-"""Fields with which random values would only ask for much legitimate work."""
+"""Fields in which random values would only cause much legitimate work."""
 
 
 class Fuzzer:
-    """Makes requests from a seed."""
+    """Generates requests from a seed."""
 
     def __init__(self, seed: int, apis: list[tuple[Api, int]]) -> None:
         self._random = random.Random(seed)
         self._apis = apis
         self._has_empty_arrays = False
         self._fields_before_mutation: int | None = None
-        """Fields that get a usual value before one with a random value; None for random values everywhere."""
+        """Fields that get a valid value before one field gets a random value; None for random values everywhere."""
 
     def frame(self) -> bytes:
         """The next request, which may be malformed in any way."""
@@ -87,7 +90,7 @@ class Fuzzer:
         header = RequestHeader(api.key, version, chance.getrandbits(31), chance.choice(_TEXTS))
         payload = encode_request_header(header) + self._body(api, version)
         if chance.random() < 0.3:
-            payload = self._mutated(payload)
+            payload = _mutated(payload, chance)
         return framed(payload)
 
     def _body(self, api: Api, version: int) -> bytes:
@@ -169,30 +172,48 @@ class Fuzzer:
             batch[chance.randrange(len(batch))] = chance.randrange(256)
         return bytes(batch)
 
-    def _mutated(self, payload: bytes) -> bytes:
+
+class HandshakeFuzzer:
+    """Makes the first bytes of TLS connections, from a seed."""
+
+    def __init__(self, seed: int, _apis: list[tuple[Api, int]]) -> None:
+        self._random = random.Random(seed)
+
+    def frame(self) -> bytes:
+        """A ClientHello, whole or mutated, or random bytes."""
         chance = self._random
-        data = bytearray(payload)
-        for _ in range(chance.randrange(1, 4)):
-            if not data:
-                break
-            position = chance.randrange(len(data))
-            match chance.randrange(4):
-                case 0:
-                    data[position] = chance.randrange(256)
-                case 1:
-                    del data[position:]
-                case 2:
-                    data[position:position] = chance.randbytes(chance.randrange(1, 20))
-                case _:
-                    data[position : position + 4] = struct.pack(">i", chance.choice((-1, (1 << 31) - 1, 1 << 20)))
-        return bytes(data)
+        if chance.random() < 0.05:
+            return chance.randbytes(chance.randrange(1, 20_000))
+        outgoing = ssl.MemoryBIO()
+        client = _trusting_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        hello = outgoing.read()
+        return hello if chance.random() < 0.2 else _mutated(hello, chance) or hello[:1]
 
 
-def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
-    """Every API and version in the broker's answer to ApiVersions, as far as its requests are defined here."""
-    with connected(bootstrap) as sock:
-        sock.sendall(API_VERSIONS)
-        body = receive_frame(sock)[10:]
+def _mutated(payload: bytes, chance: random.Random) -> bytes:
+    data = bytearray(payload)
+    for _ in range(chance.randrange(1, 4)):
+        if not data:
+            break
+        position = chance.randrange(len(data))
+        match chance.randrange(4):
+            case 0:
+                data[position] = chance.randrange(256)
+            case 1:
+                del data[position:]
+            case 2:
+                data[position:position] = chance.randbytes(chance.randrange(1, 20))
+            case _:
+                data[position : position + 4] = struct.pack(">i", chance.choice((-1, (1 << 31) - 1, 1 << 20)))
+    return bytes(data)
+
+
+def advertised_apis(sock: socket.socket) -> list[tuple[Api, int]]:
+    """Every API and version in the broker's ApiVersions response that kctl defines."""
+    sock.sendall(API_VERSIONS)
+    body = receive_frame(sock)[10:]
     served = [struct.unpack_from(">hhh", body, position) for position in range(0, len(body) - 5, 6)]
     return [
         (known, version) for key, first, last in served if (known := api(key)) for version in range(first, last + 1)
@@ -218,18 +239,44 @@ def _connect_and_authenticate(bootstrap: str) -> socket.socket:
     return sock
 
 
+def _connect_with_tls(bootstrap: str) -> socket.socket:
+    return _trusting_context().wrap_socket(_connect(bootstrap), server_hostname="localhost")
+
+
+def _trusting_context() -> ssl.SSLContext:
+    """Settings of a client that accepts every certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Frames(Protocol):
+    """What a connection of the attack sends."""
+
+    def frame(self) -> bytes:
+        """The next request."""
+
+
 @dataclass(frozen=True)
 class Security:
     """The listener that is attacked, and how far a connection gets before the attack begins."""
 
     connect: Callable[[str], socket.socket]
     has_sasl: bool = False
+    has_tls: bool = False
     api_keys: frozenset[int] | None = None
     """The APIs of the requests; None for all.  Others only close a connection that has not authenticated."""
+    frames: Callable[[int, list[tuple[Api, int]]], Frames] = Fuzzer
+    """Makes what the connections send, from a seed and the APIs."""
+    connect_to_ask: Callable[[str], socket.socket] | None = None
+    """Makes the connection that asks for the APIs; None for one like the others."""
 
 
 SECURITY = {
     "plaintext": Security(_connect),
+    "tls-before-handshake": Security(_connect, has_tls=True, frames=HandshakeFuzzer, connect_to_ask=_connect_with_tls),
+    "tls": Security(_connect_with_tls, has_tls=True),
     "sasl-before-authentication": Security(_connect, has_sasl=True, api_keys=frozenset({17, 18, 36})),
     "sasl-after-authentication": Security(_connect_and_authenticate, has_sasl=True),
 }
@@ -237,7 +284,7 @@ SECURITY = {
 
 
 class Attack:
-    """A process with several connections that send requests as fast as the broker takes them."""
+    """A process with several connections that send requests as fast as the broker accepts them."""
 
     def __init__(
         self,
@@ -259,7 +306,7 @@ class Attack:
 
     @property
     def sent(self) -> int:
-        """Requests until now."""
+        """Number of requests so far."""
         return int(self._sent.value)
 
     def join(self) -> None:
@@ -268,7 +315,7 @@ class Attack:
         assert self._process.exitcode == 0
 
     def stop(self) -> None:
-        """Ends the attack."""
+        """Stops the attack."""
         self._is_stopping.set()
         self.join()
 
@@ -277,8 +324,9 @@ def _attack(
     bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
 ) -> None:
     kind = SECURITY[security]
-    apis = [(api, version) for api, version in advertised_apis(bootstrap) if api.key in (kind.api_keys or {api.key})]
-    fuzzer = Fuzzer(seed, apis)
+    with (kind.connect_to_ask or kind.connect)(bootstrap) as asking:
+        apis = [(api, version) for api, version in advertised_apis(asking) if api.key in (kind.api_keys or {api.key})]
+    fuzzer = kind.frames(seed, apis)
     chance = random.Random(seed + 1)
     attackers: dict[socket.socket, _Attacker] = {}
     while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
@@ -290,7 +338,8 @@ def _attack(
         readable, writable, _ = select.select(attackers, attackers, [], 1)
         for sock in {*readable, *writable}:
             sent.value += sock in writable
-            if not attackers[sock].act(fuzzer, is_readable=sock in readable, is_writable=sock in writable):
+            is_readable = sock in readable or (isinstance(sock, ssl.SSLSocket) and sock.pending() > 0)
+            if not attackers[sock].act(fuzzer, is_readable=is_readable, is_writable=sock in writable):
                 del attackers[sock]
                 sock.close()
     for sock in attackers:
@@ -298,7 +347,7 @@ def _attack(
 
 
 class Manner(Enum):
-    """How a connection of the attack behaves."""
+    """The behaviour of a connection of the attack."""
 
     EAGER = "sends requests and reads responses"
     HALTING = "sends each frame in pieces, between those of the others"
@@ -307,9 +356,9 @@ class Manner(Enum):
 
 
 _WEIGHTS = (12, 4, 1, 2)
-"""How often each manner is chosen."""
+"""The weight of each behaviour."""
 _TURNS_MAX = 5_000
-"""Turns after which a silent or deaf connection is given up."""
+"""Turns after which a connection that does not send or does not read is closed."""
 
 
 class _Attacker:
@@ -322,8 +371,8 @@ class _Attacker:
         self._unsent = b""
         self._turns = 0
 
-    def act(self, fuzzer: Fuzzer, *, is_readable: bool, is_writable: bool) -> bool:
-        """Reads and drops responses, sends the next bytes; returns whether the connection is of use still."""
+    def act(self, fuzzer: Frames, *, is_readable: bool, is_writable: bool) -> bool:
+        """Discards responses, sends the next bytes; returns whether the connection is still usable."""
         self._turns += 1
         is_passive = self._manner in {Manner.SILENT, Manner.DEAF}
         if is_passive and self._turns > _TURNS_MAX:
@@ -333,13 +382,13 @@ class _Attacker:
                 return False
             if is_writable:
                 self._send(fuzzer)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError:
             return False
         return True
 
-    def _send(self, fuzzer: Fuzzer) -> None:
+    def _send(self, fuzzer: Frames) -> None:
         if self._manner is Manner.SILENT:
             if self._turns == 1:
                 self._sock.send(struct.pack(">i", self._chance.choice((1, 1 << 10, 100 << 20))))
@@ -351,13 +400,13 @@ class _Attacker:
             size = self._chance.randrange(1, size + 1)
         self._unsent = self._unsent[self._sock.send(self._unsent[:size]) :]
         if self._manner is Manner.EAGER:
-            # What the socket does not take is lost, which makes the rest of the connection garbage as well.
+            # Bytes that the socket does not accept are lost, so the rest of the connection is malformed as well.
             self._unsent = b""
 
 
 @dataclass
-class Honest:
-    """A producer that sends numbered records in sequence, and a consumer that checks for all of them."""
+class ValidClient:
+    """A producer that sends numbered records in sequence, and a consumer that checks that all of them are there."""
 
     bootstrap: str
     sent: int = 0
@@ -365,25 +414,25 @@ class Honest:
 
     def prepare(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(HONEST, 1, 1)])[HONEST].result(60)
+        admin.create_topics([NewTopic(VALID, 1, 1)])[VALID].result(60)
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0, "enable.idempotence": True})
 
     def produce(self, count: int) -> list[float]:
-        """Sends `count` records, each when the one before has been acknowledged; returns the seconds that each took."""
+        """Sends `count` records, each when the one before has been acknowledged; returns the seconds of each."""
         latencies = []
         for _ in range(count):
             began_s = time.perf_counter()
-            self._producer.produce(HONEST, str(self.sent).encode(), partition=0, on_delivery=_raise_error)
+            self._producer.produce(VALID, str(self.sent).encode(), partition=0, on_delivery=_raise_error)
             if self._producer.flush(60):
-                raise TimeoutError("an honest record was not acknowledged within 60 s")
+                raise TimeoutError("a record of the valid client was not acknowledged within 60 s")
             latencies.append(time.perf_counter() - began_s)
             self.sent += 1
         return latencies
 
     def consumed(self) -> list[int]:
         """All records of the topic, in order."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": HONEST, "enable.auto.commit": False})
-        consumer.assign([TopicPartition(HONEST, 0, OFFSET_BEGINNING)])
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": VALID, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(VALID, 0, OFFSET_BEGINNING)])
         numbers: list[int] = []
         end_s = time.monotonic() + 120
         while len(numbers) < self.sent and time.monotonic() < end_s:
@@ -416,6 +465,17 @@ def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlB
     if security.has_sasl:
         with sasl_broker(folder / "sasl", run_by=_MEASURED) as started:
             yield started.process, started.sasl
+    elif security.has_tls:
+        server = CertificateAuthority.create(folder).issue("server")
+        plain, attacked = probe.free_port(), probe.free_port()
+        properties = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{attacked}",
+            "ssl.keystore.location": str(server.pkcs12),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": PASSWORD,
+        }
+        with kctl_broker(folder / "data", properties=properties, port=plain, run_by=_MEASURED) as broker:
+            yield broker, f"127.0.0.1:{attacked}"
     else:
         with kctl_broker(folder / "data", run_by=_MEASURED) as broker:
             yield broker, broker.bootstrap
@@ -434,32 +494,32 @@ def main() -> int:
     sys.stderr.write(f"seed {options.seed}\n")
     security = SECURITY[options.security]
     with tempfile.TemporaryDirectory() as folder, broker_for_fuzzing(Path(folder), security) as (broker, attacked_at):
-        honest = Honest(broker.bootstrap)
-        honest.prepare()
-        honest.produce(200)
-        quiet = honest.produce(2_000)
+        valid = ValidClient(broker.bootstrap)
+        valid.prepare()
+        valid.produce(200)
+        quiet = valid.produce(2_000)
         before = resident_bytes(broker.pid)
         attack = Attack(attacked_at, options.seed, connections=options.connections, security=options.security)
         attacked: list[float] = []
         memory: list[int] = []
         end_s = time.monotonic() + options.minutes * 60
         while time.monotonic() < end_s:
-            attacked += honest.produce(100)
+            attacked += valid.produce(100)
             memory.append(resident_bytes(broker.pid) >> 20)
         attack.stop()
-        numbers = honest.consumed()
+        numbers = valid.consumed()
         after = resident_bytes(broker.pid)
         broker.stop()
         loop_lines = [line for line in broker.log_text.splitlines() if "event_loop" in line]
         unexpected = unexpected_lines(broker.log_text)
-    is_complete = numbers == list(range(honest.sent))
+    is_complete = numbers == list(range(valid.sent))
     report = {
         "seed": options.seed,
         "requests": attack.sent,
-        "honest_records": honest.sent,
-        "honest_records_complete": is_complete,
-        "honest_records_consumed": len(numbers),
-        "honest_records_missing": sorted({*range(honest.sent)} - {*numbers})[:10],
+        "valid_records": valid.sent,
+        "valid_records_complete": is_complete,
+        "valid_records_consumed": len(numbers),
+        "valid_records_missing": sorted({*range(valid.sent)} - {*numbers})[:10],
         "quiet_ms": {"p50": percentile_ms(quiet, 0.5), "p99": percentile_ms(quiet, 0.99)},
         "attacked_ms": {"p50": percentile_ms(attacked, 0.5), "p99": percentile_ms(attacked, 0.99)},
         "resident_mb": {"before": before >> 20, "max": max(memory), "after": after >> 20},

@@ -1,4 +1,4 @@
-"""Connections that send any request, well-formed or not, which a client library would refuse to send."""
+"""Connections that send arbitrary requests, including malformed ones that a client library would not send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.peers import probe
 T = TypeVar("T")
 
 WAIT_S = 60.0
-"""Bound of every wait for a condition; a loaded machine needs a part of it."""
+"""A bound for every wait; a loaded machine needs a fraction of it."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -32,7 +32,7 @@ API_VERSIONS = request(18, 0, b"")
 
 
 def waiting_fetch(topic: str) -> bytes:
-    """Fetch v0 of partition 0 that waits as long as the protocol can say for more bytes than ever come."""
+    """Fetch v0 of partition 0 that waits for the maximum time for more bytes than there will be."""
     name = topic.encode()
     partition = struct.pack(">iqi", 0, 0, 1 << 20)
     topics = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", 1) + partition
@@ -82,7 +82,7 @@ class Attacker:
         self._socket.close()
 
     def ask(self, request: Any, response_class: type[T], version: int) -> T:
-        """The answer to a request; AssertionError when the broker closes the connection instead."""
+        """The response to a request; AssertionError if the broker closes the connection instead."""
         key = definition_of(type(request)).key
         assert key is not None
         payload = encode_request_header(RequestHeader(key, version, 1, "attacker")) + codec.encode_bytes(
@@ -96,7 +96,7 @@ class Attacker:
         return response
 
     def exchange(self, payload: bytes) -> bytes:
-        """The frame that answers one frame; empty when the broker closes the connection."""
+        """The response frame to one frame; empty if the broker closes the connection."""
         try:
             self._socket.sendall(framed(payload))
             return receive_frame(self._socket)
@@ -104,7 +104,7 @@ class Attacker:
             return b""
 
     def send_and_end(self, payload: bytes) -> None:
-        """Sends one frame and nothing more; returns when the broker has closed the connection."""
+        """Sends one frame; returns when the broker has closed the connection."""
         self._socket.sendall(framed(payload))
         self._socket.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):

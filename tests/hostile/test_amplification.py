@@ -199,7 +199,7 @@ def test_groups_transactions_and_partitions_named_repeatedly_are_described_once(
 
 
 async def turns_while(work: Awaitable[Any]) -> int:
-    """How often the event loop serves others until the work is done."""
+    """How often the event loop runs other callbacks until the work is complete."""
     task = asyncio.ensure_future(work)
     turns = 0
     while not task.done():

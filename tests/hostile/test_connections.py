@@ -46,12 +46,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
 
 def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
     handled: list[bytes] = []
-    honest_handled = asyncio.Event()
+    other_handled = asyncio.Event()
 
     def handle(frame: memoryview, _peer: Peer) -> Reply:
         handled.append(bytes(frame))
-        if bytes(frame) == b"honest":
-            honest_handled.set()
+        if bytes(frame) == b"valid":
+            other_handled.set()
         return [framed(b"")]
 
     async def main() -> None:
@@ -61,7 +61,7 @@ def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
         )
         port = acceptor.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0)).port
         acceptor.start()
-        with connected(f"127.0.0.1:{port}") as hostile, connected(f"127.0.0.1:{port}") as honest:
+        with connected(f"127.0.0.1:{port}") as hostile, connected(f"127.0.0.1:{port}") as other:
             hostile.setblocking(False)
             pipelined = framed(b"hostile") * 45_000
             handled_before: list[int] = []
@@ -69,11 +69,11 @@ def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
                 with contextlib.suppress(BlockingIOError):
                     pipelined = pipelined[hostile.send(pipelined) :]
                     hostile.recv(1 << 20)
-                honest_handled.clear()
+                other_handled.clear()
                 before = len(handled)
-                honest.sendall(framed(b"honest"))
-                await honest_handled.wait()
-                handled_before.append(handled.index(b"honest", before) - before)
+                other.sendall(framed(b"valid"))
+                await other_handled.wait()
+                handled_before.append(handled.index(b"valid", before) - before)
             assert handled.count(b"hostile") > 10 * TURN_REQUESTS_MAX
             assert max(handled_before) <= 4 * TURN_REQUESTS_MAX
         acceptor.close()

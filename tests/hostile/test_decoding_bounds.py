@@ -43,12 +43,12 @@ REQUESTS = [
 
 
 def arrays_of(definition: Definition, version: int) -> Iterator[Field]:
-    """The arrays that stand directly in a message."""
+    """The arrays that are fields of the message itself."""
     return (field for field in definition.fields if field.kind == "array" and version in field.versions)
 
 
 def smallest(field: Field, version: int, *, is_flexible: bool) -> bytes:
-    """The fewest bytes that hold a value of the field."""
+    """The size in bytes of the smallest value of the field."""
     if field.struct is not None:
         inner = definition_of(field.struct).fields
         present = [each for each in inner if version in each.versions and each.tag is None]
@@ -60,7 +60,7 @@ def smallest(field: Field, version: int, *, is_flexible: bool) -> bytes:
 
 
 def with_elements(cls: type, version: int, array: Field, count: int) -> bytes:
-    """A request whose one array has so many of the smallest elements, and that is empty otherwise."""
+    """A request with one array of so many smallest elements, and otherwise empty."""
     definition = definition_of(cls)
     is_flexible = definition.is_flexible(version)
     assert array.element is not None
@@ -102,7 +102,7 @@ def test_the_interpreter_refuses_at_the_same_count_as_the_compiled_decoder() -> 
 
 @pytest.mark.parametrize(("cls", "version"), REQUESTS)
 def test_small_requests_cannot_cost_more_than_the_bound(cls: type, version: int) -> None:
-    """They are decoded without counting."""
+    """They are decoded without counting their cost."""
     definition = definition_of(cls)
     assert definition.cost_max is not None
     assert definition.cost_max >= codec.SMALL_BYTES * COST_PER_BYTE_MAX

@@ -1,6 +1,6 @@
-"""Batches that are small on the wire and expensive to decompress, iterate or convert, produced or stored.
+"""Batches that are small on the network and expensive to decompress, iterate or convert, produced or stored.
 
-What takes long leaves the event loop: the handler gives something to await before the records are looked at.
+Long work does not run on the event loop: the handler returns an awaitable before the records are processed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LARGE_OF_LZ4 = build_batch([Record(0, 5, b"k", bytes(1 << 20))], codec=Codec.LZ4
 
 class NoIsrChanges:
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """There are no followers."""
+        """No followers."""
 
 
 def play(
@@ -171,7 +171,7 @@ def test_many_small_batches_of_one_request_share_the_allowance_of_the_event_loop
 
 
 def test_a_bomb_is_refused_with_the_bound_in_the_message(tmp_path: Path) -> None:
-    """CVE-2026-111073: the size of a compressed payload was checked before it was decompressed only."""
+    """CVE-2026-111073: only the compressed size of a payload was checked, before decompression."""
 
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
@@ -240,7 +240,7 @@ def test_requests_that_wait_may_keep_a_bounded_number_of_bytes(tmp_path: Path) -
     play(tmp_path, scene, TO_GZIP)
 
 
-# The bytes of all requests
+# The limit for all requests together
 
 
 def test_work_of_all_requests_shares_the_bytes_and_waits_in_order() -> None:
@@ -295,7 +295,7 @@ def test_a_broker_that_stops_gives_no_result_of_work_to_its_requests() -> None:
 
 def test_work_that_fails_frees_its_memory_without_a_garbage_collection() -> None:
     class Plain:
-        """Stands for decompressed bytes in a variable of the work."""
+        """Represents decompressed bytes in a variable of the work."""
 
     freed: list[weakref.ref[Plain]] = []
 
@@ -326,7 +326,7 @@ def test_two_of_the_largest_batches_fit_the_bytes_of_all_requests() -> None:
 
 
 async def offset_of(disk: Disk, work: RecordWork, timestamp: int) -> tuple[bool, ListOffsetsPartitionResponse]:
-    """Whether the search left the event loop, and its answer."""
+    """Whether the search left the event loop, and its result."""
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
     result = ListOffsetsHandler(disk.replicas, work, disk.clock).handle(request, context(5))
@@ -347,7 +347,7 @@ def claiming(batch: bytes, *, max_timestamp: int | None = None, count: int | Non
 
 
 def put(partition: Partition, batch: bytes) -> None:
-    """Into the log, as an earlier version of the broker or another leader may have."""
+    """Appended to the log, as an earlier version of the broker or another leader may have done."""
     changed = bytearray(batch)
     struct.pack_into(">q", changed, 0, partition.log.log_end_offset)
     partition.log.append_as_follower(bytes(changed))

@@ -9,14 +9,14 @@ from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import api
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
-from tests.hostile.raw_client import Attacker
+from tests.hostile.raw_client import Attacker, connected
 from tests.peers.kctl_broker import KctlBroker
 
 _ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean": False, "float64": 0.0}
 
 
 def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: bool) -> Any:
-    """A message of zeros, with nulls where they are possible or with arrays of one such element, if wanted."""
+    """A message of zeros, with nulls where allowed, or with arrays of one such element."""
 
     def value(spec: Field) -> Any:
         if has_nulls and version in spec.nullable:
@@ -37,7 +37,9 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
     """CVE-2026-83525: FetchSnapshot with an empty array of topics ended the controller's process."""
     before = unexpected_lines(broker.log_text)
     sent = 0
-    for known, version in advertised_apis(broker.bootstrap):
+    with connected(broker.bootstrap) as sock:
+        apis = advertised_apis(sock)
+    for known, version in apis:
         for has_nulls, has_elements in ((False, False), (True, False), (False, True)):
             try:
                 body = codec.encode_bytes(
@@ -47,7 +49,8 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
                 continue  # A field without a default and without a null.
             header = RequestHeader(known.key, version, 1, "")
             with Attacker(broker.bootstrap) as attacker:
-                # Some requests have no answer, and some wait: the end of the connection is the answer to all of them.
+                # Some requests have no response, and some wait: the end of the connection marks the end of all
+                # responses.
                 attacker.send_and_end(encode_request_header(header) + body)
             sent += 1
     assert sent > 400

@@ -1,4 +1,4 @@
-"""Empty option values, as left by an unset shell variable, are refused before anything is done."""
+"""Empty option values, as from an unset shell variable, are refused before anything is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 
 MAY_BE_EMPTY = {("produce", "key"), ("produce", "null_marker"), ("dump-log", "key")}
-"""Keys can be empty, and an empty line can stand for null."""
+"""Keys can be empty, and an empty line can represent null."""
 
 
 def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
@@ -73,6 +73,6 @@ def test_a_blank_name_of_a_property_is_refused(kctl: Kctl) -> None:
 
 
 def test_an_argument_that_is_not_utf8_is_refused(kctl: Kctl) -> None:
-    """As Python decodes it from the command line."""
+    """As Python decodes it on the command line."""
     ran = kctl("topics describe", "\udcff")
     assert (ran.status, "TOPIC is not valid UTF-8" in ran.err) == (ExitStatus.USAGE, True)

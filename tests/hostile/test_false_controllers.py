@@ -139,7 +139,7 @@ async def is_confirmed(authority: ControllerAuthority, controller_id: int, epoch
 
 
 async def elect_other(world: World) -> None:
-    """Broker 1 becomes controller in epoch 2."""
+    """Makes broker 1 the controller in epoch 2."""
     session = world.ensemble.session()
     await session.start(10_000)
     await world.controller.close()

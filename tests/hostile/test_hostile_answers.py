@@ -52,7 +52,7 @@ LINES = [
 
 
 class HostileCluster(MovingCluster):
-    """Mutates each answer except, mostly, to ApiVersions, so that commands come far."""
+    """Mutates each response except, mostly, that of ApiVersions, so that commands proceed further."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(2)
@@ -63,7 +63,7 @@ class HostileCluster(MovingCluster):
         try:
             answer = super()._respond(broker, frame)
         except Exception:
-            return DROP  # A client that was told nonsense may ask for nonsense.
+            return DROP  # A client that received invalid data may send invalid requests.
         (key,) = struct.unpack_from(">h", frame)
         if answer is DROP or not self.mutates or self.random.random() < (0.95 if key == 18 else 0.3):
             return answer

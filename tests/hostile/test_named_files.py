@@ -32,7 +32,7 @@ NOBODY = "127.0.0.1:1"
 
 
 def kctl(*words: str | Path, pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, which would wait for ever where this one must not."""
+    """Runs a command in a separate process, because it would wait for ever if it failed the test."""
     return subprocess.run(
         [sys.executable, "-m", "kctl", *map(str, words)],
         cwd=ROOT,
@@ -96,11 +96,11 @@ def test_process_substitution_is_read_once_and_whole(command: str) -> None:
         with open(writing, "w") as pipe:
             pipe.write(text)
         ran = kctl(*READERS[command], f"/dev/fd/{reading}", "--timeout", "1s", pass_fds=(reading,))
-    assert ran.returncode == 4, ran.stderr  # it was understood: only the cluster is missing
+    assert ran.returncode == 4, ran.stderr  # the file was accepted: only the cluster is missing
 
 
 def test_circular_links_are_followed_once(tmp_path: Path) -> None:
-    """Two of them would double what is found at each level."""
+    """Two of them would double the number of files at each level."""
     for name in ("a-0", "b-0"):
         (tmp_path / name).symlink_to(tmp_path)
     (tmp_path / "meta.properties").write_text("version=0\n")

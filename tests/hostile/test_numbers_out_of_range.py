@@ -44,10 +44,11 @@ NOT_TRIED = {
     *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("zookeeper", "start"), ("spark", "export")),
     *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
 }
-"""Commands that would do more than ask where a hostile text turned out to be a fine one, and those that ask what the
-cluster of these tests cannot answer."""
+"""Commands that would change something if a value turned out to be valid, and those that the test cluster cannot
+answer.
+"""
 NAMES = {"group", "file", "key", "state_dir", "data_dir", "rollback_file", "transactional_id"}
-"""Parameters for which any text will do."""
+"""Parameters that accept any text."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def words_of(noun: str, command: LocalCommand, tried: Parameter, text: str) -> list[str]:
-    """A line that gives the parameter the text, and everything else that has to be there."""
+    """A command line with this text as the parameter, and all other required parameters."""
     words = [noun] if noun == command.name else [noun, command.name]
     positional = []
     for parameter in command.own_params:
@@ -90,7 +91,7 @@ def test_every_numeric_option_refuses_what_is_out_of_its_range(
 
 
 def textual_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
-    """Options and arguments with a grammar of their own, such as offsets, times and sizes."""
+    """Options and arguments with a syntax of their own, such as offsets, times and sizes."""
     common = [("topics", all_commands()["topics"]["list"], parameter) for parameter in cluster_options()]
     return common + [
         (noun, one, parameter)

@@ -1,4 +1,4 @@
-"""Names that lead out of the data folder, from every source of names."""
+"""Names with paths outside the data folder, from every source of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers on a SASL listener: what they can send before they are authenticated costs the broker nothing."""
+"""Unauthenticated clients on a SASL listener: what they send costs the broker almost nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.peers.sasl_broker import SaslBroker, sasl_broker
 
 SOCKETS = 1_000
 GROWTH_BYTES_MAX = 40 << 20
-"""1,000 connections take 20 KB each; buffers for what they declare would take 100 GB."""
+"""1,000 connections use 20 KB each; buffers for the declared sizes would use 100 GB."""
 MAX_RECEIVE_BYTES = 524_288
 HANDSHAKE = request(17, 1, struct.pack(">h", 13) + b"SCRAM-SHA-256")
 
@@ -132,8 +132,8 @@ def test_requests_out_of_order_end_the_connection(sasl: SaslBroker, frames: list
         assert is_closed(sock)
 
 
-def test_a_slow_peer_delays_nobody(sasl: SaslBroker) -> None:
-    """A byte of a handshake each, while others are served."""
+def test_a_slow_peer_delays_no_other_client(sasl: SaslBroker) -> None:
+    """A byte of a handshake each, while other clients are served."""
     with connected(sasl.sasl) as slow:
         for byte in HANDSHAKE[:12]:
             slow.sendall(bytes([byte]))
@@ -150,7 +150,7 @@ def test_failed_logins_wait_without_delaying_others(sasl: SaslBroker) -> None:
 
 
 def test_none_of_this_is_a_failure_of_a_handler(sasl: SaslBroker) -> None:
-    """The last test of the module: what the broker has logged of all the attacks."""
+    """The last test of the module: the log lines about all attacks."""
     wait_until(lambda: "authentication failed" in sasl.process.log_text, "a line about failed logins")
     assert "Traceback" not in sasl.process.log_text
     assert "after a failure in a handler" not in sasl.process.log_text

@@ -39,7 +39,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @contextlib.contextmanager
 def server(behave: Behaviour) -> Iterator[int]:
-    """Accepts one connection and does what `behave` says until the client is gone; yields the port."""
+    """Accepts one connection and calls `behave` until the client closes it; yields the port."""
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -63,7 +63,9 @@ async def connect(transport: Transport, port: int) -> Connection:
 
 
 def test_response_sent_byte_by_byte_does_not_extend_the_timeout(run: Run) -> None:
-    """No byte is later than the time-out after the one before; without one deadline the client would read them all."""
+    """No byte arrives later than the timeout after the one before; without one deadline the client would
+    read them all.
+    """
     sent = 0
 
     def drip(connection: socket.socket, done: threading.Event) -> None:
@@ -110,7 +112,7 @@ def test_large_response_before_the_connection_is_open_is_refused(run: Run) -> No
         connection.sendall(struct.pack(">i", OPENING_RESPONSE_BYTES_MAX + 1))
         done.wait(10)
 
-    with server(announce) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+    with server(announce) as port, pytest.raises(ConnectionLost, match="does not use Kafka's protocol"):
         run(lambda transport: connect(transport, port))
 
 
@@ -120,5 +122,5 @@ def test_impossible_response_size_closes_the_connection(run: Run, beginning: byt
         connection.sendall(beginning)
         done.wait(10)
 
-    with server(greet) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+    with server(greet) as port, pytest.raises(ConnectionLost, match="does not use Kafka's protocol"):
         run(lambda transport: connect(transport, port))

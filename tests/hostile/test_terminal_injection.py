@@ -1,4 +1,4 @@
-"""Names, keys, values and error messages from others cannot send control sequences to the user's terminal."""
+"""Names, keys, values and error messages from peers cannot send control sequences to the user's terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.commands.test_groups import member
 UNSAFE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\u202egpj.exe\u2066\u200b\u2028\ufeff\U000e0041"
 HOSTILE = st.text(st.characters(exclude_categories=()) | st.sampled_from(UNSAFE), max_size=30)
 OWN = ("\x1b[1m", "\x1b[31m", "\x1b[0m", "\r\x1b[K")
-"""What kctl itself sends to a terminal: bold, red, neither, and the beginning of a line of progress."""
+"""The control sequences that kctl itself sends to a terminal: bold, red, reset, and the start of a progress line."""
 
 
 class Terminal(io.StringIO):
@@ -152,7 +152,7 @@ def hostile_log(cluster: FakeCluster) -> None:
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, line: str, *more: str) -> str:
-    """Everything that a terminal gets from the command."""
+    """All bytes that a terminal receives from the command."""
     return run(monkeypatch, Terminal(), line, *more)
 
 

@@ -1,4 +1,4 @@
-"""Clients that attack a TLS listener before and after the handshake, while an honest one goes on."""
+"""Clients that attack a TLS listener before and after the handshake; another client is served meanwhile."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import os
 import random
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kctl.limits import TLS_HANDSHAKES_MAX
 from tests.hostile.raw_client import API_VERSIONS, framed, receive_frame, wait_until
@@ -21,6 +24,8 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 IDLE_BYTES_MAX = 20_000
 SEED = 7
+ALERT, HANDSHAKE = 21, 22
+"""The first byte of a record of TLS."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Target:
         return self.context.wrap_socket(self.connect(), server_hostname="localhost")
 
     def is_answering(self) -> bool:
-        """An honest client gets its answer."""
+        """A valid client gets a response."""
         with self.handshake() as tls:
             tls.sendall(API_VERSIONS)
             return len(receive_frame(tls)) > 0
@@ -76,7 +81,7 @@ def _no_exception_in_the_log(target: Target) -> Iterator[None]:
     assert "Traceback" not in target.broker.log_text
 
 
-def test_sockets_that_send_a_part_of_a_handshake_stop_nobody(target: Target) -> None:
+def test_sockets_that_send_part_of_a_handshake_do_not_delay_others(target: Target) -> None:
     hello = ssl.MemoryBIO()
     client = target.context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -93,6 +98,47 @@ def test_sockets_that_send_a_part_of_a_handshake_stop_nobody(target: Target) -> 
         # Java's tools need 40 KB for each handshake; here the oldest ones are closed.
         assert target.descriptors <= TLS_HANDSHAKES_MAX + 200
     wait_until(lambda: target.descriptors < 200, "all sockets are closed")
+
+
+def extension(kind: int, data: bytes) -> bytes:
+    return struct.pack(">HH", kind, len(data)) + data
+
+
+def hello_with_group(group: int, key: bytes) -> bytes:
+    """A ClientHello of TLS 1.3 that offers one group for the key exchange, and its key."""
+    share = struct.pack(">HH", group, len(key)) + key
+    extensions = b"".join(
+        (
+            extension(43, b"\x02\x03\x04"),  # supported_versions: TLS 1.3
+            extension(13, b"\x00\x02\x04\x03"),  # signature_algorithms: ECDSA on P-256 with SHA-256
+            extension(10, struct.pack(">HH", 2, group)),
+            extension(51, struct.pack(">H", len(share)) + share),
+        )
+    )
+    ciphers = b"\x00\x02\x13\x01"  # TLS_AES_128_GCM_SHA256
+    body = b"\x03\x03" + bytes(32) + b"\x00" + ciphers + b"\x01\x00" + struct.pack(">H", len(extensions)) + extensions
+    message = b"\x01" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + struct.pack(">H", len(message)) + message
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "answer"),
+    [
+        pytest.param(0x0017, ec.generate_private_key(ec.SECP256R1()), HANDSHAKE, id="P-256"),
+        pytest.param(0x0104, None, ALERT, id="ffdhe8192"),
+    ],
+)
+def test_key_exchanges_that_cost_the_broker_much_are_refused(
+    target: Target, group: int, key: ec.EllipticCurvePrivateKey | None, answer: int
+) -> None:
+    """CVE-2002-20001: a client asks for a key exchange in a large finite field, which takes the server 160 ms."""
+    if key is None:
+        public = b"\x7f" * 1024
+    else:
+        public = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    with target.connect() as sock:
+        sock.sendall(hello_with_group(group, public))
+        assert sock.recv(1) == bytes([answer])
 
 
 def test_random_and_mutated_bytes_end_their_own_connection(target: Target) -> None:

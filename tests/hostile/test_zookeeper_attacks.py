@@ -1,4 +1,4 @@
-"""Attacks on the embedded ZooKeeper server that have hit Apache ZooKeeper, and floods of sessions and watches."""
+"""Known attacks on Apache ZooKeeper against the embedded server, and floods of sessions and watches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONNECT = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16)
 
 @pytest.mark.parametrize("is_recursive", [True, False])
 def test_persistent_watches_tell_nothing_about_znodes_that_the_watcher_may_not_read(is_recursive: bool) -> None:
-    """CVE-2024-23944: addWatch on a readable parent told the paths of its children whatever their ACLs."""
+    """CVE-2024-23944: addWatch on a readable parent revealed the paths of its children whatever their ACLs."""
     keeper = new_keeper()
     owner, stranger = Player(keeper), Player(keeper)
     owner.identities += (OWNER,)
@@ -44,7 +44,7 @@ def test_persistent_watches_tell_nothing_about_znodes_that_the_watcher_may_not_r
 
 
 def test_acls_hide_password_hashes_from_those_who_may_only_read() -> None:
-    """CVE-2019-0201: getACL gave the hash of each digest to everybody."""
+    """CVE-2019-0201: getACL returned the hash of each digest to all clients."""
     keeper = new_keeper()
     owner, reader = Player(keeper), Player(keeper)
     owner.identities += (OWNER,)
@@ -110,7 +110,7 @@ class RawClient:
 
 @pytest.mark.parametrize("word", [b"wchp", b"wchc"])
 def test_words_that_list_all_watches_are_refused(word: bytes, tmp_path: Path) -> None:
-    """CVE-2017-5637: wchp and wchc listed all watches for anybody, without end."""
+    """CVE-2017-5637: wchp and wchc listed all watches for every client, without a bound."""
 
     async def ask(zookeeper: EmbeddedZooKeeper) -> bytes:
         async with RawClient.connected(zookeeper) as client:
@@ -120,7 +120,9 @@ def test_words_that_list_all_watches_are_refused(word: bytes, tmp_path: Path) ->
 
 
 def test_no_client_adds_a_server() -> None:
-    """CVE-2018-8012 and CVE-2023-44981: a stranger joined the quorum.  This server has none, and refuses reconfig."""
+    """CVE-2018-8012 and CVE-2023-44981: any server could join the quorum.  This server has none, and
+    refuses reconfig.
+    """
     keeper = new_keeper()
     with pytest.raises(KeeperError) as refused:
         keeper.write(Player(keeper), requests.Reconfig(), wall_ms=0)
@@ -128,7 +130,7 @@ def test_no_client_adds_a_server() -> None:
 
 
 def test_sessions_over_the_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that connects again and again with new sessions leaves one each time."""
+    """A client that connects repeatedly with new sessions leaves one each time."""
     monkeypatch.setattr(server, "ZOOKEEPER_SESSIONS_MAX", 5)
 
     async def flood(zookeeper: EmbeddedZooKeeper) -> list[bool]:

@@ -1,4 +1,4 @@
-"""The walk-through of examples/flights with the broker killed in the middle: every flight is exported once."""
+"""The example examples/flights with the broker killed during it: every flight is exported once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class KillOnce:
 
 
 def _export(broker: KctlBroker, folder: Path) -> int:
-    """Runs an export; returns how many rows it says it wrote."""
+    """Runs an export; returns the number of rows that it reports."""
     summary = json.loads(_kctl(broker, "spark", "export", TOPIC, "--to", str(folder), "--format", "json"))
     return _rows(summary)
 

@@ -1,4 +1,4 @@
-"""The plugin as another project uses it: pytest in a process of its own, in an empty folder."""
+"""The plugin as another project uses it: pytest as a process in an empty folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_pytest(folder: Path, tests: str, *arguments: str) -> subprocess.Complete
 
 
 def _plugin() -> list[str]:
-    """The option that loads the plugin where kctl is not installed but lies in the path."""
+    """The option that loads the plugin if kctl is not installed but on the path."""
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     is_installed = any(entry.value == "kctl.testing.pytest_plugin" for entry in entry_points(group="pytest11"))

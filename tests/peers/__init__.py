@@ -1,4 +1,4 @@
 """Third-party software started for tests, and kctl's own broker as a real process.
 
-Read `probe` (is somebody answering?), then `kctl_broker` and `apache_kafka`.
+Read `probe` (readiness checks), then `kctl_broker` and `apache_kafka`.
 """

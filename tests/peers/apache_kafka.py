@@ -26,12 +26,12 @@ OLDEST_JUDGE = "2.8.2"
 LAST_WITH_ZOOKEEPER = "3.9.1"
 NEWEST = "4.4.0"
 OLDEST_BROKER = "0.11.0.3"
-"""The oldest that commands work with."""
+"""The oldest version that commands support."""
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Before message format 2; the last but one is the first with format 1, the last the first with whole batches."""
 TOOLS_FOR_NEWEST = "4.3.1"
 NEWEST_BROKER = "4.3.1"
-"""The last that was published as a whole."""
+"""The last version whose artifacts are complete."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
 DOWNLOAD_TIMEOUT_S = 900
@@ -48,7 +48,7 @@ TOOLS_TO_ARCHIVE = {
     OLDEST_JUDGE: (f"kafka.admin.TopicCommand {_TOPICS}", *_TOOLS),
     LAST_WITH_ZOOKEEPER: (f"org.apache.kafka.tools.TopicCommand {_TOPICS}", *_TOOLS),
 }
-"""Tools whose classes are archived beside those of the broker, with arguments that let them do some work."""
+"""Tools whose classes are archived beside those of the broker, with arguments for a short run."""
 
 SINGLE_BROKER_PROPERTIES = {
     "offsets.topic.replication.factor": "1",
@@ -57,7 +57,7 @@ SINGLE_BROKER_PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
-    "controlled.shutdown.retry.backoff.ms": "100",  # of three attempts, where no other broker can take over
+    "controlled.shutdown.retry.backoff.ms": "100",  # of three attempts, because no other broker can take over
     "log.cleaner.dedupe.buffer.size": "20000000",
 }
 
@@ -68,14 +68,14 @@ KRAFT_PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Members of groups hear of changes by heartbeats.
+    # Members of groups are notified of changes by heartbeats.
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
 }
 CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 
 HANGING_IS_ALLOWED = {"transaction.partition.verification.enable": "false"}
-"""For tests that write into transactions which nobody has begun: since 3.6 brokers would ask the coordinator first."""
+"""For tests that write into transactions that were never begun: since 3.6 brokers would ask the coordinator first."""
 
 PATIENT_QUOTAS = {
     "replication.quota.window.size.seconds": "60",
@@ -94,7 +94,7 @@ log4j.appender.stderr.layout.ConversionPattern=%%d{ISO8601} %%p %%m (%%c)%%n
 
 
 def why_not() -> str | None:
-    """Why Apache Kafka cannot run on this machine, in words for a skipped test; None when it can."""
+    """The reason why Apache Kafka cannot run on this machine, for a skipped test; None if it can."""
     for program, package in (("java", "a Java 17 runtime"), ("mvn", "Maven")):
         if shutil.which(program) is None:
             return f"{program} is not on the PATH: install {package}"
@@ -110,10 +110,10 @@ def jars(version: str) -> Path:
 
 
 def _broker_jars(version: str) -> Path:
-    """The same for a broker, which before 1 and from 4 on is a folder of its own."""
+    """The folder for a broker, which is a separate one before version 1 and from 4 on."""
     folder = cache_folder() / f"apache-kafka-broker-{version}"
     if _major(version) < 1:
-        # Java has not brought this API along since 11.
+        # Not part of Java since 11.
         return _fetched(folder, {"kafka_2.12": version, "javax.xml.bind:jaxb-api": "2.3.1"})
     return _fetched(folder, {"kafka_2.13": version}) if _is_kraft(version) else jars(version)
 
@@ -141,7 +141,7 @@ def _fetch(artifacts: Mapping[str, str], folder: Path) -> None:
             text=True,
             timeout=DOWNLOAD_TIMEOUT_S,
         )
-        # Whole or not at all; when another run was quicker its folder stays.
+        # Renamed when complete; if another process was faster, its folder is used.
         with contextlib.suppress(OSError):
             fetched.rename(folder)
 
@@ -178,7 +178,7 @@ def _is_kraft(version: str) -> bool:
 
 
 def java_command(version: str, main_class: str, args: Sequence[str | Path], *, log_level: str = "ERROR") -> list[str]:
-    """The command line that runs a class of that Kafka version, or the program in a Java source file of ours."""
+    """The command line that runs a class of that Kafka version, or the program in a Java source file of these tests."""
     return _java(jars(version), main_class, args, log_level)
 
 
@@ -200,14 +200,14 @@ def _java(
 def run_java_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's command-line tools to its end; its output is in stdout and stderr."""
+    """Runs one of Kafka's command-line tools; its output is in stdout and stderr."""
     return _run(java_command(version, main_class, args), timeout_s=timeout_s, stdin=stdin)
 
 
 def run_broker_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
-    """The same for the tools that from 4 on come with the broker, such as kafka.admin.ConfigCommand."""
+    """The same for tools that are part of the broker from version 4 on, such as kafka.admin.ConfigCommand."""
     return _run(_java(_broker_jars(version), main_class, args, "ERROR"), timeout_s=timeout_s)
 
 
@@ -287,7 +287,7 @@ def _kraft_properties(bootstrap: str, log_dir: Path, more: Mapping[str, str]) ->
 
 
 def _format(folder: Path, settings: Path) -> None:
-    """Kafka 4 starts on formatted directories only, and enables its features by it."""
+    """Kafka 4 requires formatted directories, which also determine its features."""
     command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", settings], "ERROR")
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
@@ -347,7 +347,7 @@ def _make_archive(version: str) -> None:
 
 
 def _exercise(version: str, folder: Path) -> None:
-    """Starts a broker and each of the tools once."""
+    """Starts a broker and runs each of the tools once."""
     with apache_kafka(version, folder / "broker") as bootstrap:
         log = folder / "broker" / "logs" / "orders-0" / f"{0:020}.log"
         for line in TOOLS_TO_ARCHIVE[version]:

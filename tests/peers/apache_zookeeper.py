@@ -18,7 +18,7 @@ START_TIMEOUT_S = 60
 
 
 def why_not() -> str | None:
-    """Why Apache ZooKeeper cannot run on this machine, in words for a skipped test; None when it can."""
+    """The reason why Apache ZooKeeper cannot run on this machine, for a skipped test; None if it can."""
     if shutil.which("java") is None:
         return "java is not on the PATH: install a Java 17 runtime"
     if importlib.util.find_spec("pyspark") is None:
@@ -27,7 +27,7 @@ def why_not() -> str | None:
 
 
 class ZooKeeperServer:
-    """The handle: where it listens, and the ways to end it and start it again with what it had."""
+    """The server: its address, and methods to stop and restart it with its data."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class ZooKeeperServer:
         self._process: Process | None = None
 
     def start(self) -> None:
-        """Serves when it returns."""
+        """Starts the server; returns when it serves."""
         self._process = Process("Apache ZooKeeper", self._command, log=self._log)
         self._process.wait_until(lambda: _is_serving(self.connect), timeout_s=START_TIMEOUT_S)
 
     def stop(self, signal_number: int = signal.SIGTERM) -> None:
-        """Nothing when it was never started."""
+        """No effect if it was never started."""
         if self._process is not None:
             self._process.stop(signal_number)
 
@@ -105,7 +105,7 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_serving(connect: str) -> bool:
-    """It accepts connections before requests; its four-letter words tell the two states apart."""
+    """It accepts connections before requests; its four-letter words distinguish the two states."""
     with contextlib.suppress(OSError), socket.create_connection(probe.address(connect), timeout=1) as connection:
         connection.sendall(b"srvr")
         return b"Mode: standalone" in b"".join(iter(lambda: connection.recv(4096), b""))

@@ -15,7 +15,7 @@ START_TIMEOUT_S = 60
 
 
 class EmbeddedZooKeeperProcess:
-    """The handle: where it listens, and the ways to end it and start it again."""
+    """The server: its address, and methods to stop and restart it."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir

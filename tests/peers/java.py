@@ -57,7 +57,7 @@ def make_archive(jars: Path, lists: Path) -> None:
 
 
 def compiled(program: Path, jars: Path) -> Path:
-    """The folder with the classes of a program that consists of one source file, compiled if it was not before."""
+    """The folder with the classes of a program of one source file, compiled if necessary."""
     source = program.read_bytes()
     digest = hashlib.sha256(b"\0".join((source, jars.name.encode(), _java_identity().encode()))).hexdigest()[:16]
     folder = cache_folder() / f"{program.stem}-{digest}"
@@ -67,7 +67,7 @@ def compiled(program: Path, jars: Path) -> Path:
             javac = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-encoding", "UTF-8")
             class_path = ":".join(map(str, sorted(jars.glob("*.jar"))))
             _run("java", *JVM_FLAGS, *javac, "-cp", class_path, "-d", str(classes), str(program))
-            # When another process was quicker, its folder stays.
+            # If another process was faster, its folder is used.
             with contextlib.suppress(OSError):
                 classes.rename(folder)
     return folder
@@ -79,7 +79,7 @@ def _archive(jars: Path) -> Path:
 
 @functools.cache
 def _java_identity() -> str:
-    """Another one after every installation of another Java."""
+    """Changes with every installation of another Java."""
     found = shutil.which("java")
     if found is None:
         return "none"

@@ -20,7 +20,7 @@ DOWNLOAD_TIMEOUT_S = 300
 
 
 def why_not() -> str | None:
-    """Why kafkajs cannot run on this machine, in words for a skipped test; None when it can."""
+    """The reason why kafkajs cannot run on this machine, for a skipped test; None if it can."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             return f"{program} is not on the PATH: install Node.js with npm"
@@ -36,7 +36,7 @@ def node_modules() -> Path:
 
 
 def run_script(script: Path, *args: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs a script of ours that may `require('kafkajs')`."""
+    """Runs a script of these tests that may `require('kafkajs')`."""
     return subprocess.run(
         ["node", script, *args],
         check=False,
@@ -69,7 +69,7 @@ def _fetch(folder: Path) -> None:
             timeout=DOWNLOAD_TIMEOUT_S,
         )
         Path(scratch, "node_modules").rename(_made(Path(scratch, "whole")) / "node_modules")
-        # Whole or not at all; when another run was quicker its folder stays.
+        # Renamed when complete; if another process was faster, its folder is used.
         with contextlib.suppress(OSError):
             Path(scratch, "whole").rename(folder)
 

@@ -36,7 +36,7 @@ class KctlBroker:
         self.start()
 
     def start(self) -> None:
-        """Starts the process and returns when topics can be created; raises with the end of its log otherwise."""
+        """Starts the process and returns when topics can be created; raises with the end of its log if that fails."""
         self._process = Process("kctl broker", self.command, log=self.log)
         try:
             self._process.wait_until(lambda: probe.has_controller(self.bootstrap), timeout_s=START_TIMEOUT_S)
@@ -45,22 +45,22 @@ class KctlBroker:
             raise
 
     def restart(self) -> None:
-        """A clean stop, if it still runs, and a start with the same data, port and properties."""
+        """A clean shutdown, if it runs, and a start with the same data, port and properties."""
         if self.is_running:
             self.stop()
         self.start()
 
     def stop(self) -> None:
-        """SIGTERM; raises AssertionError unless the broker shuts down and says so with exit status 0."""
+        """SIGTERM; raises AssertionError unless the broker shuts down with exit status 0."""
         status = self._process.stop(signal.SIGTERM)
         assert status == 0, f"the broker's clean shutdown ended with {status}:\n{self.log_text}"
 
     def kill9(self) -> None:
-        """SIGKILL: no flush, no marker, no goodbye to ZooKeeper."""
+        """SIGKILL: no flush, no clean shutdown marker, and the ZooKeeper session stays until it expires."""
         self._process.stop(signal.SIGKILL)
 
     def halt(self) -> None:
-        """SIGSTOP: the process does nothing until `resume`."""
+        """SIGSTOP: the process stands still until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -82,7 +82,7 @@ class KctlBroker:
 
     @property
     def log_text(self) -> str:
-        """All it has printed, over all its starts."""
+        """Its output, over all its starts."""
         return self._process.log_text
 
 

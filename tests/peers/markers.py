@@ -1,7 +1,7 @@
-"""Waits for transaction markers, observed from outside through confluent-kafka.
+"""Waits for transaction markers, observed through confluent-kafka.
 
-A coordinator answers that a transaction has ended when it has logged the decision; the markers that let committed
-readers past it follow.  Who asks for what such readers get has to wait for them.
+A coordinator responds to EndTxn when it has logged the decision; the markers that allow read_committed readers to
+continue follow later.  A test that reads such records has to wait for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TIMEOUT_S = 60
 
 
 def wait_for_markers(bootstrap: str, topic: str) -> None:
-    """Returns when no partition of the topic holds anything of an open transaction; raises TimeoutError."""
+    """Returns when no partition of the topic contains an open transaction; raises TimeoutError."""
     ends = [_consumer(bootstrap, isolation) for isolation in ("read_committed", "read_uncommitted")]
     partitions = [
         TopicPartition(topic, index) for index in ends[0].list_topics(topic, TIMEOUT_S).topics[topic].partitions

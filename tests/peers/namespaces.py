@@ -1,6 +1,6 @@
 """Hosts as Linux network namespaces behind one bridge, whose connections can be cut.
 
-What is cut off hears nothing and is told nothing: no reset, no refusal, as when a switch dies.  Needs root, or at least
+A host that is cut off receives nothing, not even a reset, as after the failure of a switch.  Requires root, or at least
 CAP_NET_ADMIN and CAP_SYS_ADMIN, and the program `ip`.
 """
 
@@ -16,7 +16,7 @@ _NETWORKS = 250
 
 
 def why_not() -> str | None:
-    """Why namespaces cannot be made on this machine, in words for a skipped test; None when they can."""
+    """The reason why namespaces cannot be created on this machine, for a skipped test; None if they can."""
     if shutil.which("ip") is None:
         return "ip is not on the PATH: install iproute2"
     name = f"kf-probe-{os.getpid()}"
@@ -28,7 +28,7 @@ def why_not() -> str | None:
 
 
 class Network:
-    """Up to 200 hosts; this process sees them all from the bridge."""
+    """Up to 200 hosts; this process reaches them through the bridge."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -39,7 +39,7 @@ class Network:
         _ip("link", "set", self._bridge, "up")
 
     def add(self, host: str) -> str:
-        """Makes a host; answers its address."""
+        """Creates a host; returns its address."""
         self._hosts[host] = len(self._hosts) + 11
         space, cable = self._space(host), self._cable(host)
         _ip("netns", "add", space)
@@ -54,18 +54,18 @@ class Network:
         return f"10.231.{self._number}.{self._hosts[host]}"
 
     def on(self, host: str) -> list[str]:
-        """What to put before a command so that it runs there; the process is the command's own."""
+        """The command prefix that runs a command on the host, in the same process."""
         return ["ip", "netns", "exec", self._space(host)]
 
     def unplug(self, host: str) -> None:
-        """Nothing gets from or to the host."""
+        """Drops all packets from and to the host."""
         _ip("link", "set", self._cable(host), "down")
 
     def plug_in(self, host: str) -> None:
         _ip("link", "set", self._cable(host), "up")
 
     def part(self, one: str, other: str) -> None:
-        """Nothing gets from one host to the other any more, either way; both reach everybody else."""
+        """Drops all packets between two hosts; both reach all others."""
         _ip("-n", self._space(one), "route", "add", "blackhole", f"{self.address(other)}/32")
         _ip("-n", self._space(other), "route", "add", "blackhole", f"{self.address(one)}/32")
 
@@ -78,7 +78,7 @@ class Network:
         """The processes on the hosts have ended."""
         for host in self._hosts:
             with contextlib.suppress(subprocess.CalledProcessError):
-                # The kernel takes a namespace apart some time after it was deleted, and until then the cable is there.
+                # The kernel removes a namespace some time after its deletion, and until then the link exists.
                 _ip("link", "delete", self._cable(host))
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", self._space(host))
@@ -104,7 +104,7 @@ def network() -> Iterator[Network]:
 
 
 def _made() -> Network:
-    """The first number that is free: the kernel refuses a second bridge of one name."""
+    """The first unused number: the kernel refuses a second bridge of the same name."""
     for attempt in range(_NETWORKS):
         with contextlib.suppress(subprocess.CalledProcessError):
             return Network((os.getpid() + attempt) % _NETWORKS)

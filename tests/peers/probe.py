@@ -21,21 +21,21 @@ API_VERSIONS = 18
 METADATA = 3
 CORRELATION_ID = 7
 
-# A broker that is starting or stopping refuses, cuts off, or answers half.
+# A broker that is starting or stopping may refuse, close, or send half a response.
 NOT_YET = (OSError, struct.error, EOFError)
 
 
 PORTS = range(12_000, 32_000)
-"""Below those that systems give to clients, and to servers that ask for any."""
+"""Below the ports that systems assign to clients, and to servers that bind port 0."""
 _chance = random.SystemRandom()
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address on which nobody listens; it stays this process's for as long as that lives.
+    """A TCP port of the loopback address on which no server listens; it is reserved for this process until it ends.
 
-    Who got one may not listen yet, or not now: its server is down and will be back.  Tests run in several processes, so
-    who has a port locks the byte of that number in a file.
+    Its server may be stopped at times.  Tests run in several processes, so each reserves a port by locking the byte of
+    that number in a file.
     """
     claims = _claims()
     while True:
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @functools.cache
 def _claims() -> int:
-    """Open for as long as the process lives: closing it would give up all locks."""
+    """Open until the process ends: closing it would release all locks."""
     path = Path(tempfile.gettempdir()) / f"kctl-test-ports-{os.getuid()}.lock"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -67,7 +67,7 @@ def address(bootstrap: str) -> tuple[str, int]:
 
 
 def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interval_s: float = 0.02) -> None:
-    """Returns as soon as `claim` holds; raises TimeoutError naming `what` when it does not within `timeout_s`."""
+    """Returns as soon as `claim` is true; raises TimeoutError naming `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not claim():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A server process for the length of a `with` block: output to a file, and its exit noticed while waiting."""
+"""A server process for the duration of a `with` block: output to a file, and its exit detected while waiting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG_TAIL_LINES = 40
 
 
 class Process:
-    """Started at once, in a process group of its own; leaving the block ends it: SIGTERM, and SIGKILL if it must be."""
+    """Started at once, in its own process group; leaving the block stops it: SIGTERM, then SIGKILL if necessary."""
 
     def __init__(
         self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
@@ -46,7 +46,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def wait_until(self, claim: Callable[[], bool], *, timeout_s: float) -> None:
-        """Waits for the server to be useful; a process that ended, or the time-out, raises with the end of its log."""
+        """Waits until the server is ready; raises with the end of its log if the process ends, or after the timeout."""
 
         def holds() -> bool:
             if not self.is_running:

@@ -15,11 +15,11 @@ BROKERS = range(3)
 START_TIMEOUT_S = 120
 
 PROPERTIES = {
-    "auto.leader.rebalance.enable": "false",  # tests elect by themselves
+    "auto.leader.rebalance.enable": "false",  # tests elect leaders themselves
     "log.cleaner.enable": "false",
 }
 APACHE_PROPERTIES = PROPERTIES | {
-    "controlled.shutdown.enable": "false",  # nobody is left to hand over to
+    "controlled.shutdown.enable": "false",  # there is no broker to transfer leadership to
     **apache_kafka.PATIENT_QUOTAS,
     **apache_kafka.HANGING_IS_ALLOWED,
 }

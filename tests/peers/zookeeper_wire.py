@@ -20,7 +20,7 @@ GET_ALL_CHILDREN_NUMBER, SET_WATCHES2, ADD_WATCH, WHO_AM_I, CLOSE = 104, 105, 10
 OPEN_ACL = ((31, "world", "anyone"),)
 NO_PASSWORD = bytes(16)
 SESSION_TIMEOUT_MS = 40_000
-"""Twenty ticks, the longest that servers give: nobody here sends pings."""
+"""Twenty ticks, the maximum that servers grant: these clients send no pings."""
 
 Acl = Sequence[tuple[int, str, str]]
 
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One watch event; `zxid` is what its header says."""
+    """One watch event; `zxid` is that of its header."""
 
     type: int
     path: str
@@ -92,7 +92,7 @@ class WireClient:
             self.events.append(Event(kind, answer[28 : 28 + length].decode(), zxid))
 
     def take_events(self) -> list[Event]:
-        """Everything seen so far and not yet taken; a ping first, behind which nothing older can follow."""
+        """All events received and not yet returned; sends a ping first, whose response follows all older events."""
         self.ask(PING, xid=-2)
         events, self.events = self.events, []
         return events

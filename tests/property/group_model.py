@@ -59,7 +59,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Its session does not end meanwhile.  A new member has longer than any join phase here."""
+        """Its session does not expire before this.  A new member has longer than any join phase here."""
         return self.join is not None or self.sync is not None
 
 
@@ -73,7 +73,7 @@ class Commit(NamedTuple):
 
 @dataclass
 class Group:
-    """A group as it stands."""
+    """The state of a group."""
 
     state: str = "Empty"
     generation: int = 0
@@ -82,7 +82,7 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
-    """Ids that were given away, and until when they are good."""
+    """Member ids that were assigned, and their expiry."""
     subscribed: set[str] | None = None
     offsets: dict[At, Commit] = field(default_factory=dict)
     in_transactions: dict[int, dict[At, Commit]] = field(default_factory=dict)
@@ -314,7 +314,7 @@ class GroupModel:
             self.group = None
 
     def advance(self, milliseconds: int) -> None:
-        """Lets time pass; phases and sessions that take too long end on the way.  Raises TieError."""
+        """Advances the time; phases and sessions that time out end on the way.  Raises TieError."""
         end_ms = self.now_ms + milliseconds
         while self.group is not None:
             due = sorted((at_ms, what) for what, at_ms in self._deadlines(self.group) if at_ms <= end_ms)
@@ -351,7 +351,7 @@ class GroupModel:
         member.session_end_ms = self.now_ms + SESSION_MS
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """KIP-389: a group that is being settled has room for so many who wait, a settled one for so many members."""
+        """KIP-389: a preparing group accepts at most so many parked joins, a stable one so many members."""
         member = group.members.get(member_id)
         if group.state == "PreparingRebalance":
             waiting = sum(each.join is not None for each in group.members.values())
@@ -430,7 +430,7 @@ class GroupModel:
                 member.assignment = b""
             self._end_sync(member, REBALANCE_IN_PROGRESS)
         group.is_first = group.state == "Empty"
-        # Nobody is waited for where nobody is.
+        # An empty group does not wait.
         group.join_due_ms = self.now_ms + (0 if group.is_first or not group.members else REBALANCE_MS)
         group.sync_due_ms = None
         group.state = "PreparingRebalance"

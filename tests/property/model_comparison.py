@@ -35,7 +35,7 @@ async def compare(comparison: D, operations: Sequence[Callable[[D], Awaitable[No
 
 
 async def pass_turns() -> None:
-    """Runs the loop until everything is done that needs no virtual time."""
+    """Runs the loop until all work that needs no virtual time is complete."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 

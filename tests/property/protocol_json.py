@@ -25,7 +25,7 @@ RENAMED: dict[str, dict[str, str]] = {
     "OffsetCommitRequest": {"generation_id_or_member_epoch": "generation_id"},
     "UpdateMetadataRequest": {"v0host": "v0_host", "v0port": "v0_port"},
 }
-"""Fields that one of the two Kafkas calls otherwise; else all names are the same in snake case."""
+"""Fields with another name in one of the two Kafka versions; all other names are equal in snake case."""
 
 
 def leaves(message: Any, version: int) -> list[tuple[str, Any]]:

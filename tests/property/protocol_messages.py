@@ -40,7 +40,7 @@ KAFKA_4_RECORDS: list[type] = [
     *remote_log_metadata_records.TYPES.values(),
     *(cls for _, cls in quorum_control_records.TYPES.values()),
 ]
-"""Records that only newer brokers than ours write."""
+"""Records that only newer brokers than kctl's write."""
 
 CLASSES: list[type] = [
     *(cls for api in all_apis().values() for cls in (api.request, api.response)),
@@ -102,7 +102,7 @@ def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
 
 
 def random_message(cls: type, version: int, random: Random) -> Any:
-    """One such instance, without Hypothesis, for judges that answer many messages at once."""
+    """One such instance, without Hypothesis, for peers that process many messages at once."""
     values = {
         field.name: _random_value(field, version, random)
         for field in definition_of(cls).fields

@@ -39,7 +39,7 @@ TEXT_PER_BYTE = 200
 
 
 def records() -> list[Record]:
-    """All that the golden logs hold."""
+    """All records of the golden logs."""
     found: list[Record] = []
     for path in sorted([*FILES.rglob("*.log"), *FILES.rglob("*.checkpoint")]):
         data = memoryview(path.read_bytes())

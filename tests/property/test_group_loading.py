@@ -139,7 +139,7 @@ def some_group(chance: Random) -> bytes:
 
 
 def damaged(data: bytes, chance: Random) -> bytes:
-    """Cut, longer, one byte another, of an unknown version, or nothing like it."""
+    """Truncated, extended, with one byte changed, of an unknown version, or random bytes."""
     match chance.randrange(5):
         case 0:
             return data[: chance.randrange(len(data))]

@@ -76,7 +76,7 @@ class Comparison:
     async def join(self) -> None:
         version = self._chance.randint(1, 7)
         instance = self._chance.choice(INSTANCES) if version >= 5 else None
-        member_id = self._somebody(instance) if self._chance.random() < 0.7 else ""
+        member_id = self._any_member(instance) if self._chance.random() < 0.7 else ""
         kind, protocols = self._chance.choice(KINDS), self._chance.choice(PROTOCOLS)
         await self._join(member_id, version, instance, kind, protocols)
 
@@ -89,7 +89,7 @@ class Comparison:
         await self._join("", self._chance.choice((3, 6)), None, "consumer", (("range", "t"),))
 
     async def join_badly(self) -> None:
-        """A session time-out out of bounds, or a group without a name."""
+        """A session timeout out of bounds, or a group without a name."""
         session_ms = self._chance.choice((0, -1, group_model.SESSION_MS_MIN - 1, 2**31 - 1))
         answered = await self._broker.call(self._join_request("", 5, None, "consumer", (), session_ms=session_ms), 5)
         assert answered.error_code == group_model.INVALID_SESSION_TIMEOUT
@@ -98,7 +98,7 @@ class Comparison:
 
     async def sync(self) -> None:
         instance = self._chance.choice(INSTANCES)
-        await self._sync(self._somebody(instance), instance, self._generation())
+        await self._sync(self._any_member(instance), instance, self._generation())
 
     async def all_sync(self) -> None:
         for member_id, member in list(self._members().items()):
@@ -107,7 +107,7 @@ class Comparison:
 
     async def heartbeat(self) -> None:
         instance = self._chance.choice(INSTANCES)
-        member_id, generation = self._somebody(instance), self._generation()
+        member_id, generation = self._any_member(instance), self._generation()
         request = HeartbeatRequest(
             group_id=GROUP, member_id=member_id, generation_id=generation, group_instance_id=instance
         )
@@ -117,7 +117,7 @@ class Comparison:
     async def leave(self) -> None:
         version = self._chance.randint(0, 4)
         instance = self._chance.choice(INSTANCES) if version >= 3 else None
-        member_id = self._somebody(instance)
+        member_id = self._any_member(instance)
         if version < 3:
             answered = await self._broker.call(LeaveGroupRequest(group_id=GROUP, member_id=member_id), version)
             assert answered.error_code == self._model.leave(member_id, None)
@@ -369,11 +369,11 @@ class Comparison:
         return 0 if self._model.group is None else self._model.group.generation
 
     def _generation(self) -> int:
-        """Now and then a wrong one."""
+        """Sometimes a wrong one."""
         return self._chance.choice((*(self._right_generation,) * 6, self._right_generation - 1, -1, 2**31 - 1))
 
-    def _somebody(self, instance: str | None) -> str:
-        """A member, mostly the holder of the instance id if that is named, somebody who was one, or nobody."""
+    def _any_member(self, instance: str | None) -> str:
+        """A member, mostly the owner of the instance id if there is one, or a former member, or an unknown id."""
         holders = [each for each, member in self._members().items() if member.instance == instance]
         known = [each for each in holders if each in self._known_ids]
         return self._chance.choice([*known, *known, *known, *self._known_ids[-3:], ""])
@@ -382,7 +382,7 @@ class Comparison:
         if self._chance.random() < 0.3:
             return "", -1, None
         instance = self._chance.choice(INSTANCES)
-        return self._somebody(instance), self._generation(), instance
+        return self._any_member(instance), self._generation(), instance
 
     def _offsets(self) -> list[tuple[At, tuple[int, str]]]:
         """Some partitions, a few of which do not exist, one or the other twice with the same offset."""

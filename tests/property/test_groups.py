@@ -65,7 +65,7 @@ class GroupUnderTest:
     def join(self, chance: Random) -> None:
         instance = chance.choice(INSTANCES)
         self.world.join(
-            self._somebody(chance),
+            self._any_member(chance),
             name="m",
             instance=instance,
             needs_id=instance is None and chance.random() < 0.3,
@@ -88,7 +88,7 @@ class GroupUnderTest:
                 self.world.join(member_id, name="m", instance=instance, session_ms=1_000, rebalance_ms=500)
 
     def sync(self, chance: Random) -> None:
-        self._sync(self._somebody(chance), error=self._mistake(chance))
+        self._sync(self._any_member(chance), error=self._mistake(chance))
 
     def all_sync(self, chance: Random) -> None:
         for member_id in list(self.world.group.members):
@@ -96,14 +96,14 @@ class GroupUnderTest:
                 self._sync(member_id)
 
     def heartbeat(self, chance: Random) -> None:
-        self.world.heartbeat(self._somebody(chance), generation=self.world.group.generation + self._mistake(chance))
+        self.world.heartbeat(self._any_member(chance), generation=self.world.group.generation + self._mistake(chance))
 
     def leave(self, chance: Random) -> None:
-        self.world.leave(Leaver(self._somebody(chance), chance.choice(INSTANCES)))
+        self.world.leave(Leaver(self._any_member(chance), chance.choice(INSTANCES)))
 
     def commit(self, chance: Random) -> None:
         is_member = chance.random() < 0.7
-        member_id, generation = (self._somebody(chance), self.world.group.generation) if is_member else ("", -1)
+        member_id, generation = (self._any_member(chance), self.world.group.generation) if is_member else ("", -1)
         offsets = {TopicPartition("t", chance.randrange(3)): chance.randrange(100)}
         self.world.commit(offsets, member_id=member_id, generation=generation)
 
@@ -195,7 +195,9 @@ class GroupUnderTest:
             assert not group.members
 
     def no_call_is_lost(self) -> None:
-        """What is not answered is parked where a later step finds it.  (World asserts that none is answered twice.)"""
+        """Requests without a response are parked where a later step finds them.  (World asserts that none is completed
+        twice.)
+        """
         group = self.world.group
         parked = {each.join_token for each in group.members.values()} | {m.sync_token for m in group.members.values()}
         parked |= {append.token for append in group.appends.values() if isinstance(append, CommitAppend)}
@@ -211,7 +213,7 @@ class GroupUnderTest:
             )
 
     def every_parked_call_has_a_timer(self) -> None:
-        """Whatever the group waits for has a timer, or an append on its way."""
+        """Whenever the group waits, it has a timer or a pending append."""
         group, timers = self.world.group, self.world.timers
         if group.state is GroupState.DEAD:
             assert not timers
@@ -258,8 +260,8 @@ class GroupUnderTest:
         assignments = {each: f"{group.generation} {each}".encode() for each in group.members}
         self.world.sync(member_id, generation=group.generation + error, assignments=assignments)
 
-    def _somebody(self, chance: Random) -> str:
-        """A member that knows its id, somebody who was one, or nobody."""
+    def _any_member(self, chance: Random) -> str:
+        """A member with its id, a former member, or an unknown id."""
         members = [member_id for member_id in self.world.group.members if member_id in self.known_ids]
         return chance.choice([*members, *members, *self.known_ids[-3:], ""])
 
@@ -268,7 +270,7 @@ class GroupUnderTest:
 
 
 def replayed(world: GroupWorld) -> Group:
-    """What a coordinator makes of the world's log, through the bytes of the records."""
+    """The group that a coordinator loads from the world's log, through the bytes of the records."""
     playback = GroupPlayback()
     replay = PartitionReplay(playback)
     for position, entry in enumerate(world.log):

@@ -23,7 +23,7 @@ from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unlo
 
 @dataclass
 class Model:
-    """What the log should hold."""
+    """The expected contents of the log."""
 
     records: list[tuple[int, int, bytes]] = field(default_factory=list)
     batches: list[tuple[int, int]] = field(default_factory=list)

@@ -99,7 +99,7 @@ class Play:
         self.readers: list[Reader] = []
         self.owners: dict[tuple[int, TopicPartition], str] = {}
         self.read_to = dict.fromkeys(PARTITIONS, 0)
-        """How far anybody has read."""
+        """The highest offset that any member has read."""
         self.committed = dict.fromkeys(PARTITIONS, 0)
         self.twice = 0
         """How many records were read again."""
@@ -181,7 +181,7 @@ class Play:
             self.read_to[tp] = max(self.read_to[tp], position + 1)
 
     def _commit(self, reader: Reader) -> None:
-        """What it has read, as far as it has a generation to name."""
+        """The records that it has read in a generation."""
         member = reader.member
         is_theirs = {tp for (generation, tp), owner in self.owners.items()
                      if generation == self.world.group.generation and owner != reader.owner}  # fmt: skip
@@ -286,7 +286,7 @@ class Play:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 32))
-@example(147376)  # A static member was replaced when it had something to give up, and nobody got that.
+@example(147376)  # A static member was replaced while it had to revoke a partition, and no other member got that.
 def test_members_share_partitions_despite_faults_and_read_every_record_once(seed: int) -> None:
     chance = Random(seed)
     play = Play(chance)
@@ -301,7 +301,7 @@ def test_members_share_partitions_despite_faults_and_read_every_record_once(seed
     play.twice = 0
     play.start()
     play.run(5_000, is_calm=True)
-    assert play.twice == 0, "whoever hands a partition on has committed what it read"
+    assert play.twice == 0, "a member commits its offsets before it revokes a partition"
     assert sorted(tp for reader in play.alive for tp in reader.reads) == PARTITIONS
     assert len(play.alive) > len(PARTITIONS) or all(reader.reads for reader in play.alive), "everybody has a share"
     fenced = [fail.error.code for reader in play.readers for fail in reader.failures]

@@ -44,7 +44,7 @@ batches = st.builds(build_batch, st.lists(records, min_size=1, max_size=8), code
 
 @st.composite
 def damaged_batches(draw: st.DrawFn) -> bytes:
-    """A batch with some bytes changed; half of them sealed again, so that the readers behind the checksum are met."""
+    """A batch with some bytes changed; half of them with a new checksum, so that the later checks are reached."""
     data = bytearray(draw(batches))
     for _ in range(draw(st.integers(1, 4))):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))

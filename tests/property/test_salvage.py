@@ -23,14 +23,14 @@ LENGTH = slice(8, 12)
 BASE_OFFSET = 8
 """Its size."""
 LEADER_EPOCH = range(12, 16)
-"""Nobody can tell whether it is right."""
+"""Undecidable."""
 CRC_OF_OLD_FORMATS = 12
 CHUNKS = (1, 100, 1000, 1 << 20)
 FIRST_OFFSET = 7_000_000_000
 
 
 class Segment:
-    """Batches, where they are, and which of them have been touched."""
+    """Batches, their positions, and which of them were changed."""
 
     def __init__(self, chance: Random, *, has_gaps: bool = False) -> None:
         self.data = bytearray()
@@ -52,14 +52,14 @@ class Segment:
 
     @property
     def touched(self) -> set[int]:
-        """The batches that are not what they were."""
+        """The batches that are damaged."""
         ends = [*self.starts[1:], len(self.data)]
         pairs = enumerate(zip(self.starts, ends, strict=True))
         return {index for index, (start, end) in pairs if self.data[start:end] != self._sound[start:end]}
 
     @property
     def whole(self) -> list[range]:
-        """The offsets of the others."""
+        """The offsets of the undamaged batches."""
         touched = self.touched
         return [offsets for index, offsets in enumerate(self.offsets) if index not in touched]
 
@@ -69,7 +69,7 @@ class Segment:
         return any(self.data[place] != self._sound[place] for place in places)
 
     def damage(self, chance: Random) -> None:
-        """Wrong bytes, zeros, another length, or all of that."""
+        """Wrong bytes, zeros, another length, or all of them."""
         start = chance.randrange(len(self.data))
         stop = min(start + chance.choice((1, 1, 3, 70, 512)), len(self.data))
         match chance.randrange(4):
@@ -99,7 +99,7 @@ def some_record(chance: Random) -> Record:
 
 
 def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
-    """The base offsets of what is believed and what is lost, chunk by chunk."""
+    """The base offsets of accepted and of lost batches, chunk by chunk."""
     cutter = BatchCutter(FIRST_OFFSET)
     position = wanted = 0
     found: list[int] = []
@@ -140,7 +140,7 @@ def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> No
         for _ in range(chance.randrange(4)):
             segment.damage(chance)
         if segment.has_wrong_offsets:
-            return  # Where any may be missing nobody can tell whose is wrong.
+            return  # Where offsets may be missing, a wrong one cannot be detected.
         found, lost = read(segment, chunk_bytes)
         assert found == [each.start for each in segment.whole]
         said = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}

@@ -70,8 +70,9 @@ class Model:
     is_log_broken: bool = False
     are_markers_held: bool = False
     has_failed_fence: bool = False
-    """An epoch that was raised to fence somebody stays raised when that could not be written, and is raised once until
-    something is decided."""
+    """An epoch that was incremented to fence a producer stays incremented if that could not be written, and is
+    incremented once until the next decision.
+    """
 
     def init(self, timeout_ms: int, expected: Identity) -> tuple[int, str]:
         """The error, or NONE and what is given: "fresh" for a new producer id, "next" epoch or the "same"."""
@@ -186,7 +187,7 @@ class Comparison:
 
     async def init(self) -> None:
         version = self._chance.randint(0, 4)
-        expected = self._chance.choice((NOBODY, self._somebody(), (-1, 3), (5, -1))) if version >= 3 else NOBODY
+        expected = self._chance.choice((NOBODY, self._any_producer(), (-1, 3), (5, -1))) if version >= 3 else NOBODY
         timeout_ms = self._chance.choice((*TIMEOUTS * 4, 0, -1, TIMEOUT_MAX + 1))
         await self._init(version, timeout_ms, expected)
 
@@ -212,14 +213,14 @@ class Comparison:
             assert ended.error_code == error
         started = await self._broker.call(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 4)
         assert started.error_code == INVALID_REQUEST
-        # Without a transactional id anything else is as good as not said.
+        # Without a transactional id the other fields are ignored.
         started = await self._broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-5), 4)
         assert (started.error_code, started.producer_epoch) == (NONE, 0)
 
     async def add(self) -> None:
         asked = [self._chance.choice(KNOWN) for _ in range(self._chance.randint(1, 3))]
         absent = [self._chance.choice([*ABSENT, OFFSETS])] if self._chance.random() < 0.2 else []
-        producer, version = self._somebody(), self._chance.randint(0, 3)
+        producer, version = self._any_producer(), self._chance.randint(0, 3)
         request = AddPartitionsToTxnRequest(
             topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in (*asked, *absent)],
             **self._identity(producer),
@@ -233,12 +234,12 @@ class Comparison:
             assert told == [self._in_words_of(version, self.model.add(producer, set(asked)))] * len(asked)
 
     async def add_offsets(self) -> None:
-        producer, version = self._somebody(), self._chance.randint(0, 3)
+        producer, version = self._any_producer(), self._chance.randint(0, 3)
         answered = await self._broker.call(AddOffsetsToTxnRequest(group_id="g", **self._identity(producer)), version)
         assert answered.error_code == self._in_words_of(version, self.model.add(producer, {OFFSETS}))
 
     async def end(self) -> None:
-        producer, version, committed = self._somebody(), self._chance.randint(0, 3), self._chance.random() < 0.5
+        producer, version, committed = self._any_producer(), self._chance.randint(0, 3), self._chance.random() < 0.5
         for _ in range(self._chance.randint(1, 2)):
             answered = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
             assert answered.error_code == self._in_words_of(version, self.model.end(producer, committed=committed))
@@ -262,7 +263,7 @@ class Comparison:
         self.model.release_markers()
 
     async def wait(self) -> None:
-        """Never until a moment at which the coordinator looks for time-outs, or at which one would be exactly over."""
+        """Never to a moment at which the coordinator checks timeouts, or at which one would expire exactly."""
         milliseconds = self._chance.choice((2_500, 12_500))
         await asyncio.sleep(milliseconds / 1000)
         self.model.advance(milliseconds)
@@ -302,8 +303,8 @@ class Comparison:
         self.model.producer = got
         self._had.append(got)
 
-    def _somebody(self) -> Identity:
-        """Mostly the present producer; else an earlier one, or one with an epoch that nobody has."""
+    def _any_producer(self) -> Identity:
+        """Mostly the current producer; else an earlier one, or one with an unassigned epoch."""
         present = self.model.producer or (1, 0)
         wrong = (*self._had[-3:], (present[0], present[1] - 1), (present[0], -2), (present[0] + 7, present[1]))
         return present if self._chance.random() < 0.7 else self._chance.choice(wrong)

@@ -41,6 +41,7 @@ from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import settled
+from tests.unit.handlers.world import context
 from tests.unit.storage.log_builder import LogOnDisk
 from tests.unit.transactions.hosting import CountingProducerIds, ToldGroups
 
@@ -102,7 +103,7 @@ class StateLog:
             future.set_result(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
 
     def crash(self) -> None:
-        """What was not replicated is lost from some point on, or turns out to be there."""
+        """Records that were not replicated are lost from some point on, or turn out to be replicated."""
         self._epoch += 1
         for partition, batches in self._batches.items():
             end = self._chance.randint(self._replicated[partition], len(batches))
@@ -165,7 +166,7 @@ class PartitionLogs:
         return future
 
     def restart_a_leader(self) -> None:
-        """It reads its producers back from the disk."""
+        """Loads its producers from the disk."""
         partition = self._chance.choice(list(PARTITIONS))
         if self._chance.random() < 0.5:
             self.logs[partition].close_and_reopen()
@@ -173,7 +174,7 @@ class PartitionLogs:
             self.logs[partition].crash_and_reopen()
 
     def visible(self, partition: TopicPartition) -> list[bytes]:
-        """What a reader of committed records gets, by the rules that clients have for it."""
+        """The records that a reader of committed records gets, by the rules of clients."""
         log = self.logs[partition].log
         stable = log.last_stable_offset(log.log_end_offset)
         aborted = [(each.first_offset, each.producer_id) for each in log.aborted_transactions(0, stable)]
@@ -223,10 +224,10 @@ class OtherBroker:
 
     async def _arrive(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         await asyncio.sleep(self._chance.expovariate(1 / 0.05))
-        return await self._handler.handle(request, None)  # type: ignore[arg-type]
+        return await self._handler.handle(request, context(1))
 
     async def close(self) -> None:
-        """Somebody else's connection goes on."""
+        """Connections of others continue."""
 
 
 class Told(Enum):
@@ -332,7 +333,7 @@ class World:
             if transaction.told is not Told.NOTHING:
                 assert seen == (written if transaction.told is Told.COMMITTED else set())
             everything -= seen
-        assert not everything, "nothing is there that nobody wrote"
+        assert not everything, "there are no unexpected records"
         for states in self.state_log.histories().values():
             check_history(states)
         _, _, unfinished = self.coordinator.transactions(["Ongoing", "PrepareCommit", "PrepareAbort"])
@@ -355,7 +356,7 @@ def check_history(states: list[TransactionState]) -> None:
 
 
 class Fenced(Exception):
-    """Another instance replaced the producer, or it gave up."""
+    """Another instance replaced the producer, or it has failed."""
 
 
 class Producer:
@@ -385,7 +386,7 @@ class Producer:
             coordinator = self._world.coordinator
             outcome = await settled(coordinator.init_producer(self._id, timeout_ms=TIMEOUT_MS, expected=expected))
             if outcome.error is ErrorCode.NONE:
-                # At this very moment all earlier ones are out.
+                # At this moment all earlier ones are replaced.
                 self._world.latest[self._id] = outcome.producer
             return outcome.error
 

@@ -28,7 +28,7 @@ async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
 
 
 async def brokers_killed(cluster: SimCluster, chance: random.Random) -> None:
-    """Replication lags a little: a killed broker loses what the others had not copied yet."""
+    """Replication is slower: a killed broker loses records that the others have not fetched yet."""
     for _ in range(3):
         await asyncio.sleep(chance.uniform(2, 6))
         victim = chance.choice(sorted(cluster.brokers))
@@ -64,7 +64,7 @@ async def network_split(cluster: SimCluster, chance: random.Random) -> None:
 
 
 async def connections_reset(cluster: SimCluster, chance: random.Random) -> None:
-    """With what is on its way: requests, answers, markers, fetches."""
+    """Including data in flight: requests, responses, markers, fetches."""
     for _ in range(40):
         await asyncio.sleep(chance.uniform(0.1, 1))
         one, other = chance.sample([*map(host, sorted(cluster.brokers)), CLIENT, CLIENT], 2)
@@ -170,11 +170,11 @@ PLAYS = [
     # A pending change of the in-sync replicas was replaced by one of an older epoch, and was never completed.
     pytest.param(brokers_killed, 2, id="brokers_killed-2"),
 ]
-"""What the tests of both coordinators go through."""
+"""The faults in the tests of both coordinators."""
 
 
 async def until_whole(cluster: SimCluster) -> None:
-    """Until every partition has a leader among those that run, and all its replicas are in sync."""
+    """Waits until every partition has a leader among the running brokers, and all its replicas are in sync."""
     async with asyncio.timeout(300):
         while not _is_whole(cluster):  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.1)

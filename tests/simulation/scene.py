@@ -42,7 +42,7 @@ async def create_topic(client: ClusterClient, name: str, partitions: int) -> Non
 
 
 def eager_producer(client: ClusterClient, loop: SimLoop, delivered: Callable[[Delivery], None]) -> Producer:
-    """Sends whatever it is given at once, by the clock of the simulation."""
+    """Sends all records at once, by the clock of the simulation."""
     return Producer(
         client,
         ProducerSettings(linger_ms=0),

@@ -42,7 +42,7 @@ Fault = Callable[[SimCluster], Coroutine[Any, Any, None]]
 
 
 class Run:
-    """Some brokers, one topic, one client that writes to it, one that reads along, and one that reads in the end."""
+    """Some brokers, one topic, a writer, a reader during the run, and a reader at the end."""
 
     def __init__(self, loop: SimLoop, *, brokers: int = 3, partitions: int = 1) -> None:
         self.loop = loop
@@ -54,7 +54,7 @@ class Run:
         self._traces = Traces()
 
     async def play(self, fault: Fault, *, records: int) -> None:
-        """Writes, with the fault in the midst of it, and checks that everything acknowledged is there, in order."""
+        """Writes, with the fault in between, and checks that all acknowledged records are there, in order."""
         await self.cluster.start(self._brokers)
         self.loop.on_step = Invariants(self.cluster).look
         with self._traces, self.cluster.network.on_host("client"):
@@ -186,7 +186,7 @@ async def connections_reset(cluster: SimCluster) -> None:
 
 
 async def session_ends_twice(cluster: SimCluster) -> None:
-    """The second time while the broker registers for the new one."""
+    """The second time while the broker registers in the new session."""
     await asyncio.sleep(1)
     victim = cluster.brokers[await leader_of(cluster)]
     victim.expire_session()

@@ -37,7 +37,7 @@ SESSION_MS = 6_000
 REBALANCE_MS = 5_000
 CATCH_UP_S = 180
 WAITING_S = 3
-"""Less than the group waits for somebody."""
+"""Less than the rebalance timeout of the group."""
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
@@ -61,7 +61,7 @@ class Run:
         self.chance = random.Random(f"{loop.seed} readers")
         self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.read_to = dict.fromkeys(PARTITIONS, 0)
-        """The offset behind the last record that anybody has read."""
+        """The offset after the last record that any member has read."""
         self.read = 0
         """How many records were read, those among them that were read before."""
         self.consumers: set[GroupConsumer] = set()
@@ -76,7 +76,7 @@ class Run:
 
     @asynccontextmanager
     async def stage(self) -> AsyncIterator[ClusterClient]:
-        """Brokers with the topic, and somebody to ask them."""
+        """Brokers with the topic, and an administrative client."""
         await self.cluster.start(BROKERS)
         with self.cluster.network.on_host(CLIENT):
             async with self.cluster.client() as client:
@@ -85,7 +85,7 @@ class Run:
         await self.cluster.stop()
 
     async def play(self, fault: Fault) -> None:
-        """Readers that now and then leave or stall, until all have caught up."""
+        """Readers that sometimes leave or stall, until all have caught up."""
         self._is_stalling = fault is not nothing
         async with self.stage() as client, asyncio.TaskGroup() as tasks:
             tasks.create_task(self.write(client))
@@ -104,7 +104,7 @@ class Run:
             assert self.read == sum(self.read_to.values()), "a record was read twice"
 
     async def write(self, client: ClusterClient) -> None:
-        """A record now and then, until the writing is over."""
+        """Writes a record from time to time, until the writing is over."""
         producer = eager_producer(client, self.loop, self._delivered)
         while self.is_writing:
             await producer.send(TOPIC, b"x", partition=self.chance.randrange(len(PARTITIONS)))
@@ -152,10 +152,10 @@ class Run:
         await consumer.close()
 
     async def poll(self, consumer: GroupConsumer) -> None:
-        """Once, and a look at what came of it."""
+        """Runs the simulation once and checks the result."""
         for tp, records in await consumer.poll():
             for record in records:
-                assert record.offset <= self.read_to[tp], f"{tp}: nobody has read {self.read_to[tp]}"
+                assert record.offset <= self.read_to[tp], f"{tp}: not read: {self.read_to[tp]}"
                 self.read_to[tp] = max(self.read_to[tp], record.offset + 1)
                 self.read += 1
         member = consumer.member
@@ -165,7 +165,7 @@ class Run:
                 assert owner is consumer, f"{tp} has two owners in generation {member.generation}"
 
     async def share(self, *readers: GroupConsumer) -> None:
-        """Until each of them has something to read."""
+        """Waits until each of them has something to read."""
         async with asyncio.timeout(CATCH_UP_S):
             while not all(reader.member.owned and is_settled(reader) for reader in readers):
                 await asyncio.gather(*map(self.poll, readers))

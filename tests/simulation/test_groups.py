@@ -258,7 +258,7 @@ class Run:
         self.chance = random.Random(f"{loop.seed} groups")
         self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.is_quiet = False
-        """Nothing bad happens any more."""
+        """No further faults."""
         self.is_over = False
         self.acknowledged: defaultdict[tuple[str, int], int] = defaultdict(lambda: -1)
         self.unexpected: set[ErrorCode] = set()
@@ -285,7 +285,7 @@ class Run:
         await self.cluster.stop()
 
     def plan(self, members: list[str]) -> dict[str, bytes]:
-        """Who gets what, and a number by which the plan is known again."""
+        """The assignment, and a number that identifies the plan."""
         self._plan_count += 1
         return {
             member_id: f"{self._plan_count}:{','.join(map(str, range(number, PARTITIONS, len(members))))}".encode()
@@ -314,7 +314,7 @@ class Run:
             self.acknowledged[group_id, partition] = max(self.acknowledged[group_id, partition], offset)
 
     async def _recover(self, members: list[Member]) -> None:
-        """Until every member has committed again in the generation that all of its group are in."""
+        """Waits until every member has committed again in the current generation of its group."""
         await restart_the_dead(self.cluster)
         self.is_quiet = True
         for member in members:

@@ -79,7 +79,7 @@ def test_logs_of_a_large_topic_are_created_and_deleted_in_slices() -> None:
         with cluster.network.on_host("client"):
             async with cluster.client() as client:
                 for _ in range(2):
-                    # The name is taken until the controller has heard from all brokers that the logs are deleted.
+                    # The name is in use until all brokers have confirmed to the controller that the logs are deleted.
                     while (error := await create(client, "large")) == ErrorCode.TOPIC_ALREADY_EXISTS:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
                     assert error == ErrorCode.NONE

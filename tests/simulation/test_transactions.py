@@ -3,10 +3,10 @@
 Each transaction writes a record to each of some partitions and commits, for a group of its producer's own, its number
 as an offset.  Producers die or take too long in the middle, requests come twice or late, and those who were replaced
 go on writing.  While that happens the last stable offsets are compared with full readings of the logs, a reader of
-committed records reads along, and somebody looks at the committed offsets.
+committed records reads along, and a client checks the committed offsets.
 
 In the end the records of a transaction are there all together or not at all, the reader has seen nothing else, the
-committed offset is the number of the last transaction that is there, nobody who was shut out ever appended, and the
+committed offset is the number of the last transaction that is there, no fenced producer has appended, and the
 indexes of aborted transactions are those that a full reading makes.
 """
 
@@ -60,7 +60,7 @@ PROPERTIES = {
     "replica.lag.time.max.ms": "4000",
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.retry.backoff.ms": "500",
-    # Clocks jump by days; what that does to old segments is not the matter here, nor is compaction.
+    # Clocks jump by days, which would delete old segments; compaction is not tested here either.
     "log.roll.hours": "10000",
     "log.retention.ms": "-1",
     "log.cleaner.enable": "false",
@@ -69,22 +69,22 @@ PROPERTIES = {
     "leader.imbalance.check.interval.seconds": "5",
 }
 TRUTHFUL: set[Fault] = {nothing, clocks_jump}
-"""With others a broker may speak as coordinator that is none any more, and tells of what was."""
+"""With other faults a former coordinator may respond with outdated state."""
 
 
 class ProducerDied(Exception):
-    """In the middle of something."""
+    """During a transaction."""
 
 
 class Run:
-    """Three brokers and three producers, each of which is replaced whenever it gets into trouble."""
+    """Three brokers and three producers, each of which is replaced when it fails."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
         self.chance = random.Random(f"{loop.seed} transactions")
         self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.partitions_of: dict[tuple[str, int], set[int]] = {}
-        """What each transaction wrote, by producer and number."""
+        """The records that each transaction wrote, by producer and number."""
         self.committed: set[tuple[str, int]] = set()
         self.unknown: set[tuple[str, int]] = set()
         self.unexpected: set[ErrorCode] = set()
@@ -117,7 +117,7 @@ class Run:
         number = 0
         while self.loop.time() < SECONDS:
             async with AsyncExitStack() as stack:
-                # Impatient, so that instances follow upon each other.
+                # Short timeouts, so that instances follow each other.
                 client = await stack.enter_async_context(self.cluster.client(timeout_ms=6_000))
                 twin = await stack.enter_async_context(self.cluster.client(timeout_ms=6_000))
                 producer = Producer(self.loop, self.chance, name, client, twin)
@@ -143,7 +143,7 @@ class Run:
                     pass
 
     def _some_zombies(self, name: str) -> list[Producer]:
-        """The last one, and one of those before."""
+        """The last one, and an earlier one."""
         known = self._zombies[name]
         return [*known[-1:], *self.chance.sample(known[:-1], min(1, len(known[:-1])))]
 
@@ -186,7 +186,7 @@ class Run:
             await asyncio.sleep(self.chance.uniform(0.7, 1.5) * TIMEOUT_MS / 1000)
 
     async def _read_along(self, client: ClusterClient) -> dict[TopicPartition, list[bytes]]:
-        """What a reader of committed records gets from the beginning of the trouble to its end."""
+        """The records that a reader of committed records gets during the faults."""
         consumer = Consumer(client, {TopicPartition(TOPIC, number): 0 for number in range(PARTITIONS)})
         values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in consumer.positions}
         while True:

@@ -85,7 +85,7 @@ class Scene:
         assert [delivery.error for delivery in told] == [None] * len(values)
 
     def partition(self, broker_id: int) -> Partition:
-        """Of the broker that runs under this number now."""
+        """The log of the broker that currently runs with this id."""
         broker = self.cluster.brokers[broker_id].broker
         assert broker is not None
         assert broker.replicas is not None
@@ -97,13 +97,13 @@ class Scene:
         await self.until(lambda: self._leader_of(broker_id) >= 0)
 
     async def until(self, claim: Callable[[], bool], *, within_s: float = 0.01) -> None:
-        """Returns so soon after the claim has come to hold."""
+        """Returns as soon as the claim is true."""
         async with asyncio.timeout(120):
             while not claim():  # noqa: ASYNC110 - virtual time costs nothing
                 await asyncio.sleep(within_s)
 
     def _leader_of(self, broker_id: int) -> int:
-        """Whom the broker follows, or itself; -1 as long as it has no role."""
+        """The broker's leader, or itself; -1 as long as it has no role."""
         broker = self.cluster.brokers[broker_id].broker
         replicas = broker.replicas if broker is not None else None
         return replicas.partitions[TP].leader if replicas is not None and TP in replicas.partitions else -1
@@ -142,14 +142,16 @@ class NothingSurvives(Random):
 def test_a_record_is_lost_between_two_failures_unless_followers_truncate_by_epoch(
     properties: dict[str, str], is_lost: bool
 ) -> None:
-    """KIP-101, scenario 1: a follower cuts what everybody has, and leads before it has fetched it again."""
+    """KIP-101, scenario 1: a follower truncates replicated records, and becomes leader before it has fetched them
+    again.
+    """
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")
         await scene.until(lambda: all(scene.partition(each).high_watermark == 1 for each in (1, 2, 3)))
         producing = asyncio.create_task(scene.produce(b"second"))
         await scene.until(lambda: all(scene.end(each) == 2 for each in (1, 2, 3)), within_s=0.0001)
-        # The followers have it, and say so; that it is committed does not get back to them.
+        # The followers have it and have reported it; the new high watermark does not reach them.
         scene.cluster.network.partition(["broker-1"], ["broker-2", "broker-3"], one_way=True)
         await producing
         assert [scene.partition(each).high_watermark for each in (1, 2, 3)] == [2, 1, 1]
@@ -171,7 +173,7 @@ def test_a_record_is_lost_between_two_failures_unless_followers_truncate_by_epoc
 def test_replicas_diverge_after_a_power_failure_unless_followers_truncate_by_epoch(
     properties: dict[str, str], are_apart: bool
 ) -> None:
-    """KIP-101, scenario 2: what a follower has below its high watermark is not what the new leader has there."""
+    """KIP-101, scenario 2: records of a follower below its high watermark differ from those of the new leader."""
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")

@@ -22,7 +22,7 @@ _MARKER_KEY = struct.Struct(">hh")
 _COMMIT = 1
 _SEQUENCES = 1 << 31
 EDGES_MAX = 10
-"""At how many offsets of aborted transactions a reader is made to start, and to stop."""
+"""The number of offsets of aborted transactions at which a reader starts and stops."""
 
 
 class Aborted(NamedTuple):
@@ -35,7 +35,7 @@ class Aborted(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A transaction that has its marker."""
+    """A transaction with its marker."""
 
     first_offset: int
     marker_offset: int
@@ -51,13 +51,13 @@ class TransactionReading:
         self.ended: list[Ended] = []
         self.aborted: list[Aborted] = []
         self.committed: dict[int, bytes] = {}
-        """The values that readers of committed records get, by offset."""
+        """The values that read_committed readers get, by offset."""
         self._undecided: dict[int, dict[int, bytes]] = {}
         self._epochs: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
 
     def read(self, log: Log, *, is_from_clients: bool) -> None:
-        """Goes on to the end of the log."""
+        """Reads on to the end of the log."""
         while self.end < log.log_end_offset:
             buffer = memoryview(log.read(self.end, _READ_BYTES, max_offset=log.log_end_offset).read())
             assert buffer, f"nothing to read at {self.end} of {log.log_end_offset}"
@@ -67,7 +67,7 @@ class TransactionReading:
                 self.end = header.next_offset
 
     def unstable_from(self, high_watermark: int) -> int:
-        """Where readers of committed records have to stop."""
+        """The offset at which read_committed readers have to stop."""
         waiting = [each.first_offset for each in self.ended if each.marker_offset >= high_watermark]
         return min([high_watermark, *self.open.values(), *waiting])
 

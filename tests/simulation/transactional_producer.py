@@ -4,10 +4,10 @@ A zombie is an instance that was replaced, or whose transaction took too long, a
 ask the coordinator, to write to the partitions of the transaction that it had open, and to commit offsets in it.  A
 ghost is a request of a dead instance that was on its way and arrives late.
 
-A partition knows that a producer was shut out from the marker that ended its transaction there.  Where the coordinator
-was told how the transaction ends, that marker has the epoch of the old instance; and where it had nothing open there is
-none.  So zombies write only to partitions that they had open when somebody else took over (what they could do to others
-is mended by KIP-890, which came after 2.8).
+A partition detects a fenced producer by the marker that ended its transaction there.  If the coordinator received the
+end of the transaction, that marker has the epoch of the old instance; where no transaction was open, there is none.  So
+zombies write only to partitions that they had open when another instance took over; what they could do to others is
+fixed by KIP-890, which is later than 2.8.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Producer:
         await self._do(lambda client: self._commit_offset(client, offset))
 
     async def end(self, *, committed: bool) -> None:
-        # What of the transaction arrives only after its end is nobody's to refuse before KIP-890.
+        # Batches of the transaction that arrive after its end cannot be refused before KIP-890.
         self._sent.clear()
         self._is_ending = True
         await self._do(lambda client: self._end(client, committed=committed))

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md against the code: what it names exists, and what it claims about imports, files and clocks holds."""
+"""ARCHITECTURE.md against the code: the named paths exist, and the claims about imports, files and clocks hold."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kctl.placement import assign_added_partitions, assign_replicas
 
 
 class Chosen:
-    """Chance that was decided beforehand: the start, then the shift."""
+    """A random source with fixed results: the start, then the shift."""
 
     def __init__(self, *values: int) -> None:
         self._values = list(values)

@@ -35,7 +35,7 @@ def test_nothing_else_is_escaped() -> None:
 
 @given(TEXT)
 def test_an_escaped_cell_can_be_read_back(text: str) -> None:
-    """Bytes that are not UTF-8 are \\xNN as well as C1 controls; every other character comes back as it was."""
+    r"""Bytes that are not UTF-8 are \xNN, as are C1 controls; every other character can be restored."""
     plain = "".join(one for one in text if not 0xDC80 <= ord(one) <= 0xDCFF)
     ascii_only = escape_cell(plain).encode("ascii", "backslashreplace")
     assert ascii_only.decode("unicode_escape") == plain

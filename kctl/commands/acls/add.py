@@ -74,8 +74,8 @@ def add(
 ) -> ExitStatus:
     """Add ACLs: one for each combination of the principals, hosts, operations and resources.
 
-    An ACL that exists already is no error.  Kafka's rule is: what no ACL allows is denied, and an ACL that denies wins.
-    Without --host the rule is for all hosts.
+    It is not an error if an ACL already exists.  An operation that no ACL allows is denied, and ACLs that deny take
+    precedence.  Without --host the ACL applies to all hosts.
     """
     run: Invocation = ctx.obj
     resources = resources_of(

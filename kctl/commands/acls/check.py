@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 ANY_HOST = "any other host"
-"""Stands for a host that no ACL names."""
+"""Represents a host without ACLs of its own."""
 
 
 class CheckRow(NamedTuple):
@@ -47,7 +47,7 @@ class CheckRow(NamedTuple):
 
 
 class BrokerSettings(NamedTuple):
-    """What the broker's properties say; None for what it does not tell."""
+    """The broker's properties; None for those that it does not return."""
 
     policy: AccessPolicy
     unknown: list[str]
@@ -64,25 +64,27 @@ class BrokerSettings(NamedTuple):
 )
 def check(
     ctx: typer.Context,
-    principal: Annotated[str, typer.Argument(help="Who, such as User:bob.", metavar="PRINCIPAL")],
-    operation: Annotated[str, typer.Argument(help="What, such as read.", metavar="OPERATION")],
+    principal: Annotated[str, typer.Argument(help="Principal, such as User:bob.", metavar="PRINCIPAL")],
+    operation: Annotated[str, typer.Argument(help="Operation, such as read.", metavar="OPERATION")],
     resource: Annotated[
-        str, typer.Argument(help="On what: TYPE:NAME, such as topic:orders, or cluster.", metavar="RESOURCE")
+        str, typer.Argument(help="Resource as TYPE:NAME, such as topic:orders, or cluster.", metavar="RESOURCE")
     ],
     *,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="ADDRESS", help="From where.  Default: a host that no ACL names."),
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address of the client.  Default: a host without ACLs of its own."
+        ),
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="Ask a document of 'kctl acls export' instead of a cluster."),
+        typer.Option("--from", metavar="FILE", help="Use a document of 'kctl acls export' instead of a cluster."),
     ] = None,
 ) -> ExitStatus:
-    """Say whether an operation is allowed, and which rule decides; exit status 3 if it is denied.
+    """Check whether an operation is allowed, and show the rule that decides; the exit status is 3 if it is denied.
 
     The rules are those of Kafka's AclAuthorizer.  Super users and allow.everyone.if.no.acl.found are properties of the
-    brokers; they are read where DescribeConfigs returns them, and a warning says where it does not.
+    brokers; they are used if DescribeConfigs returns them; otherwise there is a warning.
     """
     run: Invocation = ctx.obj
     problem = principal_problem(principal)

@@ -65,7 +65,7 @@ def list_acls(
 ) -> ExitStatus:
     """List ACLs; without options all of them.
 
-    Options of one kind add up, options of different kinds narrow the list.
+    An ACL is listed if it matches one value of each option that is given.
     """
     run: Invocation = ctx.obj
     if prefix + literal + match > 1:

@@ -34,21 +34,23 @@ Users = Annotated[
     typer.Option(
         "--user",
         metavar="PRINCIPAL",
-        help="A user whose delegation tokens are meant (Kafka 3.3 or newer).",
+        help="Delegation tokens of this user (Kafka 3.3 or later).",
         rich_help_panel=RESOURCES,
     ),
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.", rich_help_panel=RESOURCES)]
 Prefix = Annotated[
-    bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or newer).", rich_help_panel=RESOURCES)
+    bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or later).", rich_help_panel=RESOURCES)
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="PRINCIPAL", help="Whom to allow, such as User:bob.", rich_help_panel=RULES),
+    typer.Option("--allow", metavar="PRINCIPAL", help="Principal to allow, such as User:bob.", rich_help_panel=RULES),
 ]
 Deny = Annotated[
     list[str] | None,
-    typer.Option("--deny", metavar="PRINCIPAL", help="Whom to deny; this overrides --allow.", rich_help_panel=RULES),
+    typer.Option(
+        "--deny", metavar="PRINCIPAL", help="Principal to deny; this overrides --allow.", rich_help_panel=RULES
+    ),
 ]
 Operations = Annotated[
     list[str] | None,
@@ -73,7 +75,7 @@ def resources_of(
     cluster: bool,
     pattern_type: PatternType,
 ) -> Resources:
-    """The resources that the options name."""
+    """The resources in the options."""
     return Resources(
         topics=tuple(topics or ()),
         groups=tuple(groups or ()),
@@ -92,7 +94,7 @@ def rules_of(
     operations: list[str] | None,
     hosts: list[str] | None,
 ) -> Rules:
-    """The rules that the options name.  Raises UsageError."""
+    """The rules in the options.  Raises UsageError."""
     return Rules(
         allowed=tuple(allow or ()),
         denied=tuple(deny or ()),

@@ -69,8 +69,9 @@ def remove(
 ) -> ExitStatus:
     """Remove the ACLs that the options select, and no others.
 
-    What is not given selects everything: --topic orders selects all ACLs of that topic.  Asks for confirmation on a
-    terminal; elsewhere --yes is required (exit status 5).  To remove an ACL that denies may allow something.
+    An option that is not given selects everything: --topic orders selects all ACLs of that topic.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).  Removing an ACL that denies may allow
+    operations.
     """
     run: Invocation = ctx.obj
     resources = resources_of(

@@ -80,6 +80,16 @@ def start(
         list[str] | None,
         typer.Option("--host", metavar="NAME", help="With --secure: another host name for the certificate."),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="N",
+            help="Port of the HTTP endpoint for Prometheus on 127.0.0.1, 0 for a free one.  Default: no endpoint.",
+            max=PORT_MAX,
+            min=0,
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
     ] = False,
@@ -101,7 +111,9 @@ def start(
     wanted = process.Wanted(
         folder=folder,
         file_properties=run.secret_properties(config) if config is not None else {},
-        overrides=_overrides(override or [], port=None if secure else port, zookeeper=zookeeper),
+        overrides=_overrides(
+            override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
+        ),
         embedded_zookeeper_port=embedded_zookeeper_port,
         secure=_setup(folder, host or []) if secure else None,
         port=port,
@@ -154,7 +166,9 @@ def _own_command() -> str:
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def _overrides(given: list[str], *, port: int | None, zookeeper: str | None) -> dict[str, str]:
+def _overrides(
+    given: list[str], *, port: int | None, zookeeper: str | None, metrics_port: int | None
+) -> dict[str, str]:
     overrides: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -164,6 +178,7 @@ def _overrides(given: list[str], *, port: int | None, zookeeper: str | None) -> 
     shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
         ("--zookeeper", "zookeeper.connect", zookeeper),
+        ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
     )
     for option, name, wanted in shorthands:
         if wanted is not None:

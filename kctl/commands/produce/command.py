@@ -175,8 +175,12 @@ def produce(
         raise
     log.show(run.console)
     if log.first_failure is not None:
-        run.console.warn(str(log.first_failure))
+        run.console.warn(_reason(log.first_failure))
     return ExitStatus.FAILED if log.failed else ExitStatus.DONE
+
+
+def _reason(error: Exception) -> str:
+    return f"{error.code.name}: {error}" if isinstance(error, ApiError) else str(error)
 
 
 class _Every:

@@ -1,4 +1,4 @@
-"""`kctl quotas`: describe and change client quotas, and tell which one applies."""
+"""`kctl quotas`: describe and change client quotas, and show which one applies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
     cls=verbs(__name__, "describe", "alter", "check"),
-    help="Describe and change client quotas, tell which one applies.",
+    help="Describe and change client quotas, show which one applies.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

@@ -115,9 +115,9 @@ def alter(
 ) -> ExitStatus:
     """Set or remove quotas of a user, a client id, both together, or an IP address; all others keep their values.
 
-    Each broker enforces a quota by itself: a client may use it on every broker.  The changes of one command are made
-    together or not at all.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
-    Needs Kafka 2.6 or later, for IP addresses and --mutation-rate 2.7.
+    Each broker enforces a quota separately: a client may use it on every broker.  The changes of one command are
+    atomic.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).  Requires Kafka 2.6 or
+    later, for IP addresses and --mutation-rate 2.7.
     """
     run: Invocation = ctx.obj
     named = named_entity(
@@ -170,7 +170,7 @@ def alter(
 def _changes(
     values: dict[str, float], removed: Sequence[str], named: dict[EntityType, str | None]
 ) -> list[QuotaChange]:
-    """What was asked for.  Raises UsageError for nothing, for a contradiction, and for a key of another entity."""
+    """The changes.  Raises UsageError if there are none, for contradictions, and for a key of another entity."""
     for key in removed:
         if key in values:
             raise UsageError(f"{key} cannot be both set and deleted")

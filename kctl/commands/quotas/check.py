@@ -48,18 +48,18 @@ def check(
     ctx: typer.Context,
     *,
     user: Annotated[
-        str, typer.Option("--user", metavar="NAME", help="The user; ANONYMOUS is that of clients without a login.")
+        str, typer.Option("--user", metavar="NAME", help="The user; ANONYMOUS for clients without authentication.")
     ] = "ANONYMOUS",
     client_id: Annotated[str, typer.Option("--client-id", metavar="ID", help="The client id; empty for none.")] = "",
     ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The IP address.")] = None,
 ) -> ExitStatus:
-    """Tell which quotas apply to a client, and which ones they override.
+    """Show which quotas apply to a client, and which ones they override.
 
     Of the quotas with one key the most specific applies: user and client id, user and default client id, user, default
-    user and client id, default user and default client id, default user, client id, default client id.  ENTITY says
-    what it is set for, SHARED_BY which clients use it up together.  Quotas in a broker's properties file
+    user and client id, default user and default client id, default user, client id, default client id.  ENTITY
+    is the entity of the quota, SHARED_BY the clients that share it.  Quotas in a broker's properties file
     (quota.producer.default) are not shown.
-    A broker tells throttle times only to the client itself: kctl warns if its own request was throttled.
+    Throttle times are only returned to the throttled client itself: kctl warns if its own request was throttled.
     """
     run: Invocation = ctx.obj
     if not user:

@@ -27,7 +27,7 @@ DESCRIBE_COLUMNS = (
 
 
 class QuotaItem(NamedTuple):
-    """The quotas of one entity as JSON tells them; a null name is the default of its type."""
+    """The quotas of one entity as a JSON object; a null name is the default of its type."""
 
     entity: dict[str, str | None]
     quotas: dict[str, float | int]
@@ -64,8 +64,8 @@ def describe(
 ) -> ExitStatus:
     """Show the quotas that are set, all or those of entities with the named parts.
 
-    `--user alice` also shows the quotas of single client ids of that user.  One row per quota; under json and jsonl one
-    object per entity, in which a null name stands for the default.  Needs Kafka 2.6 or later, for IP addresses 2.7.
+    `--user alice` also shows the quotas of single client ids of that user.  One row per quota; with json and jsonl one
+    object per entity, in which a null name is the default.  Requires Kafka 2.6 or later, for IP addresses 2.7.
     """
     run: Invocation = ctx.obj
     named = named_entity(

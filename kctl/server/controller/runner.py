@@ -47,6 +47,7 @@ from kctl.server.controller.events import (
     Resigned,
 )
 from kctl.server.controller.state import ControllerState
+from kctl.server.controller.stats import ControllerStats, Work, work_of
 from kctl.server.controller.step import led_with_followers, step
 from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
@@ -82,6 +83,7 @@ class ControllerRunner:
         has_features: bool = True,
     ) -> None:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
+        self.stats = ControllerStats()
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
         self._writer = ZnodeWriter(zookeeper)
         self._znodes = ZnodeEvents(
@@ -114,6 +116,11 @@ class ControllerRunner:
             rebalancing = self._rebalance_regularly(rebalance_every_ms, imbalance_percentage)
             self._tasks.append(loop.create_task(rebalancing, name="leader-rebalance"))
         self.notify(paths.CONTROLLER)
+
+    @property
+    def queue_size(self) -> int:
+        """The number of events that wait."""
+        return self._inbox.qsize()
 
     async def close(self) -> None:
         """Stops; the end of the session deletes /controller."""
@@ -180,6 +187,8 @@ class ControllerRunner:
     async def _run(self) -> None:
         while True:
             item = await self._inbox.get()
+            started_ms = self._clock.monotonic_ms()
+            work = self.stats.current = _work_of(item)
             try:
                 if isinstance(item, str):
                     self._waiting.discard(item)
@@ -206,6 +215,7 @@ class ControllerRunner:
                 await asyncio.sleep(_AFTER_FAILURE_S)
                 await self._resign()
             finally:
+                self.stats.done(work, self._clock.monotonic_ms() - started_ms)
                 if isinstance(item, _PendingRequest):
                     item.answer({})
 
@@ -249,6 +259,7 @@ class ControllerRunner:
     async def _perform(self, action: Action) -> Event | None:
         match action:
             case WriteStates():
+                self.stats.elected(self.state, action)
                 return await self._writer.write_states(action)
             case AlterStates():
                 return await self._writer.alter_states(action)
@@ -288,6 +299,12 @@ class ControllerRunner:
         while True:
             self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
             await asyncio.sleep(interval_ms / 1000)
+
+
+def _work_of(item: str | TopicPartition | Event | _PendingRequest) -> Work:
+    if isinstance(item, TopicPartition):
+        return Work.ISR_CHANGE
+    return work_of(item.event() if isinstance(item, _PendingRequest) else item)
 
 
 def _log_election(election: LogElection) -> None:

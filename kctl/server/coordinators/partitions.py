@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import Generic, Protocol, TypeVar
 
 from kctl.environment import Clock
@@ -27,6 +28,7 @@ from kctl.errors import ErrorCode, KctlError
 from kctl.model import partition_for_key
 from kctl.server.coordinators.ports import CoordinatorLog
 
+_LOADS_MAX = 64
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -72,6 +74,8 @@ class CoordinatorPartitions(Generic[T]):
         self._hosted = hosted
         self._clock = clock
         self._led: dict[int, LedPartition] = {}
+        self.latest_load_ms: deque[int] = deque(maxlen=_LOADS_MAX)
+        """How long the latest loads took."""
 
     @property
     def are_loading(self) -> bool:
@@ -152,6 +156,7 @@ class CoordinatorPartitions(Generic[T]):
         led.is_loading = False
         self._hosted.add_all(led, restored)
         elapsed_ms = self._clock.monotonic_ms() - started_ms
+        self.latest_load_ms.append(elapsed_ms)
         # Most partitions are empty, and a broker leads dozens of them.
         level = logging.INFO if restored else logging.DEBUG
         message = "loaded broker=%d partition=%d %s=%d ms=%d"

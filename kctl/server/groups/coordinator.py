@@ -73,6 +73,11 @@ class GroupCoordinator:
         """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
         self._checks = PeriodicChecks(timer)
 
+    @property
+    def hosted(self) -> Mapping[str, HostedGroup]:
+        """The groups of the partitions that this broker leads."""
+        return self._groups
+
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True

@@ -29,4 +29,6 @@ class ApiVersionsHandler:
             words = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE_WORD.match(word) for word in words):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+            if context.peer.timing is not None:
+                context.peer.timing.software = words
         return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())

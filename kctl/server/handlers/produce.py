@@ -49,6 +49,18 @@ MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
+_EXPECTED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors that are not counted as failed requests, as in Kafka's ReplicaManager.appendToLocalLog."""
 INTERNAL_WRITER = "__admin_client"
 """The only client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
 
@@ -80,6 +92,7 @@ class ProduceHandler:
             for data in topic.partition_data:
                 answer = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 answers.append(answer)
+                self._replicas.traffic.found(topic.name).produce_requests += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -90,9 +103,25 @@ class ProduceHandler:
                 except AllowanceExceeded:
                     self._defer(appends, topic.name, data, answer)
                 except ApiError as error:
+                    self._note_failure(topic.name, error, data.records)
                     _refuse(answer, error)
         self._replicas.partitions_moved(appends.take_moved())
         return self._append_long(appends) if appends.long else self._answer(appends)
+
+    def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
+        """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
+        traffic = self._replicas.traffic.found(topic)
+        match error.code:
+            case ErrorCode.CORRUPT_MESSAGE:
+                traffic.invalid_checksums += 1
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                traffic.invalid_sequences += 1
+            case ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                traffic.invalid_magic_numbers += 1
+            case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
+                traffic.bytes_rejected += len(records) if isinstance(records, (bytearray, memoryview)) else 0
+        if error.code not in _EXPECTED:
+            traffic.failed_produce_requests += 1
 
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
@@ -116,6 +145,7 @@ class ProduceHandler:
                 try:
                     self._append(appends, topic, answer, await self._validated(appends, topic, answer.index, records))
                 except ApiError as error:
+                    self._note_failure(topic, error, records)
                     _refuse(answer, error)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:

@@ -16,12 +16,12 @@ from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
-from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
+from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
 from kctl.server.network.refusal_log import RefusalLog
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
-from kctl.server.requests.context import Peer
+from kctl.server.requests.context import ConnectionTiming, Peer
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,15 @@ class Acceptor:
     def connection_count(self) -> int:
         """Open connections, without unfinished TLS handshakes."""
         return len(self._connections)
+
+    def measurements(self) -> ListeningState:
+        """The state of the open connections."""
+        return ListeningState(
+            timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
+            queued_requests=len(self._turns),
+            queued_responses=sum(each.is_writing for each in self._connections),
+            malformed_requests=self.malformed_count,
+        )
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; port 0 becomes the port that the system chose.  Raises ListenError."""
@@ -167,7 +176,12 @@ class Acceptor:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peer = Peer("/" + address, endpoint.listener, security_protocol=endpoint.security_protocol)
+        peer = Peer(
+            "/" + address,
+            endpoint.listener,
+            security_protocol=endpoint.security_protocol,
+            timing=ConnectionTiming() if self._settings.is_measured else None,
+        )
         if endpoint.security_protocol in TLS_PROTOCOLS:
             assert self._handshakes is not None, "a TLS listener needs ListenSettings.tls"
             self._handshakes.begin(sock, peer)

@@ -50,6 +50,7 @@ class Connection:
         """When the acceptor last saw `was_active`."""
         self.was_active = False
         """Whether bytes were received or sent since the acceptor looked."""
+        self._timing = peer.timing
         self._sock = sock
         self._loop = loop
         self._turns = turns
@@ -75,6 +76,11 @@ class Connection:
     def is_muted(self) -> bool:
         """Whether the broker takes no requests because of a quota, so that the client cannot be idle."""
         return self._pump.is_muted
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether responses wait for the peer to read."""
+        return self._is_writing
 
     def close(self) -> None:
         """Ends the connection at once; a response under way is lost, and whatever waits is cancelled."""
@@ -156,6 +162,8 @@ class Connection:
             self.close()
             return
         self._inbox.received(received)
+        if self._timing is not None:
+            self._timing.received_s = self._loop.time()
         self.was_active = True
         if self._pump.is_waiting or self._is_writing:
             self._settle()
@@ -211,10 +219,15 @@ class Connection:
 
     def _send(self) -> bool:
         """Whether everything has been sent; closes the connection when the peer is gone."""
+        timing = self._timing
+        if timing is not None and timing.unsent and not timing.flushing_s:
+            timing.flushing_s = self._loop.time()
         try:
             is_sent = self._outbox.flush()
         except OSError:
             self.close()
             return False
         self.was_active = True
+        if is_sent and timing is not None and timing.unsent:
+            timing.sent(self._loop.time())
         return is_sent

@@ -110,6 +110,8 @@ class ConnectionLimits:
         self.count = 0
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
+        self.admitted: Counter[str] = Counter()
+        """Connections since the start, by listener."""
         self._rate: RateWindow | None = None
         self._listener_rates: dict[str, RateWindow] = {}
         self._address_rates: dict[str, RateWindow] = {}
@@ -119,6 +121,11 @@ class ConnectionLimits:
         if self._by_listener[listener] >= self.settings.listener(listener).connections:
             return False
         return self._is_protected(listener) or self.count < self.settings.connections
+
+    @property
+    def by_listener(self) -> Mapping[str, int]:
+        """Open connections by listener."""
+        return self._by_listener
 
     def has_excess(self) -> bool:
         """Whether a connection of a listener that is not protected has to be closed."""
@@ -140,6 +147,7 @@ class ConnectionLimits:
             return Admission("max.connections.per.ip", 0, pause_ms)
         self.count += 1
         self._by_listener[listener] += 1
+        self.admitted[listener] += 1
         self._by_address[address] += 1
         return Admission(pause_ms=pause_ms)
 

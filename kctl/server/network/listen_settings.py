@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.tls_handshakes import ListenerTls
+from kctl.server.requests.context import ConnectionTiming
 
 TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
 """The security protocols that begin with a TLS handshake."""
+
+
+class ListeningState(NamedTuple):
+    """The state of the connections, for metrics."""
+
+    timings: Sequence[ConnectionTiming] = ()
+    """Of the open connections; empty unless ListenSettings.is_measured."""
+    queued_requests: int = 0
+    """Connections whose requests wait for their turn."""
+    queued_responses: int = 0
+    """Connections whose responses wait for the peer to read."""
+    malformed_requests: int = 0
+    """Connections closed because of a malformed request, since the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,5 +38,7 @@ class ListenSettings:
     urgent_listener: str | None = None
     """The control-plane listener: its requests overtake those of the others."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    is_measured: bool = False
+    """Whether connections record times for metrics."""
     tls: ListenerTls | None = None
     """Required by listeners with the protocols SSL and SASL_SSL."""

@@ -37,6 +37,10 @@ class Turns:
         self._loop = loop
         self._queue: deque[TakesTurns] = deque()
 
+    def __len__(self) -> int:
+        """The number of queued connections."""
+        return len(self._queue)
+
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""
         if not connection.is_urgent and (

@@ -10,11 +10,27 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from kctl.environment import Clock
 from kctl.errors import LogDirFailure
 from kctl.storage.log import Log
+
+_SAMPLES_MAX = 1028
+
+
+class FlushTimes:
+    """How often logs were flushed, and how long the latest flushes took."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.latest_ms: deque[float] = deque(maxlen=_SAMPLES_MAX)
+
+    def record(self, took_ms: float) -> None:
+        """A flush has ended."""
+        self.count += 1
+        self.latest_ms.append(took_ms)
 
 
 class AppendFlushes:
@@ -23,6 +39,8 @@ class AppendFlushes:
     def __init__(
         self, clock: Clock, *, on_settled: Callable[[Log], None], on_failure: Callable[[LogDirFailure], None]
     ) -> None:
+        self.times = FlushTimes()
+        """Of all flushes of this broker."""
         self._clock = clock
         self._on_settled = on_settled
         self._on_failure = on_failure
@@ -51,12 +69,14 @@ class AppendFlushes:
         try:
             while log.awaits_flush:
                 plan = log.plan_flush()
+                started_ms = self._clock.monotonic_ms()
                 try:
                     await asyncio.get_running_loop().run_in_executor(None, plan.run)
                 except OSError as error:
                     if plan.directory == log.directory:
                         raise log.log_directory.fail(error) from error
                     continue  # It was moved or deleted in the meantime; then nothing waits for it.
+                self.times.record(self._clock.monotonic_ms() - started_ms)
                 log.flushed(plan, self._clock.now_ms())
                 self._on_settled(log)
         except LogDirFailure as failure:

@@ -39,6 +39,18 @@ from kctl.storage.lookup import RecordsSlice
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
 EMPTY = b""
+_EXPECTED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    }
+)
+"""Errors that are not counted as failed requests, as in Kafka's ReplicaManager.readFromLocalLog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,7 @@ class Fetch:
     def note_answered(self, reading: Reading) -> None:
         """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""
         if not self.reader.is_follower:
+            self._count_consumed(reading)
             return
         throttled_bytes = 0
         for topic_partition, answer in reading.answers.items():
@@ -176,10 +189,21 @@ class Fetch:
             if follower is not None and answer.error_code == ErrorCode.NONE:
                 follower.sent_high_watermark = answer.high_watermark
             size = reading.record_bytes.get(topic_partition, 0)
+            if partition is not None:
+                partition.traffic.fetch_requests += 1
+                partition.traffic.replication_bytes_out += size
             if size and self._quota.is_throttled(topic_partition):
                 throttled_bytes += size
         if throttled_bytes:
             self._quota.record(throttled_bytes, self._clock.monotonic_ms())
+
+    def _count_consumed(self, reading: Reading) -> None:
+        traffic = self._replicas.traffic
+        sizes = reading.record_bytes
+        for topic_partition in reading.answers:
+            counters = traffic.found(topic_partition.topic)
+            counters.fetch_requests += 1
+            counters.bytes_out += sizes.get(topic_partition, 0)
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
@@ -261,6 +285,8 @@ class Fetch:
                     answer = await self._convert_one(position, answer, answer.records, max(left, 0), work)
                     reading.answers[position.topic_partition] = answer
                     reading.is_urgent = reading.is_urgent or answer.error_code != ErrorCode.NONE
+                partition_traffic = self._replicas.traffic.found(position.topic_partition.topic)
+                partition_traffic.fetch_conversions += 1
             size = len(answer.records) if answer.records is not None else 0
             reading.record_bytes[position.topic_partition] = size
             reading.total_bytes += size
@@ -305,6 +331,8 @@ class Fetch:
             self._replicas.log_dir_failed(failure)
             return self._refusal(index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
         except ApiError as error:
+            if error.code not in _EXPECTED:
+                self._replicas.traffic.found(topic).failed_fetch_requests += 1
             return self._refusal(index, error)
 
     def _read_replica(

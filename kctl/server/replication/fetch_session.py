@@ -140,6 +140,12 @@ class FetchSessionCache:
         self._slots_max = slots_max
         self._sessions: dict[int, FetchSession] = {}
         self._partition_count = 0
+        self.eviction_count = 0
+
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions."""
+        return self._partition_count
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -205,5 +211,6 @@ class FetchSessionCache:
             is_stale = now_ms - session.last_used_ms > EVICTION_MS
             if is_stale or (is_follower and not session.is_follower):
                 self.close(session_id)
+                self.eviction_count += 1
                 return True
         return False

@@ -53,6 +53,8 @@ class _Following:
     not_before_ms: int = 0
     last_problem: str = ""
     """The last problem with the leader's data, logged once."""
+    lag: int = 0
+    """Records below the leader's high watermark that it did not have at the leader's last response."""
     is_caught_up: bool = False
     """True if it had all committed records at the leader's last response: then it is not throttled."""
 
@@ -74,6 +76,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._settings = settings
         self._quota = quota
+        self.round_count = 0
         self._following: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
@@ -91,6 +94,11 @@ class ReplicaFetcher:
         """Stops fetching the partition; a pending response for it is ignored."""
         self._following.pop(topic_partition, None)
 
+    @property
+    def lags(self) -> dict[TopicPartition, int]:
+        """How many records of the leader this replica did not have after the latest fetch."""
+        return {tp: each.lag for tp, each in self._following.items()}
+
     async def close(self) -> None:
         """Stops the fetcher and closes its connection."""
         self._task.cancel()
@@ -101,6 +109,7 @@ class ReplicaFetcher:
         last_problem = ""
         while True:
             self._changed.clear()
+            self.round_count += 1
             try:
                 await self._round()
                 last_problem = ""
@@ -260,6 +269,7 @@ class ReplicaFetcher:
         try:
             if isinstance(answer.records, (bytes, memoryview)) and len(answer.records):
                 partition.log.append_as_follower(answer.records, now_ms=self._clock.now_ms())
+                partition.traffic.replication_bytes_in += len(answer.records)
                 if self._quota.is_throttled(partition.topic_partition):
                     self._quota.record(len(answer.records), self._clock.monotonic_ms())
             if answer.log_start_offset > partition.log.log_start_offset:
@@ -271,6 +281,7 @@ class ReplicaFetcher:
             self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
         following.last_problem = ""
+        following.lag = max(answer.high_watermark - partition.log.log_end_offset, 0)
         following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
@@ -357,6 +368,11 @@ class ReplicaFetchers:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._is_shutting_down = False
+
+    @property
+    def fetchers(self) -> Mapping[tuple[int, int], ReplicaFetcher]:
+        """The running fetchers by leader and number."""
+        return self._fetchers
 
     def begin_shutdown(self) -> None:
         """Stops accepting new followers.

@@ -38,6 +38,10 @@ class IsrChanges:
         self._store = store
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
+        self.shrink_count = 0
+        """Replicas removed from the ISR were written this often; Kafka's IsrShrinksPerSec."""
+        self.expand_count = 0
+        self.failure_count = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -82,13 +86,19 @@ class IsrChanges:
         try:
             written = await self._put_until_known(partition, wanted)
         except ZooKeeperError as error:
+            self.failure_count += 1
             log.warning("cannot write isr partition=%s error=%s", partition.topic_partition, error)
             if not _has_newer_state(partition, leader_epoch):
                 partition.pending_isr = None
             return
         if written is None or _has_newer_state(partition, leader_epoch):
+            self.failure_count += written is None
             return
         partition.pending_isr = None
+        if len(written.isr) < len(partition.isr):
+            self.shrink_count += 1
+        else:
+            self.expand_count += 1
         log.info("changed isr partition=%s isr=%s previous=%s", partition.topic_partition, written.isr, partition.isr)
         partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
         partition.advance_high_watermark(self._clock.monotonic_ms())

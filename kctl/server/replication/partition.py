@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
+from kctl.server.replication.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from kctl.storage.log import Log
@@ -69,6 +70,7 @@ class Partition:
         "pending_isr",
         "replicas",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -79,9 +81,12 @@ class Partition:
         *,
         high_watermark: int = 0,
         lag_time_max_ms: int = 30_000,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self._lag_time_max_ms = lag_time_max_ms
         self.topic_partition = topic_partition
+        self.traffic = traffic or TopicTraffic()
+        """The counters of the topic, for metrics."""
         self.broker_id = broker_id
         self.log = log
         self.leader = NO_LEADER

@@ -23,6 +23,7 @@ from kctl.server.control_request_checks import check_partition_name, check_role
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.partition import Partition
+from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
 from kctl.storage.checkpoints import uuid_text
 
@@ -60,6 +61,7 @@ class ReplicaManager:
         self.metadata = metadata
         self.partitions: dict[TopicPartition, Partition] = {}
         self.controller_epoch = -1
+        self.traffic = BrokerTraffic()
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
@@ -107,6 +109,10 @@ class ReplicaManager:
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+        if not result.duplicate:
+            traffic = partition.traffic
+            traffic.messages_in += result.last_offset - result.base_offset + 1
+            traffic.bytes_in += len(records) if isinstance(records, memoryview) else len(records.buffer)
         partition.advance_high_watermark(self._clock.monotonic_ms())
         if partition.log.awaits_flush:
             self.flushes.request(partition.log)
@@ -180,6 +186,8 @@ class ReplicaManager:
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
         self._has_deletions |= self.logs.retire(*deleted)
+        if deleted:
+            self.traffic.keep({topic_partition.topic for topic_partition in self.partitions})
         return outcome, stopped
 
     async def write_deletions(self) -> None:
@@ -289,6 +297,7 @@ class ReplicaManager:
             partition_log,
             high_watermark=checkpointed,
             lag_time_max_ms=self._lag_time_max_ms,
+            traffic=self.traffic.of(topic_partition.topic),
         )
         self.partitions[topic_partition] = partition
         return partition

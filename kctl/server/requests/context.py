@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import ApiError
@@ -13,6 +13,49 @@ if TYPE_CHECKING:
     from kctl.server.quotas.accounts import RequestAccount
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(slots=True)
+class RequestTimes:
+    """When a request passed its stages, in seconds of the event loop's clock.  Only recorded with metrics.port."""
+
+    request_bytes: int
+    received_s: float
+    """The latest bytes of the connection arrived."""
+    started_s: float
+    handled_s: float = 0.0
+    """The handler returned; it may have returned an awaitable."""
+    ready_s: float = 0.0
+    """The response was encoded."""
+    flushed_s: float = 0.0
+    """The response was first passed to the socket."""
+    sent_s: float = 0.0
+    """The socket had taken the whole response."""
+    throttle_ms: int = 0
+
+
+class ConnectionTiming:
+    """What is measured of one connection."""
+
+    __slots__ = ("flushing_s", "received_s", "software", "unsent")
+
+    def __init__(self) -> None:
+        self.flushing_s = 0.0
+        """When responses were first passed to the socket, of those that it has not taken."""
+        self.received_s = 0.0
+        """When bytes were received last."""
+        self.unsent: list[RequestTimes] = []
+        """The requests whose responses are not sent yet."""
+        self.software = ("unknown", "unknown")
+        """Name and version of the client's software (KIP-511)."""
+
+    def sent(self, now_s: float) -> None:
+        """The socket has taken all responses."""
+        for times in self.unsent:
+            times.flushed_s = max(times.flushed_s, self.flushing_s)
+            times.sent_s = now_s
+        self.unsent.clear()
+        self.flushing_s = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +71,8 @@ class Peer:
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     is_token_authenticated: bool = False
     """Whether the client authenticated with a delegation token (KIP-48)."""
+    timing: ConnectionTiming | None = field(default=None, compare=False, repr=False)
+    """None unless metrics are on."""
 
 
 class AccessControl(Protocol):
@@ -72,6 +117,10 @@ class RequestContext:
     peer: Peer
     access: AccessControl = EVERYTHING_ALLOWED
     api_name: str = ""
+    times: RequestTimes | None = None
+    """When the request passed its stages; None if it is not timed."""
+    is_follower: bool = False
+    """Whether it is the fetch of a follower; only set if metrics are on."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
 

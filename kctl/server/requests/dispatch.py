@@ -25,6 +25,7 @@ from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
+from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Dispatcher:
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self.access: AccessControl = EVERYTHING_ALLOWED
         """Decides on the requests of all clients; set before the first connection is accepted."""
+        self.recorder: RequestRecorder | None = None
+        """Records requests for metrics; set before the first connection is accepted."""
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
@@ -79,10 +82,18 @@ class Dispatcher:
         client = self._quotas.client(peer.principal, context.client_id)
         if client is not None and api.key not in EXEMPT_KEYS:
             context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
+        recorder = self.recorder
+        if recorder is not None:
+            context.times = recorder.begin(api.name, peer, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
+        if recorder is not None:
+            if context.times is not None:
+                recorder.handled(context.times)
+            if api.key == FETCH_KEY:
+                context.is_follower = request.replica_id >= 0
         if result is None:
             return self._encode(api, context, None)
         if isinstance(result, Awaitable):
@@ -144,6 +155,7 @@ class Dispatcher:
             async with self._long_encoding:
                 loop = asyncio.get_running_loop()
                 chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            self._record(api, context, response)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
@@ -151,7 +163,23 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _record(self, api: registry.Api, context: RequestContext, response: Response | None) -> None:
+        """Counts a request that has its response, if metrics are on."""
+        recorder, times, is_follower = self.recorder, context.times, context.is_follower
+        if recorder is None:
+            return
+        recorder.count(api.name, context.api_version, response, is_follower=is_follower)
+        if times is not None:
+            timing = None if response is None else context.peer.timing
+            recorder.ready(api.name, times, timing, is_follower=is_follower)
+
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        reply = self._encode_and_settle(api, context, response)
+        if self.recorder is not None:
+            self._record(api, context, response)
+        return reply
+
+    def _encode_and_settle(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         account = context.account
         if account is None:
             return None if response is None else framed_response(api, context, response)
@@ -177,6 +205,8 @@ def _settle_account(api: registry.Api, context: RequestContext, response: Respon
     if context.account is None:
         return 0
     mute_ms = context.account.settle(api.key, has_response=response is not None)
+    if context.times is not None:
+        context.times.throttle_ms = mute_ms
     if mute_ms and response is not None and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = mute_ms
     return mute_ms
@@ -201,7 +231,10 @@ async def _handled_off_loop(
     decoded: tuple[Any, int] = await loop.run_in_executor(
         None, codec.decode, api.request, frame, context.api_version, offset
     )
-    result = handler(decoded[0], context)
+    request = decoded[0]
+    if api.key == FETCH_KEY:
+        context.is_follower = request.replica_id >= 0
+    result = handler(request, context)
     return await result if isinstance(result, Awaitable) else result
 
 

@@ -60,6 +60,11 @@ class Purgatory(Generic[K]):
         """The number of delayed operations."""
         return self._size
 
+    @property
+    def watch_count(self) -> int:
+        """How often operations are listed under a key."""
+        return sum(map(len, self._watchers.values()))
+
     def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
         """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
         if operation.try_complete():

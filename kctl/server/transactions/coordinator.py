@@ -68,6 +68,11 @@ class TransactionCoordinator:
         """The partitions of `__transaction_state` that this broker leads; notified of changes of leadership."""
         self._checks = PeriodicChecks(timer)
 
+    @property
+    def hosted(self) -> Mapping[str, HostedTransaction]:
+        """The transactional ids of the partitions that this broker leads."""
+        return self._hosted
+
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True

@@ -172,7 +172,8 @@ def _lock(folder: Path) -> IO[bytes]:
     """Lock the directory until the file is closed, or the process ends."""
     path = folder / LOCK
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        # Its znodes contain credentials.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = path.open("ab")
     except OSError as error:
         raise ZooKeeperError(f"{folder} cannot be used for ZooKeeper's data: {error.strerror}") from error

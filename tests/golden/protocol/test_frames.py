@@ -1,4 +1,4 @@
-"""Frames put together by hand from the protocol's specification, byte by byte."""
+"""Frames encoded by hand from the protocol's specification, byte by byte."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kctl.protocol.headers import (
 
 
 def octets(*lines: str) -> bytes:
-    """The bytes of lines of hex; what follows a `;` is comment."""
+    """The bytes of lines of hex; text after a `;` is a comment."""
     return bytes.fromhex("".join(line.partition(";")[0] for line in lines))
 
 
 REQUESTS = [
     pytest.param(
-        # What a Java client of 2.4 or later says first.
+        # The first request of a Java client of 2.4 or later.
         octets(
             "0012 0003        ; ApiVersions, version 3",
             "0000002a         ; correlation id",
@@ -87,7 +87,7 @@ def test_request_frame(frame: bytes, header: RequestHeader, body: object) -> Non
 
 
 def test_api_versions_answer_to_a_version_that_is_too_new_has_the_format_of_version_0() -> None:
-    """KIP-511: error 35 and our own range."""
+    """KIP-511: error 35 and the versions that the broker supports."""
     frame = octets("0000002a", "0023", "00000001 0012 0000 0003")
     answer = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)], throttle_time_ms=7

@@ -1,4 +1,4 @@
-"""Files that Apache Kafka 2.7.1 wrote: read, taken over, and written the same way again."""
+"""Files that Apache Kafka 2.7.1 wrote: read, opened as logs, and written again with equal contents."""
 
 from __future__ import annotations
 

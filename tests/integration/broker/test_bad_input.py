@@ -33,7 +33,7 @@ def connected(broker: KctlBroker) -> socket.socket:
 
 
 def exchange(sock: socket.socket, payload: bytes) -> bytes:
-    """The answer to one frame, empty when the broker closed the connection instead."""
+    """The response to one frame, empty if the broker closed the connection instead."""
     sock.sendall(framed(payload))
     return read_frame(sock)
 
@@ -62,7 +62,9 @@ def resident_bytes(broker: KctlBroker) -> int:
 
 
 def bad_frames(seed: int) -> Iterator[bytes]:
-    """Noise; headers of real APIs with noise behind them; real requests cut short, grown or with bytes flipped."""
+    """Random bytes; headers of real APIs followed by random bytes; real requests truncated, extended or with changed
+    bytes.
+    """
     rng = random.Random(seed)
     batch = build_batch([Record(0, 0, b"k", b"v" * 100)])
     sound = encode_request_header(RequestHeader(0, 7, 1, "x")) + codec.encode_bytes(produce("bad-input", batch), 7)
@@ -123,7 +125,7 @@ def test_a_corrupt_batch_is_refused_and_nothing_of_it_is_written(broker: KctlBro
 
 
 def ensure_topic(sock: socket.socket, name: str) -> None:
-    """Auto-creation by Metadata version 1: asked again until the topic has a leader."""
+    """Auto-creation by Metadata version 1: repeated until the topic has a leader."""
     asked = struct.pack(">i", 1) + struct.pack(">h", len(name)) + name.encode()
     while name.encode() not in (answer := exchange(sock, struct.pack(">hhih", 3, 1, 1, -1) + asked)) or (
         struct.pack(">hh", 5, len(name)) + name.encode() in answer
@@ -139,7 +141,7 @@ def test_ten_thousand_malformed_frames_do_not_stop_the_broker_or_grow_its_memory
     for number in range(FRAMES):
         if number == FRAMES // 10:
             before = resident_bytes(broker)
-        # A connection for each: behind a frame that closes it, no other would be looked at.
+        # A connection for each: after a frame that closes it, no other would be read.
         with connected(broker) as sock, contextlib.suppress(OSError):
             sock.sendall(framed(next(frames)))
             sock.shutdown(socket.SHUT_WR)

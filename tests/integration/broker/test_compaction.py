@@ -50,12 +50,12 @@ def _wait_until_small(broker: KctlBroker) -> None:
     folder = broker.logs_dir / "__consumer_offsets-0"
 
     def is_small() -> bool:
-        # While the cleaner puts a segment in the place of others there may be none of that name at all.
+        # While the cleaner replaces a segment, there may be no file of that name.
         if "cleaned log=__consumer_offsets-0" not in broker.log_text:
             return False
         try:
             return 0 < sum(path.stat().st_size for path in folder.glob("*.log")) < 60_000
         except FileNotFoundError:
-            return False  # Files come and go.
+            return False  # Files are created and deleted meanwhile.
 
     probe.wait_until(is_small, what="the offsets to be compacted", timeout_s=120)

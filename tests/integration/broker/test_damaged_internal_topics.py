@@ -85,7 +85,7 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
 
 
 class Segment:
-    """The first segment of a partition, to be damaged."""
+    """The first segment of a partition."""
 
     def __init__(self, broker: KctlBroker, partition: str) -> None:
         self.path = broker.logs_dir / partition / "00000000000000000000.log"
@@ -93,14 +93,14 @@ class Segment:
         self.headers: list[BatchHeader] = list(iterate_batches(self.data))
 
     def damage(self, index: int, place: int, what: bytes) -> int:
-        """Answers the index."""
+        """Returns the index of the partition."""
         with self.path.open("r+b") as file:
             file.seek(self.headers[index].position + place)
             file.write(what)
         return index
 
     def last_of(self, key: str) -> int:
-        """The last batch with a record that has this in its key."""
+        """The last batch with a record whose key contains this."""
         return max(
             index
             for index, header in enumerate(self.headers)
@@ -118,7 +118,7 @@ def commit(broker: KctlBroker, *numbers: int) -> None:
 
 
 def committed(broker: KctlBroker) -> dict[int, int]:
-    """Of the first GROUPS groups those that have committed, and what."""
+    """The committed offsets of the first GROUPS groups."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     found: dict[int, int] = {}
     for number in range(GROUPS):

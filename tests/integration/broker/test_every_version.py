@@ -89,7 +89,7 @@ NOT_FOR_CLIENTS = {
     "write_txn_markers",
     "alter_partition",
 }
-"""Between brokers; what a stranger says there would be believed."""
+"""Inter-broker APIs, whose forged requests would change the state of the broker."""
 BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v"), Record(1, 1_600_000_000_001, None, None)])
 
 ANY_ACL: dict[str, Any] = {

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 TIMEOUT_S = 180
 PROPERTIES = {"replica.high.watermark.checkpoint.interval.ms": "200"}
-"""The write that notices first when a disk is gone."""
+"""The write that detects first that a disk has failed."""
 
 
 class Ran(NamedTuple):
@@ -80,7 +80,7 @@ def test_broker_serves_until_its_last_log_directory_fails(tmp_path: Path) -> Non
             what="one directory offline",
             timeout_s=TIMEOUT_S,
         )
-        # The controller has heard of it by way of ZooKeeper, and gives the partition up.
+        # The controller was notified through ZooKeeper, and marks the replica offline.
         probe.wait_until(
             lambda: leaders(broker, "orders")[lost] in {None, -1},
             what="the partition without a leader",

@@ -1,4 +1,4 @@
-"""The command line as a user types it, against our broker and against Apache Kafka's."""
+"""The command line as a separate process, against kctl's and Apache Kafka's brokers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BROKERS = [
 ]
 
 KAFKA_4 = pytest.param(apache_kafka.NEWEST_BROKER, marks=pytest.mark.jvm)
-"""For a test of what Kafka 4 does otherwise."""
+"""For tests of behaviour that differs in Kafka 4."""
 
 ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)
-"""For a test whose subject is kctl's own client, where another test of the file has been to Apache Kafka's brokers."""
+"""For tests of kctl's client, if another test of the file has connected to Apache Kafka's brokers."""
 
 
 class Ran(NamedTuple):
-    """What a command line came to."""
+    """The result of a command line."""
 
     status: int
     out: str
@@ -55,7 +55,7 @@ Kctl = Callable[..., Ran]
 
 @pytest.fixture(scope="session", params=BROKERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker, ours or Kafka's."""
+    """A broker of kctl or Apache Kafka."""
     folder = tmp_path_factory.mktemp("broker")
     if request.param == "kctl":
         with kctl_broker(folder / "data") as broker:
@@ -94,7 +94,7 @@ def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def operate(three_brokers: ThreeBrokers, tmp_path: Path) -> Kctl:
-    """`kctl` against the cluster of three, with a state folder of the test's own."""
+    """`kctl` against the cluster of three, with a state folder of its own."""
     return command_line({"KCTL_BOOTSTRAP_SERVER": three_brokers.bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
 
 
@@ -104,7 +104,7 @@ def kctl(bootstrap: str) -> Kctl:
 
 
 def command_line(environment: dict[str, str]) -> Kctl:
-    """`kctl` as a process with these variables beside this process's own."""
+    """Runs `kctl` as a process with these additional environment variables."""
 
     def run(line: str, stdin: bytes = b"") -> Ran:
         done = subprocess.run(
@@ -118,7 +118,7 @@ def command_line(environment: dict[str, str]) -> Kctl:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, kctl: Kctl) -> str:
-    """A topic of three partitions with the test's own name, which keeps records of any age."""
+    """A topic of three partitions, named after the test, that keeps records of any age."""
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)[:200]
     assert kctl(f"topics create {name} --partitions 3 --config retention.ms=-1").status == 0
     return name
@@ -126,9 +126,9 @@ def topic(request: pytest.FixtureRequest, kctl: Kctl) -> str:
 
 @pytest.fixture
 def readers(kctl: Kctl, topic: str) -> Iterator[list[Reader]]:
-    """`kctl consume --group` in the background; whatever still runs at the end is killed.
+    """`kctl consume --group` in the background; processes that still run at the end are killed.
 
-    The group that loses a member so has to notice: other tests compare what is told of all groups, and their log.
+    The test waits until the group has removed the member: other tests compare all groups and their log.
     """
     started: list[Reader] = []
     yield started

@@ -21,7 +21,7 @@ from tests.peers.probe import wait_until
 
 
 def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
-    """Write one record of a transaction unknown to its coordinator to the leader; return the producer's id."""
+    """Writes one record of a transaction unknown to its coordinator to the leader; returns the producer's id."""
     settings = client_settings(
         bootstrap_servers=bootstrap, properties={}, timeout_ms=60_000, default_servers="", default_timeout_ms=60_000
     )
@@ -35,7 +35,7 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
             made.append(await connection.send(request, InitProducerIdResponse))
 
     def holds() -> bool:
-        """A broker of Kafka that has just started has no ids yet."""
+        """A broker of Kafka that has just started has no producer ids yet."""
         run_blocking(ask())
         return made[-1].error_code == 0
 

@@ -19,7 +19,7 @@ SECRET = "correct horse = battery\\staple"
 
 @pytest.fixture
 def kctl(tmp_path: Path) -> Iterator[Kctl]:
-    """`kctl` whose brokers live in this test's folder, and end with it."""
+    """`kctl` whose brokers have their data in this test's folder and are stopped with it."""
     run = command_line({"XDG_DATA_HOME": str(tmp_path)})
     yield run
     run("broker stop")

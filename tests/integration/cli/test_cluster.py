@@ -50,7 +50,7 @@ def test_killed_broker_leaves_and_the_cluster_restarts(operate: Kctl, three_brok
     pids = {row[0]: row[3] for row in again.rows}
     assert {name for name, pid in pids.items() if pid != rows[name][3]} == {victim[0]}
     assert operate("topics describe --unavailable").status == 0
-    # A new leader knows how far its followers are only after they have fetched from it.
+    # A new leader has the offsets of its followers only after they have fetched from it.
     claim = lambda: [row[4] for row in operate("consume lasting").rows] == ["still here"]  # noqa: E731
     probe.wait_until(claim, what="the record", timeout_s=TIMEOUT_S)
     assert operate(f"cluster start {where} --brokers 2").status == 2

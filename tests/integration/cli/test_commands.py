@@ -1,4 +1,4 @@
-"""Every command does the same on our broker and on Apache Kafka's."""
+"""Every command has the same result on kctl's broker and on Apache Kafka's."""
 
 from __future__ import annotations
 

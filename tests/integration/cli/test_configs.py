@@ -1,4 +1,4 @@
-"""Properties of topics and brokers on three brokers, ours and Apache Kafka's."""
+"""Properties of topics and brokers on three brokers of kctl and of Apache Kafka."""
 
 from __future__ import annotations
 

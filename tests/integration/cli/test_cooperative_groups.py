@@ -60,7 +60,7 @@ class Librdkafka:
 
 
 class Sharing:
-    """The members of one group, those that have left among them."""
+    """The members of one group, including those that have left."""
 
     def __init__(self, kctl: Kctl, topic: str, ours: Reader, jvm: Host) -> None:
         self.librdkafka: Librdkafka | None = None
@@ -72,14 +72,14 @@ class Sharing:
         self._count = 0
 
     def leave(self) -> None:
-        """The member of librdkafka does."""
+        """A member of librdkafka."""
         assert self.librdkafka is not None
         self._before += self.librdkafka.seen
         self.librdkafka.close()
         self.librdkafka = None
 
     def await_shares(self, *counts: int) -> None:
-        """Each member has so many partitions; then everything that is written is read once and committed."""
+        """Waits until each member has so many partitions; then all written records are read once and committed."""
         claim = f"partitions of members: {counts}"
         self._wait_until(claim, lambda: partitions_of_members(self._kctl, self._topic) == list(counts))
         fill(self._kctl, self._topic, range(self._count, self._count + PORTION))
@@ -108,7 +108,7 @@ class Sharing:
 
 @pytest.fixture
 def jvm(bootstrap: str, topic: str, tmp_path: Path) -> Iterator[Host]:
-    """Members of Java."""
+    """Members of the Java client."""
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     log = tmp_path / "members.log"

@@ -46,7 +46,7 @@ TIME_INDEX_ENTRY = re.compile(r"^timestamp: (\d+) offset: (\d+)")
 
 @pytest.fixture(scope="module", params=["kctl", apache_kafka.OLDEST_JUDGE, apache_kafka.LAST_WITH_ZOOKEEPER])
 def log_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log dir of a broker that has stopped: a topic under each codec, and a group's offsets."""
+    """The log directory of a stopped broker: a topic with each codec, and a group's offsets."""
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("broker")
@@ -86,7 +86,7 @@ def _transact(bootstrap: str, topic: str) -> None:
     for finish in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         producer.produce(topic, key="transaction", value=b"\xff\x00binary")
-        producer.flush()  # What is not sent yet would be dropped by an abort.
+        producer.flush()  # Unsent records would be dropped by an abort.
         finish()
 
 
@@ -99,7 +99,7 @@ def dump(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
 
 
 def kafka_dump(*files: Path, options: tuple[str, ...] = ()) -> list[str]:
-    """What Kafka's tool prints."""
+    """The output of Kafka's tool."""
     listed = ",".join(map(str, files))
     tool = "kafka.tools.DumpLogSegments"
     ran = apache_kafka.run_java_tool(apache_kafka.OLDEST_JUDGE, tool, ["--files", listed, *options])

@@ -35,14 +35,14 @@ FORMATTERS = {
     ("group-metadata", "kafka-4"): f"{TOOLS}.GroupMetadataMessageFormatter",
     ("transactions", "kafka-4"): f"{TOOLS}.TransactionLogMessageFormatter",
 }
-"""By kctl's name and the version."""
+"""By kctl's name and Kafka's version."""
 
 BROKERS_THAT_TELL_TRANSACTIONS = [BROKERS[0], BROKERS[2]]
 
 
 @pytest.fixture
 def read(topic: str, kctl: Kctl) -> str:
-    """A topic with ten records in partitions 0 and 1 each, which the group of its name has read up to 4 and 9."""
+    """A topic with ten records each in partitions 0 and 1, and a group of the same name at offsets 4 and 9."""
     for partition in (0, 1):
         kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
     assert kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --execute").status == 0
@@ -95,7 +95,7 @@ def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -
 
 @contextlib.contextmanager
 def consuming(topic: str, bootstrap: str) -> Iterator[None]:
-    """A member that reads and commits nothing."""
+    """A member that reads but commits nothing."""
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)
     while not consumer.assignment():
         consumer.poll(timeout_ms=200)
@@ -108,7 +108,7 @@ def consuming(topic: str, bootstrap: str) -> Iterator[None]:
 def test_kafkas_tool_prints_the_same(
     kctl: Kctl, read: str, bootstrap: str, tmp_path: Path, version: str, main_class: str, compat: str
 ) -> None:
-    """The table and both files, and each takes the other's file."""
+    """The table and both files; each tool accepts the other's file."""
     front = ["--bootstrap-server", bootstrap, "--group", read, "--reset-offsets"]
     scope = ["--topic", f"{read}:0", "--to-earliest"]
 
@@ -165,7 +165,7 @@ def test_hanging_transaction_is_found_and_ended(kctl: Kctl, topic: str, bootstra
 def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
     operate: Kctl, three_brokers: ThreeBrokers
 ) -> None:
-    """One on each broker: each leader is asked for its own, and writes the marker that its followers take over."""
+    """One on each broker: each leader returns its own producers, and writes the marker that its followers copy."""
     assert operate("topics create hangs --replica-assignment 0:1:2,1:2:0,2:0:1").status == 0
     hanging = {}
     for partition in range(3):
@@ -187,7 +187,7 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
 def test_formatters_print_the_same_as_kafkas(
     kctl: Kctl, read: str, bootstrap: str, version: str, main_class: str, compat: str
 ) -> None:
-    """Byte for byte, of the partitions that hold a group with members, tombstones and a transaction."""
+    """Byte for byte, for the partitions that contain a group with members, tombstones and a transaction."""
     with consuming(read, bootstrap):
         kctl(f"groups delete-offsets {read} --all-topics --yes")
     kctl(f"groups delete-offsets {read} --topic {read}:1 --yes")

@@ -23,7 +23,7 @@ Join = Callable[..., Consumer]
 
 @pytest.fixture
 def join(bootstrap: str, topic: str) -> Iterator[Join]:
-    """Adds a member to a group that reads the test's topic; it does its part in a rebalance only while it is polled."""
+    """Adds a member to a group that reads the test's topic; it takes part in a rebalance only while it is polled."""
     members: list[Consumer] = []
 
     def join(group: str, client_id: str, protocol: str = "consumer", **more: str) -> Consumer:
@@ -48,7 +48,7 @@ def poll_until(claim: Callable[[], bool], *members: Consumer, what: str) -> None
 
 
 def hold(members: list[Consumer], *, partitions: int = 3) -> None:
-    """Waits until each has some of the partitions, and together they have all."""
+    """Waits until each member has some of the partitions, and together they have all."""
 
     def holds() -> bool:
         counts = [len(member.assignment()) for member in members]
@@ -148,7 +148,9 @@ def test_share_group_is_named_with_its_tool(kctl: Kctl, topic: str, bootstrap: s
 
 
 def share_group_heartbeat(bootstrap: str, group: str, *, epoch: int) -> None:
-    """A member joins (epoch 0) or leaves (-1) a share group, by bytes put together by hand: no client here can."""
+    """A member joins (epoch 0) or leaves (-1) a share group, by a hand-encoded request, because no client here supports
+    it.
+    """
     fields = [_compact(group), _compact("the-member"), struct.pack(">i", epoch), b"\0", b"\2" + _compact("t"), b"\0"]
     header = struct.pack(">hhih", 76, 1, 1, 4) + b"test\0"
     frame = header + b"".join(fields)
@@ -167,7 +169,7 @@ def _compact(text: str) -> bytes:
 
 
 def test_kafkas_tools_print_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
-    """Of a group that waits, one in which not all are upgraded, an empty one, a share group and one that is unknown."""
+    """A group that waits, one with members of both protocols, an empty one, a share group and an unknown one."""
     waiting, mixed, empty, share, unknown = (f"{topic}-{kind}" for kind in ("a", "b", "c", "d", "e"))
     new, old = join(mixed, "new"), join(mixed, "old", "classic")
     hold([new, old])

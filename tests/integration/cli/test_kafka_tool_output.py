@@ -27,16 +27,18 @@ TRANSACTIONS_COMMAND = {
     "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.TransactionsCommand"),
 }
 DURATIONS = {"describe": 7, "find-hanging": 7}
-"""Columns that tell how much time has passed."""
+"""Columns that depend on the time."""
 MEMBERS_TIMEOUT_S = 60
 LONG_MS = 600_000
-"""So long that nothing that is compared ends by itself."""
+"""Long enough that no compared transaction times out."""
 BROKERS = ["kctl", apache_kafka.LAST_WITH_ZOOKEEPER]
 
 
 @pytest.fixture
 def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
-    """One with members, of which one is static; two with offsets of few and many partitions; one that is not there."""
+    """One group with members, one of them static; two with offsets of few and many partitions; one that
+    does not exist.
+    """
     other = f"{topic}-and-a-longer-name"
     assert kctl(f"topics create {other} --partitions 15").status == 0
     for partition in (0, 2):
@@ -153,7 +155,7 @@ def test_transactions_are_printed_as_by_kafkas_tool(kctl: Kctl, topic: str, boot
 
 
 def is_settled(kctl: Kctl) -> bool:
-    """No transaction is on its way from the decision to its last marker."""
+    """Waits until no transaction is between the decision and its last marker."""
     return not any(row[3].startswith("Prepare") for row in kctl("transactions list").rows)
 
 
@@ -168,7 +170,7 @@ def without(column: int | None, table: str) -> str:
 
 
 def said(version: str, commands: list[list[str]]) -> list[str]:
-    """What each of the commands prints."""
+    """The output of each command."""
     words = [word for command in commands for word in (";", *command)]
     ran = apache_kafka.run_java_tool(version, str(PROGRAM), words[1:])
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -41,12 +41,12 @@ class TwoDirs(NamedTuple):
         return self.dirs[1 - self.dirs.index(path)]
 
     def places(self, topic: str) -> dict[int, str]:
-        """Where each partition is; copies on their way do not count."""
+        """The directory of each partition; unfinished copies do not count."""
         rows = self.run(f"cluster log-dirs --topic {topic} --format json").document
         return {row["partition"]: row["log_dir"] for row in rows if not row["moving"]}
 
     def plan(self, file: Path, topic: str, paths: dict[int, str]) -> str:
-        """Writes the reassignment that sends partitions to directories; the option that names it."""
+        """Writes the reassignment of partitions to directories; returns the option that names the file."""
         partitions = [
             {"topic": topic, "partition": index, "replicas": [0], "log_dirs": [path]} for index, path in paths.items()
         ]

@@ -1,4 +1,4 @@
-"""The oldest Kafka that commands work with, Apache Kafka 0.11: each does its work or says which version it needs."""
+"""The oldest Kafka that commands support, Apache Kafka 0.11: each command works or names the required version."""
 
 from __future__ import annotations
 

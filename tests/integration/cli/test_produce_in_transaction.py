@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 60
 
 @pytest.fixture
 def open_transaction(kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`kctl produce` in the middle of its input, with ten records in the log already."""
+    """`kctl produce` in the middle of its input, when ten records are in the log."""
     config = tmp_path / "open.properties"
     config.write_text("transaction.timeout.ms=600000\n")
     command = [sys.executable, "-m", "kctl", "produce", topic, "--transactional-id", topic]

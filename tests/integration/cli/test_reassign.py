@@ -28,7 +28,7 @@ def filled(operate: Kctl, name: str, assignment: str, *, kilobytes: int) -> str:
 
 
 def throttles(operate: Kctl, topic: str) -> dict[str, str]:
-    """What is set about throttles for brokers and the topic, by owner and property."""
+    """The throttle properties of brokers and the topic, by owner and property."""
     items = operate("configs describe broker --format json").document
     items += operate(f"configs describe topic {topic} --format json").document
     return {
@@ -107,7 +107,7 @@ def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers:
     assert operate(f"reassign list --compat {compat}").out == theirs("--list")
     verified = operate(f"reassign verify {given} --compat {compat}")
     assert (verified.status, verified.out) == (3, theirs("--verify", *given.split()))
-    # A move that is taken back leaves its replicas in the order that they had on the way.
+    # A cancelled move leaves its replicas in the order that they had during the move.
     assert operate(f"reassign cancel {given} --compat {compat}").out.startswith(
         f"Successfully cancelled partition reassignment for: {topic}-0\n"
     )
@@ -119,7 +119,7 @@ def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers:
     assert row["bytes_moved"] < row["bytes_to_move"]
     assert operate(f"reassign cancel {given}").rows == [[topic, "0", "cancelled", "-", "-"]]
     assert operate(f"reassign status {given}").status == 1
-    # Their tool had set its throttle before; ours leaves it as it was.
+    # Kafka's tool has set its throttle before; kctl leaves it unchanged.
     assert throttles(operate, topic)[f"{topic} follower.replication.throttled.replicas"] == "0:2"
     assert (
         operate(f"configs alter broker 0 1 2 --delete {RATE} --delete {RATE.replace('leader', 'follower')}").status == 0

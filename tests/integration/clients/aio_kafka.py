@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -15,6 +17,8 @@ POLL_MS = 100
 
 class AioKafka:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    settings: Mapping[str, Any] = {}
+    """Of all its clients."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -35,14 +39,14 @@ class AioKafka:
         return asyncio.run(self._share(topic, group, records, partitions))
 
     async def _create_topic(self, topic: str, partitions: int) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)
         await admin.start()
         answer = await admin.create_topics([NewTopic(topic, partitions, 1)])
         await admin.close()
         assert [error[1] for error in answer.topic_errors] == [0]
 
     async def _delete_topic(self, topic: str) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)
         await admin.start()
         await admin.delete_topics([topic])
         await admin.close()
@@ -53,6 +57,7 @@ class AioKafka:
             enable_idempotence=True,
             linger_ms=5,
             compression_type=None if codec == "none" else codec,
+            **self.settings,
         )
         await producer.start()
         headers = [("codec", codec.encode()), ("null", None)]
@@ -102,6 +107,7 @@ class AioKafka:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=500,
+            **self.settings,
         )
 
 

@@ -30,7 +30,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, bootstrap: str) -> str:
-    """A new topic of three partitions, made by confluent-kafka and named after the test."""
+    """A new topic of three partitions, created by confluent-kafka and named after the test."""
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-") + f"-{RUN}"
     Confluent(bootstrap).create_topic(name, PARTITIONS)
     return name

@@ -10,7 +10,7 @@ TIMEOUT_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record as a consumer got it."""
+    """A record as a consumer received it."""
 
     partition: int
     offset: int
@@ -20,14 +20,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a group of two read, and how many partitions each member had in the end."""
+    """The records that a group of two read, and how many partitions each member had at the end."""
 
     entries: list[Entry]
     partitions_of_members: list[int]
 
 
 class Family(Protocol):
-    """A client library at one broker.  Whatever does not work out raises."""
+    """A client library connected to one broker.  Methods raise if an operation fails."""
 
     codecs: tuple[str, ...]
 
@@ -37,20 +37,22 @@ class Family(Protocol):
         """Sends (key, value) pairs with acks=all and returns when all are acknowledged."""
 
     def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
-        """Reads `count` records, from the beginning or from where `group` committed, and commits for `group`."""
+        """Reads `count` records, from the beginning or from the committed offset of `group`, and commits
+        for `group`.
+        """
 
 
 class Administrator(Family, Protocol):
-    """A family that can also make and delete topics."""
+    """A client library that can also create and delete topics."""
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Returns when the topic has its leaders."""
+        """Returns when the topic has leaders."""
 
     def delete_topic(self, topic: str) -> None: ...
 
 
 class GroupMember(Family, Protocol):
-    """A family whose consumers share partitions by subscription."""
+    """A client library whose consumers share partitions by subscription."""
 
     def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
-        """Two members join; when they have all partitions between them, `records` are sent, read, and committed."""
+        """Two members join; when all partitions are assigned, `records` are sent, read and committed."""

@@ -1,9 +1,10 @@
-"""kafkajs: JavaScript, through a script of ours that does one thing per run and prints JSON."""
+"""kafkajs: JavaScript, through a script that performs one operation per run and prints JSON."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +16,34 @@ SCRIPT = Path(__file__).with_name("kafkajs_client.js")
 
 class KafkaJs:
     codecs: tuple[str, ...] = ("none", "gzip")  # the others are plugins there
+    settings: Mapping[str, Any] = {}
+    """Of all its clients: `ssl` and `sasl` as kafkajs documents them, with `token` for OAUTHBEARER."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        self._run("createTopic", topic=topic, partitions=partitions)
+        self.run("createTopic", topic=topic, partitions=partitions)
 
     def delete_topic(self, topic: str) -> None:
-        self._run("deleteTopic", topic=topic)
+        self.run("deleteTopic", topic=topic)
 
     def produce(self, topic: str, records: list[tuple[bytes, bytes]], codec: str = "none") -> None:
-        self._run("produce", topic=topic, records=_pairs(records), codec=codec)
+        self.run("produce", topic=topic, records=_pairs(records), codec=codec)
 
     def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
-        answer = self._run("consume", topic=topic, count=count, group=group or str(uuid.uuid4()))
+        answer = self.run("consume", topic=topic, count=count, group=group or str(uuid.uuid4()))
         return _entries(answer["entries"])
 
     def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
         pairs = _pairs(records)
-        answer = self._run("share", topic=topic, group=group, records=pairs, codec="none", partitions=partitions)
+        answer = self.run("share", topic=topic, group=group, records=pairs, codec="none", partitions=partitions)
         return Shared(_entries(answer["entries"]), answer["owned"])
 
-    def _run(self, action: str, **arguments: object) -> Any:
-        request = json.dumps({"bootstrap": self.bootstrap, "timeoutMs": TIMEOUT_S * 1000, **arguments})
+    def run(self, action: str, **arguments: object) -> Any:
+        """The outcome of one action of the script."""
+        common = {"bootstrap": self.bootstrap, "timeoutMs": TIMEOUT_S * 1000, "settings": dict(self.settings)}
+        request = json.dumps({**common, **arguments})
         finished = kafkajs.run_script(SCRIPT, action, request, timeout_s=TIMEOUT_S + 15)
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)

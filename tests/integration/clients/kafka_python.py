@@ -61,7 +61,7 @@ class KafkaPython:
         return entries
 
     def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
-        together = threading.Barrier(3, timeout=TIMEOUT_S)  # the members and the one who sends keep in step
+        together = threading.Barrier(3, timeout=TIMEOUT_S)  # the members and the producer are synchronised
         entries: list[Entry] = []
         owned = [0, 0]
 
@@ -97,7 +97,7 @@ class KafkaPython:
             heartbeat_interval_ms=500,
             **self.settings,
         )
-        # A leader that has not heard of the topic yet assigns nothing, and may not notice later.
+        # A leader that does not have the topic in its metadata assigns nothing, and may not notice it later.
         assert consumer.partitions_for_topic(topic)
         return consumer
 

@@ -5,7 +5,15 @@ const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
 
 const [action, json] = process.argv.slice(2)
 const request = JSON.parse(json)
-const kafka = new Kafka({ clientId: 'kctl-tests', brokers: [request.bootstrap], logLevel: logLevel.ERROR })
+const { sasl } = request.settings
+if (sasl && sasl.token) sasl.oauthBearerProvider = async () => ({ value: sasl.token })
+const kafka = new Kafka({
+  clientId: 'kctl-tests',
+  brokers: [request.bootstrap],
+  logLevel: logLevel.ERROR,
+  retry: { retries: 3 },
+  ...request.settings,
+})
 
 async function until(holds) {
   const deadline = Date.now() + request.timeoutMs
@@ -72,6 +80,34 @@ const actions = {
     await until(() => entries.length >= request.count)
     await leave([consumer])
     return { entries }
+  },
+
+  // The ACLs that match before and after they are deleted.
+  async manageAcls() {
+    const filter = { ...request.acl, host: '*' }
+    const outcome = {}
+    await withAdmin(async admin => {
+      await admin.createAcls({ acl: [filter] })
+      outcome.created = (await admin.describeAcls(filter)).resources
+      const { filterResponses } = await admin.deleteAcls({ filters: [filter] })
+      outcome.deleted = filterResponses.map(each => each.matchingAcls.length)
+      outcome.left = (await admin.describeAcls(filter)).resources
+    })
+    return outcome
+  },
+
+  // The error with which the first request ends.  With OAUTHBEARER, kafkajs takes a refusal for success.
+  async connect() {
+    const admin = kafka.admin()
+    try {
+      await admin.connect()
+      await admin.listTopics()
+      return { error: null }
+    } catch (error) {
+      return { error: error.name, message: error.message }
+    } finally {
+      await admin.disconnect()
+    }
   },
 
   async share() {

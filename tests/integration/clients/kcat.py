@@ -1,20 +1,23 @@
-"""kcat: librdkafka from the shell; no topics to administer, and consumers without a group."""
+"""kcat: librdkafka from the shell, without administration of topics, and consumers without a group."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 from tests.integration.clients.family import TIMEOUT_S, Entry
 
 
 def why_not() -> str | None:
-    """Why kcat cannot run on this machine; None when it can."""
+    """The reason why kcat cannot run on this machine; None if it can."""
     return None if shutil.which("kcat") else "kcat is not on the PATH: install Debian's package kcat"
 
 
 class Kcat:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    settings: Mapping[str, str] = {}
+    """Of all its clients, by librdkafka's names."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -32,8 +35,9 @@ class Kcat:
         ]
 
     def _run(self, *arguments: str, stdin: str = "") -> str:
+        settings = {"broker.address.family": "v4", **self.settings}
         finished = subprocess.run(
-            ["kcat", "-b", self.bootstrap, "-X", "broker.address.family=v4", *arguments],
+            ["kcat", "-b", self.bootstrap, *(f"-X{name}={value}" for name, value in settings.items()), *arguments],
             check=False,
             input=stdin,
             capture_output=True,

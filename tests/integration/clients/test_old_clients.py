@@ -73,7 +73,7 @@ def test_records_of_an_old_client_are_read_by_old_and_new_clients(old: Family, t
 
 @pytest.fixture(scope="module")
 def written_by_a_new_client(bootstrap: str) -> dict[str, str]:
-    """The topics of each codec, with headers and of an idempotent producer."""
+    """The topics of each codec, with headers and records of an idempotent producer."""
     topics = {codec: f"for-old-readers-{codec}-{RUN}" for codec in Confluent.codecs}
     for codec, topic in topics.items():
         Confluent(bootstrap).create_topic(topic, PARTITIONS)

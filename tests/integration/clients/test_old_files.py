@@ -1,4 +1,6 @@
-"""Our broker on partitions that Apache Kafka stored in message formats 0 and 1: clients of all ages read them."""
+"""kctl's broker on partitions that Apache Kafka stored in message formats 0 and 1: clients of all versions
+read them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "4096", "log.index.interval.bytes": "512"
 
 @contextlib.contextmanager
 def broker_on_kafkas_files(folder: Path, topics: Iterable[str], *, was_clean: bool = True) -> Iterator[KctlBroker]:
-    """Started on them after a clean shutdown, or with everything to recover."""
+    """Started after a clean shutdown, or with a full recovery."""
     with kctl_broker(folder / "data", properties=SMALL_SEGMENTS) as broker:
         for topic in topics:
             Confluent(broker.bootstrap).create_topic(topic, 1)

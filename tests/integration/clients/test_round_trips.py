@@ -1,7 +1,7 @@
-"""Real clients, unchanged, against one broker: they create topics, produce, consume, share and commit.
+"""Unmodified clients against one broker: they create topics, produce, consume, share partitions and commit.
 
-Each claim is tested for every client family that can do it.  The records are few, because the point is that the two
-sides understand each other; keys decide the partition, so order per key can be checked.
+Each test runs with every client library that supports it.  The records are few, because the tests are about
+compatibility; keys determine the partition, so that the order per key can be checked.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ MANY = 30
 KEYS = 10
 UPDATES = 300
 BATCHES = 3
-"""Of the idempotent producer, each time."""
+"""The idempotent producer's records in each round."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "codecs": (len(CODECS), {}),
     "compacted": (1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "4096"}),
@@ -50,7 +50,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "deals": (2, {}),
 }
 PROPERTIES = {
-    # Small enough for a few hundred records to fill some segments and to leave some index entries.
+    # Small enough that a few hundred records fill some segments and add some index entries.
     "log.segment.bytes": "16384",
     "log.index.interval.bytes": "1024",
     "log.cleaner.backoff.ms": "100",
@@ -66,10 +66,10 @@ TopicPartitionName = tuple[str, int]
 
 
 class BrokerData:
-    """What has been written so far; `write` adds to all of it, `check` finds all of it."""
+    """The records written so far; `write` adds some of each kind, `check` verifies all of them."""
 
     def __init__(self, *, deletes_records: bool) -> None:
-        """Deleted records may come back after a kill: brokers write log start offsets down from time to time."""
+        """Deleted records may reappear after a kill: brokers write log start offsets periodically."""
         self._deletes_records = deletes_records
         self._rounds = 0
         self._entries: dict[TopicPartitionName, list[Entry]] = defaultdict(list)
@@ -94,7 +94,7 @@ class BrokerData:
         self.wait_for_leaders(bootstrap)
 
     def wait_for_leaders(self, bootstrap: str) -> None:
-        """Until all partitions have one."""
+        """Waits until all partitions have a leader."""
         admin = AdminClient(_common(bootstrap))
 
         def all_have_leaders() -> bool:
@@ -109,7 +109,7 @@ class BrokerData:
         wait_until(all_have_leaders, what="leaders of all partitions", timeout_s=2 * TIMEOUT_S)
 
     def write(self, bootstrap: str) -> None:
-        """Another helping of everything, all of it acknowledged."""
+        """Writes some records of every kind, all of them acknowledged."""
         self._rounds += 1
         self._write_codecs(bootstrap)
         self._write_compacted(bootstrap)
@@ -123,7 +123,7 @@ class BrokerData:
         self._commit_offsets(bootstrap)
 
     def check(self, bootstrap: str) -> None:
-        """Everything is there: nothing is lost, changed, doubled or in another order."""
+        """All records are there: none is lost, changed, duplicated or out of order."""
         self.wait_for_leaders(bootstrap)
         self._check_duplicate(bootstrap)
         found = _read(bootstrap, *TOPICS)
@@ -166,7 +166,7 @@ class BrokerData:
                 timestamp=self._time_ms(self._records_with_time + number) if with_times else 0,
                 headers=[("number", b"%d" % number), ("null", None)]
                 if topic != "old"
-                else None,  # The old formats have none.
+                else None,  # The old formats have no headers.
             )
             self._entries[topic, partition].append((key, value))
         assert made.flush(TIMEOUT_S) == 0
@@ -223,7 +223,7 @@ class BrokerData:
                     at = TopicPartition("codecs", partition, self._time_ms(number) - 1)
                     assert consumer.offsets_for_times([at], TIMEOUT_S)[0].offset == number
 
-    # One idempotent producer, by hand, because a client would never send a batch twice that was acknowledged.
+    # One idempotent producer, encoded by hand, because a client would never resend an acknowledged batch.
 
     def _write_exactly(self, bootstrap: str) -> None:
         with _connection(bootstrap) as connection:
@@ -257,7 +257,7 @@ class BrokerData:
     # Transactions
 
     def _make_deals(self, bootstrap: str) -> None:
-        made = producer(bootstrap, "dealer")  # Which aborts what the one before has left open.
+        made = producer(bootstrap, "dealer")  # This aborts the transaction that the previous instance left open.
         self._never |= self._undecided
         for number in range(3):
             values = _named(self._rounds, "committed", number)
@@ -303,7 +303,7 @@ def _common(bootstrap: str) -> dict[str, str | int | float | bool]:
 
 
 def _value(number: int) -> bytes:
-    """Which no codec makes much smaller, so that segments fill up under each."""
+    """A value that no codec compresses well, so that segments fill up with each codec."""
     return bytes((number * 7 + byte * byte * 31) % 251 for byte in range(200))
 
 
@@ -312,7 +312,7 @@ def _named(round_number: int, fate: str, number: int) -> set[bytes]:
 
 
 def _values(found: Mapping[TopicPartitionName, list[Message]]) -> set[bytes | None]:
-    """Each of which was written once."""
+    """Checks that each of these was written once."""
     values = [each.value() for messages in found.values() for each in messages]
     assert len(set(values)) == len(values)
     return set(values)
@@ -328,7 +328,7 @@ def _consumer(bootstrap: str, **settings: object) -> Iterator[Consumer]:
 
 
 def _read(bootstrap: str, *topics: str, committed: bool = False) -> dict[TopicPartitionName, list[Message]]:
-    """What a reader gets of each partition, from its start to the end that the reader sees."""
+    """The records that a reader gets of each partition, from its start to the end that it sees."""
     messages: dict[TopicPartitionName, list[Message]] = {
         (topic, partition): [] for topic in topics for partition in range(TOPICS[topic][0])
     }
@@ -339,7 +339,7 @@ def _read(bootstrap: str, *topics: str, committed: bool = False) -> dict[TopicPa
         "check.crcs": True,
     }
     with _consumer(bootstrap, **settings) as consumer:
-        consumer.list_topics(timeout=TIMEOUT_S)  # Otherwise it takes a second until it asks for more than it knows.
+        consumer.list_topics(timeout=TIMEOUT_S)  # Otherwise it waits a second before it refreshes its metadata.
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in messages])
         deadline = time.monotonic() + 2 * TIMEOUT_S
         while len(ended) < len(messages):

@@ -28,7 +28,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def apache_kafka_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Apache Kafka's own broker with the same settings, for what the tools say about files that Kafka wrote."""
+    """Apache Kafka's own broker with the same settings, to compare the tools' output on files that Kafka wrote."""
     folder = tmp_path_factory.mktemp("apache-kafka")
     with apache_kafka.apache_kafka(apache_kafka.OLDEST_JUDGE, folder, properties=SMALL_SEGMENTS) as bootstrap:
         yield bootstrap, folder / "logs"

@@ -1,7 +1,7 @@
-"""Writes the same log for the same seed, as input for log cleaners, shut down cleanly.
+"""Writes the same log for the same seed, as input for log cleaners, with a clean shutdown.
 
-The records come in parts, and some hours lie between them: so `min.compaction.lag.ms` says how many parts a cleaner may
-touch, and each part is cleaned in a pass of its own.  Only the active segment is never touched.
+The records are in parts with some hours between them: `min.compaction.lag.ms` determines how many parts a cleaner may
+clean, and each part is cleaned in a separate pass.  Only the active segment is never cleaned.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kctl.storage.names import LOG_SUFFIX
 HOUR_MS = 3_600_000
 PARTS_AGO_MS = tuple(hours * HOUR_MS for hours in (17, 13, 9, 5))
 LAGS_MS = tuple(ago_ms - 2 * HOUR_MS for ago_ms in PARTS_AGO_MS)
-"""With which the first part may be touched, the first two, and so on."""
+"""The lags with which the first part may be cleaned, the first two, and so on."""
 SEGMENT_BYTES = 4096
 BATCHES = 70
-"""In each part."""
+"""The number of records in each part."""
 KEYS = 25
-"""That are written in each part, and as many that are written in one only."""
+"""Keys that are written in each part, and as many that are written in one part only."""
 LONG_KEY = b"a key that is much longer than keys are in most topics, for which cleaners keep a digest %d"
 IDEMPOTENT = (101, 102, 103)
 TRANSACTIONAL = (201, 202, 203, 204)
 RETIRING = (301, 302, 303)
-"""Transactional producers that are gone after the first part; the last transaction of each times out."""
+"""Transactional producers that write in the first part only; the last transaction of each times out."""
 
 
 class _Clock:
-    """Where the history has come to."""
+    """The position of the history."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -130,12 +130,12 @@ class _History:
         self._append(batch)
 
     def _end_somehow(self, producer_id: int) -> None:
-        """Also a transaction that has no record here."""
+        """Also for a transaction without a record here."""
         kind = self._random.choice((ControlType.COMMIT, ControlType.ABORT))
         self._end(producer_id, kind, takes_epoch=kind is ControlType.ABORT and self._random.random() < 0.3)
 
     def _end(self, producer_id: int, kind: ControlType, *, takes_epoch: bool) -> None:
-        """A coordinator that aborts a transaction which timed out takes the next epoch for that."""
+        """A coordinator that aborts a transaction after its timeout uses the next epoch for that."""
         producer = self._producers[producer_id]
         if takes_epoch:
             producer.begin_epoch()
@@ -161,7 +161,7 @@ class _History:
         number = draw.randrange(KEYS) + KEYS * draw.choice((0, 0, self._part))
         key: bytes | None = LONG_KEY % number if number % 5 == 0 else b"key %d" % number
         if draw.random() < 0.03:
-            key = None  # From the time before the topic was compacted.
+            key = None  # Written before the topic was compacted.
         value = None if draw.random() < 0.2 else draw.randbytes(draw.choice((0, 20, 100)))
         headers = (("number", b"%d" % number), ("null", None)) if draw.random() < 0.2 else ()
         return Record(0, self._clock.now_ms() - draw.randrange(1000), key, value, headers)
@@ -175,8 +175,8 @@ def write_history(
 ) -> dict[str, list[list[int]]]:
     """Topics with the codecs of their batches: one partition for each seed.
 
-    Returns for each partition of each topic the offsets up to which the passes clean it, one for each lag.  Each
-    segment's file was modified at the time of its last record, as it would have been.
+    Returns for each partition of each topic the offsets up to which the passes clean it, one for each lag.  The
+    modification time of each segment's file is the time of its last record.
     """
     clock = _Clock(now_ms)
     manager = LogManager([str(logs_dir)], files=RealFiles(), clock=clock, random=random.Random(0))
@@ -219,5 +219,5 @@ def _write(log: Log, seed: int, codecs: Sequence[Codec], clock: _Clock, now_ms: 
     history.end_transactions()
     log.flush()
     bases = [segment.base_offset for segment in log.segments]
-    # A segment with the first record of the next part in it is too young.
+    # A segment with the first record of the next part is too young.
     return [max(base for base in bases if base <= start) for start in (*starts[1:], log.log_end_offset)]

@@ -36,7 +36,7 @@ class Host:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
 
     def join(self, assignor: str, name: str, *, group: str = "", static: bool = False) -> None:
-        """Without a group it is that of all who share in this way."""
+        """Without a group it is that of all members with this assignor."""
         self._say(f"join {group or assignor} {name} {assignor}{' static' if static else ''}")
 
     def leave(self, group: str, name: str) -> None:
@@ -49,7 +49,7 @@ class Host:
         self._process.stdin.close()
 
     def events(self) -> list[Event]:
-        """All events in this log, without a line cut off by a kill."""
+        """All events in this log, without a line that was cut off by a kill."""
         found = []
         for line in self._log.read_text().split("\n")[:-1]:
             nanos, group, member, kind, *numbers = line.split()

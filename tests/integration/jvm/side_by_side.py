@@ -1,6 +1,6 @@
 """Sends the same requests to Apache Kafka and to kctl and makes their responses comparable.
 
-Both brokers have a chroot of their own on one ZooKeeper, so that what they store can be compared too.
+Both brokers use one ZooKeeper, each with its own chroot, so that their znodes can be compared too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from tests.peers.kctl_broker import kctl_broker
 
 APACHE, OURS = "apache", "ours"
 LEFT_OUT = {"throttle_time_ms", "topic_id", "cluster_id", "port"}
-"""What two brokers cannot have alike."""
+"""Fields that differ between two brokers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One request; in the newest version unless another is given.
-
-    `difference` says why our answer is meant to be another one than Apache Kafka's.
+    """One request; in the newest version by default.  `difference` is the reason why kctl's response is intended to
+    differ.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What both brokers answered to one case."""
+    """The responses of both brokers to one case."""
 
     case: Case
     apache: Any
@@ -56,7 +55,7 @@ class SideBySide:
         self.zookeeper = zookeeper
 
     def ask(self, cases: Sequence[Case]) -> list[Answers]:
-        """Sends the requests to both in this order, one after the other."""
+        """Sends the requests to both brokers in this order, one after the other."""
         answers = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
         return [Answers(*each) for each in zip(cases, answers[APACHE], answers[OURS], strict=True)]
 
@@ -102,7 +101,7 @@ def side_by_side(
 
 
 def assert_same(answers: Sequence[Answers]) -> None:
-    """Fails with all cases that differ without a reason, and with reasons that are out of date."""
+    """Fails with all cases that differ without a reason, and with outdated reasons."""
     wrong = []
     for each in answers:
         apache, ours = comparable(each.apache), comparable(each.ours)
@@ -112,7 +111,7 @@ def assert_same(answers: Sequence[Answers]) -> None:
 
 
 def comparable(value: Any) -> Any:
-    """Without order and without what cannot be alike; of an error message only whether there is one."""
+    """The response without order and without fields that differ; for an error message only whether there is one."""
     if dataclasses.is_dataclass(value):
         return {
             field.name: _message_kind(inner) if field.name == "error_message" else comparable(inner)

@@ -260,6 +260,8 @@ def transactional_id_cases(name: str) -> list[Case]:
         case("produce", f"{name} transactional", transactional_id=name, acks=1, timeout_ms=1000, topic_data=[
             {"name": "t-None", "partition_data": [{"index": 0, "records": TRANSACTIONAL}]}]),
         case("produce", f"{name} without the id", acks=1, timeout_ms=1000, topic_data=data),
+        case("produce", f"{name} in a second batch", transactional_id=name, acks=1, timeout_ms=1000, topic_data=[
+            {"name": "t-All", "partition_data": [{"index": 0, "records": BATCH + TRANSACTIONAL}]}]),
     ]  # fmt: skip
 
 
@@ -348,7 +350,10 @@ def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
 
 
 def test_the_cluster(brokers: SideBySide) -> None:
-    """First, because a producer that may write to any topic does not need IdempotentWrite."""
+    """First, because a producer that may write to any topic does not need IdempotentWrite.
+
+    CVE-2018-1288: Fetch in the name of a replica needs ClusterAction.
+    """
     for operation in CLUSTER_OPERATIONS:
         grant(brokers, ("Cluster", "kafka-cluster", operation))
         assert_same_verdicts(brokers, cluster_cases(operation))
@@ -356,6 +361,7 @@ def test_the_cluster(brokers: SideBySide) -> None:
 
 
 def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
+    """CVE-2018-17196: a second batch of a partition was written without a check of its transactional id."""
     grant(
         brokers,
         *(("Topic", f"{prefix}-{each}", each) for prefix in ("t", "new") for each in TOPIC_OPERATIONS),

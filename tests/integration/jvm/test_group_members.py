@@ -31,7 +31,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.d
 def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_killed(
     tmp_path: Path, steady: str, killed: str
 ) -> None:
-    """Of each group some members run in a JVM that lives; one more and a static one in a JVM that is killed."""
+    """Of each group some members run in a JVM that is not killed; one more and a static one in a JVM that is."""
     chance = random.Random(11)
     topic = "shared"
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
@@ -61,7 +61,7 @@ def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_ki
 
 
 class Victim:
-    """A JVM with two members of each group, one of them static, that is killed and started again."""
+    """A JVM with two members of each group, one of them static, that is killed and restarted."""
 
     def __init__(self, version: str, bootstrap: str, topic: str, log: Path) -> None:
         self._arguments = (version, bootstrap, topic, log)
@@ -110,7 +110,7 @@ def _of(assignor: str, steady: Host, killed: Victim) -> list[Event]:
 
 
 def _committed(events: list[Event]) -> dict[int, int]:
-    """The highest offset by partition; a killed member may have reported only to its successor."""
+    """The highest offset by partition; the last report of a killed member may be missing."""
     found: dict[int, int] = {}
     for event in events:
         if event.kind in {"committed", "from"}:
@@ -145,7 +145,7 @@ def _check(events: list[Event], ends: list[int]) -> None:
     committed: dict[int, int] = defaultdict(int)
     for event in events:
         match event.kind:
-            case "owns" if event.numbers[0] >= 0:  # Who was put out of the group has no generation.
+            case "owns" if event.numbers[0] >= 0:  # A member that was removed from the group has no generation.
                 generation, *partitions = event.numbers
                 for partition in partitions:
                     owners[generation, partition].add(event.member)

@@ -36,14 +36,14 @@ MOVED_TOOLS = {
     "kafka.admin.LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka.admin.ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
-"""What 3.x calls the tools of 2.8."""
+"""The names of the 2.8 tools in 3.x."""
 RECORDS = 3_000
 DEADLINE_S = 60
 POLL_S = 0.2
 
 
 def eventually(what: str, is_true: Callable[[], bool]) -> None:
-    """Polls; fails with what did not come about."""
+    """Waits for the condition; names it in the error."""
     deadline = time.monotonic() + DEADLINE_S
     while not is_true():
         assert time.monotonic() < deadline, f"in {DEADLINE_S} s it did not happen that {what}"
@@ -51,7 +51,7 @@ def eventually(what: str, is_true: Callable[[], bool]) -> None:
 
 
 class Cluster:
-    """What a client and an operator see of it."""
+    """The cluster as a client and an administrator see it."""
 
     def __init__(self, version: str, bootstrap: str) -> None:
         self.version = version
@@ -72,7 +72,7 @@ class Cluster:
         return {index: leader for index, (leader, _, _) in self.partitions().items()}
 
     def produce(self) -> None:
-        """More records, all of them acknowledged by all in-sync replicas."""
+        """Writes more records, all of them acknowledged by all in-sync replicas."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True})
         failures: list[object] = []
         for number in range(self.sent, self.sent + RECORDS):

@@ -22,7 +22,7 @@ versions = pytest.mark.parametrize("version", OLD_CLIENTS)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
-    """One is enough: ZooKeeper has no part in this."""
+    """One broker is enough, because clients do not use ZooKeeper."""
     with kctl_broker(tmp_path_factory.mktemp("old-java-clients") / "data") as started:
         yield started
 

@@ -1,6 +1,7 @@
-"""Our broker answers administrative requests as Apache Kafka 2.8.2 does, field by field, odd input included.
+"""kctl's broker responds to administrative requests as Apache Kafka 2.8.2 does, field by field, including invalid
+requests.
 
-Where an answer is meant to differ, the case says why; a reason that is out of date fails as well.
+Where a response is intended to differ, the case gives the reason; an outdated reason fails as well.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ NEWER_THAN_2_8 = {
     65: "DescribeTransactions of Kafka 3.0: `kctl transactions` and Kafka's tool need it",
     66: "ListTransactions of Kafka 3.0: `kctl transactions` and Kafka's tool need it",
 }
-"""APIs that our broker serves on purpose though a 2.8 broker does not, with the reason."""
+"""APIs that kctl's broker serves although a 2.8 broker does not, with the reason."""
 
 INTERNAL_ERROR = "Apache Kafka fails with an internal error and no message; we say what is wrong"
 
@@ -101,7 +102,7 @@ def test_the_same_apis_and_versions_are_advertised(brokers: SideBySide) -> None:
         assert getattr(answers.ours, name) == getattr(answers.apache, name), name
 
 
-# What a broker without authentication and authorizer refuses.
+# Requests that a broker without authentication and authorizer refuses.
 
 
 def acl_filter(**fields: Any) -> dict[str, Any]:
@@ -141,7 +142,10 @@ REFUSED = [
     *(Case(f"create ACL {v}", create_acls.CreateAclsRequest(creations=[acl()]), v) for v in range(3)),
     Case("create no ACL", create_acls.CreateAclsRequest(creations=[])),
     Case("create the same ACL twice", create_acls.CreateAclsRequest(creations=[acl(), acl()])),
-    Case("create an ACL of nobody", create_acls.CreateAclsRequest(creations=[acl(principal="x", resource_name="")])),
+    Case(
+        "create an ACL for an invalid principal",
+        create_acls.CreateAclsRequest(creations=[acl(principal="x", resource_name="")]),
+    ),
     *(
         Case(
             f"delete ACLs {v}", delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**acl_filter())]), v
@@ -195,7 +199,7 @@ def test_updates_of_features_are_refused_alike(brokers: SideBySide) -> None:
         brokers.ask(
             [
                 Case("none", features()),
-                Case("one that nobody supports", features(("f", 1, False))),
+                Case("one that no broker supports", features(("f", 1, False))),
                 Case("deletions", features(("f", 0, True), ("g", 0, False), ("h", -1, True))),
                 Case("twice the same", features(("f", 1, False), ("f", 1, False))),
                 Case("without a name", features(("", 1, True))),
@@ -425,7 +429,7 @@ def test_a_credential_with_an_empty_salt_is_refused(brokers: SideBySide) -> None
 
 
 def assert_stored_alike(brokers: SideBySide, *folders: str) -> None:
-    """The same znodes with the same configuration, and the same entities announced."""
+    """The same znodes with the same configuration, and notifications about the same entities."""
     for folder in folders:
         apache, ours = (configs(brokers, who, folder) for who in (APACHE, OURS))
         assert ours == apache
@@ -521,7 +525,7 @@ def grow(name: str, count: int) -> create_partitions.CreatePartitionsRequest:
 
 
 def reassign(name: str) -> alter_partition_reassignments.AlterPartitionReassignmentsRequest:
-    """A move to cancel, one to a broker that does not exist, and one of a partition that does not exist."""
+    """A reassignment to cancel, one to a broker that does not exist, and one of a partition that does not exist."""
     partitions = [
         alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=replicas)
         for index, replicas in ((0, None), (1, [9]), (9, [0]))

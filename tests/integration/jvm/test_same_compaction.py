@@ -36,14 +36,14 @@ SEEDS = range(1, 7)
 TIMEOUT_S = 60
 AT_ONCE, LATE = "at-once", "late"
 RETENTION_MS = {AT_ONCE: 0, LATE: 5 * HOUR_MS}
-"""How long tombstones stay in each topic: in the second until the pass after the next."""
+"""The retention of tombstones in each topic: in the second one until the pass after the next."""
 CODECS = {AT_ONCE: tuple(Codec), LATE: (Codec.NONE,)}
 """Tombstones go by the time of their segment, and which segments become one depends on how small codecs make them."""
 PROPERTIES = {
     "log.cleanup.policy": "compact",
     "log.segment.bytes": str(SEGMENT_BYTES),
     "log.cleaner.min.cleanable.ratio": "0",
-    "log.cleaner.min.compaction.lag.ms": str(100 * HOUR_MS),  # Until a pass is wanted.
+    "log.cleaner.min.compaction.lag.ms": str(100 * HOUR_MS),  # No cleaning until a pass starts.
     "log.cleaner.backoff.ms": "100",
 }
 
@@ -52,21 +52,21 @@ Seen = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What a broker has left, for each partition."""
+    """The contents of the log directory of a broker, for each partition."""
 
     readers: dict[tuple[str, int, str], Seen]
-    """What a reader gets, by topic, partition and isolation level."""
+    """The records that a reader gets, by topic, partition and isolation level."""
     batches: dict[tuple[str, int], Seen]
     """Header and records of each batch in the files.
 
-    Without the base timestamp, which Apache Kafka sets to that of the first record that stays.
+    Without the base timestamp, which Apache Kafka sets to that of the first remaining record.
     """
     aborted: dict[tuple[str, int], list[AbortedTransaction]]
 
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[list[int]]]]:
-    """A log directory, and up to where each pass cleans each partition of the topics in it."""
+    """A log directory, and the offset up to which each pass cleans each partition of the topics in it."""
     folder = tmp_path_factory.mktemp("history")
     now_ms = int(time.time() * 1000)
     return folder, write_history(folder, CODECS, SEEDS, now_ms)
@@ -182,7 +182,7 @@ def _aborted(folder: Path) -> list[AbortedTransaction]:
 
 
 def _read(bootstrap: str, isolation: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], Seen]:
-    """What a reader gets of each partition from its start to its end."""
+    """The records that a reader gets of each partition from its start to its end."""
     seen: dict[tuple[str, int], Seen] = {each: [] for each in partitions}
     ended: set[tuple[str, int]] = set()
     consumer = Consumer(
@@ -224,7 +224,7 @@ def _note(message: Message, seen: dict[tuple[str, int], Seen], ended: set[tuple[
 
 
 def _check_input_coverage(cleaned: Cleaned) -> None:
-    """Every kind of batch and record was in the input, so that the comparison is meaningful."""
+    """The input contained every kind of batch and record, so that the comparison is meaningful."""
     everything = [batch for batches in cleaned.batches.values() for batch in batches]
     assert any(not batch[-1] and not batch[2] & CONTROL_BIT for batch in everything), (
         "no batch is left for its producer alone"

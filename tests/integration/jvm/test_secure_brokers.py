@@ -1,4 +1,4 @@
-"""kctl's client and commands against Apache Kafka brokers that want TLS and SASL: Kafka judges the client."""
+"""kctl's client and commands against Apache Kafka brokers that require TLS and SASL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCRAM = f"{MODULES}.scram.ScramLoginModule required"
 OAUTH = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
 SECRET = "correct horse=battery,staple"
 REAUTH_MS = 1_300
-"""Kafka accepts one authentication a second."""
+"""Kafka accepts one re-authentication per second."""
 MECHANISMS = {
     "PLAIN": f'{PLAIN} username="alice" password="{SECRET}";',
     "SCRAM-SHA-256": f'{SCRAM} username="al,ice=" password="{SECRET}";',
@@ -51,7 +51,7 @@ MECHANISMS = {
 
 @dataclass(frozen=True)
 class Broker:
-    """The listeners of a broker, as host:port by security protocol, and who signed its certificate."""
+    """The listeners of a broker, as host:port by security protocol, and the issuer of its certificate."""
 
     listeners: dict[str, str]
     authority: CertificateAuthority

@@ -1,6 +1,6 @@
-"""Apache Kafka's DumpLogSegments reads the files our broker wrote and finds nothing wrong with them.
+"""Apache Kafka's DumpLogSegments reads the files that kctl's broker wrote, and reports no errors.
 
-The same records go into Apache Kafka's own broker, so the test also knows what the tool says about sound files.
+The same records are written through Apache Kafka's broker, to compare with the tool's output on its files.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _partition(bootstrap: str, logs_dir: Path, codec: str) -> Path:
 
 
 def _indexes_of_rolled_segments(folder: Path) -> list[Path]:
-    # The active segment's are larger than what is in them while a broker runs: Kafka maps and zeroes them in advance.
+    # The index files of the active segment are larger than their contents while a broker runs: Kafka preallocates them.
     return [path for ending in ("index", "timeindex") for path in sorted(folder.glob(f"*.{ending}"))[:-1]]
 
 

@@ -77,7 +77,7 @@ def test_acls_of_both_brokers_are_those_of_the_cluster(cluster: Cluster, tmp_pat
     assert printed.returncode == 0, printed.stderr
     ours = kctl(cluster.apache, "acls list --compat kafka-2.8")
     # Kafka's order is that of identity hash codes, which differ from run to run.
-    assert sorted(printed.stdout.splitlines()) == sorted(ours.splitlines())
+    assert sorted(map(str.strip, printed.stdout.splitlines())) == sorted(map(str.strip, ours.splitlines()))
     assert len(printed.stdout) == len(ours)
 
     # Removing one of three through the other broker leaves the rest (CVE-2024-27309).

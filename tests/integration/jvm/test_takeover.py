@@ -30,20 +30,20 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 BROKER_ID = 3
 SETTINGS = {**PROPERTIES, "broker.id": str(BROKER_ID), "zookeeper.connection.timeout.ms": "60000"}
 SESSION_TIMEOUT_MS = {"stopped": 18_000, "killed": 4_000}
-"""Only the sessions of who is killed are waited for; a short one that breaks by itself would be complained of."""
+"""Only the sessions of killed brokers are waited for; a shorter timeout could expire sessions of running ones."""
 OLD_ON_EMBEDDED = (OLDEST_JUDGE, "embedded-zookeeper")
 NEW_ON_APACHE = (LAST_WITH_ZOOKEEPER, "apache-zookeeper")
 
 COMPLAINT = re.compile(r" (?:WARN|WARNING|ERROR|FATAL) |Traceback|Recovering unflushed segment|unclean shutdown")
 NATURAL = re.compile(
     r"No meta\.properties file under dir"  # at its first start
-    r"|NetworkClient|kafka\.controller\.RequestSendThread"  # its controller looks for the broker that is starting
-    r"|message\.format\.version|incompatible message format"  # of the topic that asks for an old one
+    r"|NetworkClient|kafka\.controller\.RequestSendThread"  # its controller connects to the starting broker
+    r"|message\.format\.version|incompatible message format"  # of the topic with an old message.format.version
 )
 
 
 class Places:
-    """The data directory and its current broker: each broker gets a copy of what the previous one left."""
+    """The data directory and its current broker: each broker gets a copy of the previous one's data."""
 
     def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
         self.data = BrokerData(deletes_records=end == "stopped")
@@ -57,7 +57,7 @@ class Places:
 
     @contextmanager
     def ours(self) -> Iterator[str]:
-        """Our broker; yields its address, and ends it.  On what ended cleanly it has nothing to complain about."""
+        """kctl's broker; yields its address, and stops it.  After a clean shutdown it must not log warnings."""
         data = self._copy("ours")
         with kctl_broker(data, properties=self._settings, zookeeper=self._connect) as broker:
             yield broker.bootstrap
@@ -96,7 +96,9 @@ class Places:
 
 
 def _wait_until_forgotten(connect: str) -> None:
-    """Until ZooKeeper has no node of the broker: Apache Kafka does not start while one of an older session is there."""
+    """Waits until ZooKeeper has no node of the broker: Apache Kafka does not start while that of an older session
+    exists.
+    """
     client = KazooClient(connect)
     client.start(30)
     try:

@@ -1,4 +1,4 @@
-"""Three of our brokers, each in a rack of its own, on the embedded ZooKeeper."""
+"""Three of kctl's brokers, each in its own rack, on the embedded ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROPERTIES = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
-    # With a limit of one byte per second, one answer is enough to keep a throttled replica waiting for hours.
+    # With a limit of one byte per second, one response is enough to delay a throttled replica for hours.
     "replication.quota.window.size.seconds": "3600",
 }
 
@@ -43,7 +43,7 @@ class Racks:
         self._folder = folder
 
     def create(self, topic: str, *replicas: int, config: dict[str, str] | None = None) -> None:
-        """A topic of one partition on these brokers, which knows its leader."""
+        """A topic of one partition on these brokers, once it has a leader."""
         new = NewTopic(topic, 1, replica_assignment=[list(replicas)], config=config or {})
         self.admin.create_topics([new])[topic].result(TIMEOUT_S)
         self.until(f"broker {replicas[0]} leads {topic}", lambda: self.partition(topic)[0] == replicas[0])
@@ -54,7 +54,7 @@ class Racks:
         return (found.leader, list(found.replicas), set(found.isrs)) if found else (-1, [], set())
 
     def produce(self, topic: str, count: int, size: int = 10_000) -> None:
-        """That many records of that size, acknowledged by all in-sync replicas."""
+        """Writes so many records of that size, acknowledged by all in-sync replicas."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "compression.type": "none"})
         failures: list[object] = []
         for number in range(count):
@@ -65,12 +65,12 @@ class Racks:
         assert not failures
 
     def size(self, topic: str, broker: int) -> int:
-        """Bytes that the broker's replica holds."""
+        """Size in bytes of the broker's replica."""
         folder = self.brokers[broker].logs_dir / f"{topic}-0"
         return sum(path.stat().st_size for path in folder.glob("*.log"))
 
     def kctl(self, line: str, *, config: str = "") -> subprocess.CompletedProcess[str]:
-        """A command of ours on this cluster, to its end; `config` is what --command-config holds."""
+        """Runs a command on this cluster; `config` is the contents of --command-config."""
         file = self._folder / "client.properties"
         file.write_text(config)
         return subprocess.run(
@@ -84,7 +84,7 @@ class Racks:
         )
 
     def run(self, line: str, *, config: str = "") -> str:
-        """The same; it has to succeed."""
+        """The same; fails unless the command succeeds."""
         ran = self.kctl(line, config=config)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout

@@ -30,14 +30,14 @@ PROPERTIES = {
     "replica.lag.time.max.ms": "3000",
     "controlled.shutdown.enable": "false",
     "auto.leader.rebalance.enable": "false",
-    # A stopped process keeps its session, so that it is its leaders who take it out.
+    # A stopped process keeps its session, so its leaders remove it from the ISR.
     "zookeeper.session.timeout.ms": "40000",
 }
 LED = {"led-by-ours": OURS, "led-by-theirs": THEIRS}
 
 
 class Mixed:
-    """Two brokers of ours and one of Apache Kafka; `follower` is one of ours, which leads nothing."""
+    """Two brokers of kctl and one of Apache Kafka; `follower` is one of kctl that leads nothing."""
 
     def __init__(self, bootstrap: str, follower: KctlBroker) -> None:
         self.bootstrap = bootstrap
@@ -57,7 +57,7 @@ class Mixed:
         assert producer.flush(TIMEOUT_S) == 0
 
     def isr(self) -> dict[str, set[int]]:
-        """The ISR from the metadata of some broker; one may not have the topic yet or may be stopped."""
+        """The ISR in the metadata of any broker; one may not have the topic yet or may be stopped."""
         try:
             known = self.admin.list_topics(timeout=ANSWER_S).topics
         except KafkaException:
@@ -70,7 +70,7 @@ class Mixed:
 
 @contextlib.contextmanager
 def mixed(folder: Path, controller: int) -> Iterator[Mixed]:
-    """`controller` starts first and so becomes it."""
+    """`controller` starts first and so becomes the controller."""
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper"))
 

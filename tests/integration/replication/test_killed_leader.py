@@ -34,7 +34,7 @@ def test_all_records_are_readable_after_a_leader_kill_and_after_its_return(racks
 
 
 def test_all_records_are_readable_once_the_only_broker_is_back(tmp_path: Path) -> None:
-    """From the first connection that it accepts; the controller may have told it nothing by then."""
+    """From the first connection that it accepts; the controller may not have sent it any request by then."""
     with kctl_broker(tmp_path / "data") as broker, ThreadPoolExecutor(1) as pool:
         racks = Racks([broker], tmp_path)
         racks.create("killed", 0)

@@ -18,7 +18,7 @@ RECORDS, SIZE = 400, 10_000
 
 
 def traffic(racks: Racks, topic: str, rack: str | None) -> tuple[int, list[int]]:
-    """How many different records librdkafka reads, and how many bytes it got from each broker."""
+    """How many different records librdkafka reads, and how many bytes it receives from each broker."""
     received = [0] * len(RACKS)
 
     def note(text: str) -> None:
@@ -59,7 +59,7 @@ def traffic(racks: Racks, topic: str, rack: str | None) -> tuple[int, list[int]]
 
 @pytest.fixture(scope="module")
 def topic(racks: Racks) -> str:
-    """Led from rack a, with replicas in all racks."""
+    """A topic whose leader is in rack a, with replicas in all racks."""
     racks.create("racks", 0, 1, 2)
     racks.produce("racks", RECORDS, SIZE)
     racks.until("equal replicas", lambda: racks.size("racks", 0) == racks.size("racks", 1) == racks.size("racks", 2))

@@ -13,14 +13,14 @@ from tests.peers import apache_kafka
 pytestmark = pytest.mark.timeout(400)
 
 SIDES = {"leader": 0, "follower": 1}
-"""Who of the move from broker 0 to 1 is throttled."""
+"""The throttled side of the move from broker 0 to 1."""
 TOOL = "kafka.admin.ReassignPartitionsCommand"
 
 
 def throttle(racks: Racks, topic: str, *sides: str) -> None:
-    """One byte per second; returns when the brokers have it.
+    """Sets one byte per second; returns when the brokers have applied it.
 
-    They take changes in their order, so who has the rate has the list that was set before.
+    They apply changes in order, so a broker with the rate has the list that was set before it.
     """
     for side in sides:
         racks.run(f"configs alter topic {topic} --set {side}.replication.throttled.replicas=*")
@@ -34,7 +34,7 @@ def rate(side: str) -> str:
 
 
 def rates(racks: Racks) -> dict[str, str]:
-    """The leader's of broker 0 and the follower's of broker 1, as these brokers have them now."""
+    """The leader's rate of broker 0 and the follower's rate of broker 1, as these brokers describe them."""
     brokers = json.loads(racks.run("configs describe broker 0 1 --format json"))
     return {
         config["property"]: config["value"]
@@ -45,7 +45,7 @@ def rates(racks: Racks) -> dict[str, str]:
 
 
 def assert_is_held_back(racks: Racks, topic: str, other: str) -> None:
-    """While the move does not get on, another partition is copied by the same fetcher."""
+    """While the move is delayed, another partition is copied by the same fetcher."""
     racks.until("broker 1 has a replica", (racks.brokers[1].logs_dir / f"{topic}-0").is_dir)
     racks.produce(other, 300)  # acknowledged by broker 1 too
     racks.until("the other topic is equal", lambda: racks.size(other, 1) == racks.size(other, 0))

@@ -21,7 +21,7 @@ SIMPLE_USER = "bob"
 
 
 def admin_settings(broker: SaslBroker) -> dict[str, str | int | float | bool]:
-    """librdkafka's settings of a client that is allowed everything."""
+    """librdkafka's settings of a client with all permissions."""
     return {
         "bootstrap.servers": broker.sasl,
         "security.protocol": "SASL_PLAINTEXT",

@@ -1,4 +1,4 @@
-"""Clients of other projects authenticate with every mechanism that they have, and are refused with wrong secrets."""
+"""Clients of other projects authenticate with every mechanism that they support, and are refused with wrong secrets."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def run_java(version: str, *arguments: str | Path, flags: Mapping[str, str] | No
 @pytest.mark.jvm
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, NEWEST])
 def test_the_java_client_with_every_mechanism(broker: SaslBroker, version: str, tmp_path: Path) -> None:
-    """Right and wrong secrets in one process, and the words in which the client reports a refusal."""
+    """Correct and wrong secrets in one process, and the client's error message."""
     files = []
     for mechanism in MECHANISMS[:3]:
         for wrong in (False, True):
@@ -194,7 +194,7 @@ def test_the_java_client_with_every_mechanism(broker: SaslBroker, version: str, 
 
 
 def _kerberos() -> dict[str, str]:
-    """A mechanism that the listener does not have; a client without tickets does not get far with it."""
+    """A mechanism that the listener does not have; a client without tickets fails before that."""
     return {
         "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;",
         "sasl.kerberos.service.name": "k",

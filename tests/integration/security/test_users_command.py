@@ -1,4 +1,4 @@
-"""`kctl users` against a broker and against ZooKeeper alone: what it creates, other clients log in with."""
+"""`kctl users` against a broker and against ZooKeeper alone: other clients authenticate with the credentials."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_usage_errors(arguments: list[str], reason: str) -> None:
 
 
 def test_users_exist_before_the_first_broker_starts(tmp_path: Path) -> None:
-    """The ensemble is empty: nothing that a broker would create is there."""
+    """The ensemble is empty: no znode that a broker would create exists."""
     with embedded_zookeeper(tmp_path / "zookeeper") as server:
         where = ["--zookeeper", server.connect]
         assert kctl("users", "list", *where)[1] == []

@@ -1,4 +1,4 @@
-"""Exports from our broker and from Apache Kafka; with KCTL_TEST_BOOTSTRAP=HOST:PORT from that broker instead."""
+"""Exports from kctl's broker and from Apache Kafka; with KCTL_TEST_BOOTSTRAP=HOST:PORT from that broker instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 
 @pytest.fixture(scope="session", autouse=True)
 def _spark() -> Iterator[None]:
-    """Exports start with an archive of classes, made by the first run of these tests on a machine."""
+    """Exports start with an archive of classes, written by the first run of these tests on a machine."""
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
     if shutil.which("java") is None:

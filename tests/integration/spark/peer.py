@@ -1,4 +1,4 @@
-"""Everything but exporting: produces with librdkafka, runs `kctl`, and reads the files with pyarrow."""
+"""Helpers of export tests: produce with librdkafka, run `kctl`, and read the files with pyarrow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[int, int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | 
 
 
 class Topic:
-    """A topic, and everything that was delivered to it."""
+    """A topic, and all records that were delivered to it."""
 
     def __init__(self, bootstrap: str, name: str, partitions: int) -> None:
         self.bootstrap = bootstrap
@@ -40,9 +40,9 @@ class Topic:
         self.create()
 
     def create(self) -> None:
-        # The records carry timestamps of 2023, which the default retention would take away.
+        # The records have timestamps of 2023, and the default retention would delete them.
         new = NewTopic(self.name, self.partitions, 1, config={"retention.ms": "-1"})
-        # Apache Kafka forgets a deleted topic some time after it has stopped to show it.
+        # Apache Kafka deletes a topic completely some time after it is gone from the metadata.
         wait_until(lambda: self._is_created(new), what=f"creating {self.name}", timeout_s=TIMEOUT_S, interval_s=0.2)
         wait_until(self._has_leaders, what=f"leaders of {self.name}", timeout_s=TIMEOUT_S)
 
@@ -73,7 +73,7 @@ class Topic:
             producer.init_transactions(TIMEOUT_S)
             producer.begin_transaction()
         for entry in entries:
-            # The delivery report knows everything about the record but its headers.
+            # The delivery report contains everything about the record except its headers.
             delivered = partial(self._on_delivery, tuple(entry.get("headers") or ()))
             producer.produce(self.name, **entry, on_delivery=delivered)
             producer.poll(0)
@@ -118,7 +118,7 @@ def export_command(topic: Topic, folder: Path, *options: str) -> list[str]:
 
 
 def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
-    """Exit status, the document on stdout, and what was said on stderr."""
+    """Exit status, the document on stdout, and stderr."""
     done = subprocess.run(
         export_command(topic, folder, *options),
         check=False,
@@ -132,14 +132,14 @@ def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str
 
 
 def export(topic: Topic, folder: Path, *options: str) -> dict[str, Any]:
-    """An export that has to work; the document it printed."""
+    """An export that must succeed; returns the document that it printed."""
     status, document, said = run_export(topic, folder, *options)
     assert status == 0, said
     return document
 
 
 def read_rows(folder: Path, *, topics: Sequence[str]) -> list[Row]:
-    """Every row of every file that a reader of Parquet folders finds, in the order of partition and offset."""
+    """Every row of every file that a reader of Parquet folders finds, in order of partition and offset."""
     rows: list[Row] = []
     for path in sorted(folder.rglob("[!._]*.parquet")):
         for row in pq.read_table(path, partitioning=None).to_pylist():
@@ -151,6 +151,6 @@ def read_rows(folder: Path, *, topics: Sequence[str]) -> list[Row]:
 
 
 def assert_exact(topic: Topic, folder: Path) -> None:
-    """The folder holds exactly what was delivered, and nothing is left over."""
+    """The folder contains exactly the delivered records, and no other files are left."""
     assert read_rows(folder, topics=[topic.name]) == sorted(topic.rows, key=lambda row: row[:2])
     assert not list(folder.rglob(".*.tmp"))

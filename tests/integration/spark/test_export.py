@@ -72,7 +72,7 @@ def test_spark_reads_the_folder_as_it_reads_its_kafka_source(
 
 
 def _in_spark(folder: Path) -> dict[str, Any]:
-    """In a process of its own, because a JVM cannot be started twice with other settings."""
+    """In a separate process, because a JVM cannot be started twice with different settings."""
     code = (
         "import json, sys\n"
         "from pyspark.sql import SparkSession\n"
@@ -102,7 +102,7 @@ def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     topic = make_topic(kctl_bootstrap, 6)
     topic.produce(entries(30_000, partitions=6), codec="lz4")
     signs = {"planned": "_kctl/plans/*.json", "first file": "*/*.parquet"}
-    many_files = ("--target-file-size", "32k")  # the first one comes long before the last
+    many_files = ("--target-file-size", "32k")  # the first record is long before the last
     _interrupt(topic, tmp_path, signal.SIGKILL, *many_files, when=lambda: any(tmp_path.glob(signs[moment])))
     assert not list(tmp_path.glob("_kctl/commits/*.json"))
     topic.produce(entries(600, tag="later", partitions=6))
@@ -120,14 +120,14 @@ def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
     topic.produce(entries(400, partitions=4))
     planned = lambda: any(tmp_path.glob("_kctl/plans/*.json"))  # noqa: E731
     status, said = _interrupt(topic, tmp_path, signal.SIGINT, when=planned)
-    # CPython ends itself by the signal when the interrupt came while it made a class; a shell says 130 as well.
+    # CPython ends by the signal if the interrupt arrives while it creates a class; a shell reports 130 as well.
     assert status in {130, -signal.SIGINT}
     assert "Traceback" not in said
     assert export(topic, tmp_path)["records"] == 400
 
 
 def _interrupt(topic: Topic, folder: Path, number: int, *options: str, when: Callable[[], bool]) -> tuple[int, str]:
-    scratch = folder.with_name(f"{folder.name}-scratch")  # what a killed process cannot remove stays in there
+    scratch = folder.with_name(f"{folder.name}-scratch")  # a killed process leaves its temporary files there
     scratch.mkdir()
     with subprocess.Popen(
         export_command(topic, folder, *options),

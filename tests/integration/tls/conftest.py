@@ -17,7 +17,7 @@ TLS_LISTENERS = ("ONEWAY", "MUTUAL")
 
 @dataclass(frozen=True)
 class SecureBroker:
-    """The broker, the addresses of its listeners, and who signed its certificates."""
+    """The broker, the addresses of its listeners, and the issuer of its certificates."""
 
     broker: KctlBroker
     ports: dict[str, int]

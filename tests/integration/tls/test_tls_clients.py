@@ -1,4 +1,4 @@
-"""Clients of other projects over TLS, one-way and mutual, and what the listeners tell them."""
+"""Clients of other projects over TLS, one-way and mutual, and the addresses that the listeners return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker for the tests of transactions; with KCTL_TEST_BOOTSTRAP=HOST:PORT that broker is judged instead."""
+"""One broker for the tests of transactions; with KCTL_TEST_BOOTSTRAP=HOST:PORT that broker instead."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.integration.clients.confluent import Confluent
 from tests.peers.kctl_broker import kctl_broker
 
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
-RUN = os.getpid()  # in names: a broker that was given may remember an earlier run
+RUN = os.getpid()  # in names: the given broker may have data of an earlier run
 PARTITIONS = 3
 PROPERTIES = {
     "transaction.state.log.num.partitions": "5",
-    # Kafka's 10 s would be the most of what these tests take.
+    # Kafka's 10 s would be most of the time of these tests.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
@@ -32,7 +32,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """For topics, groups and transactional ids of this test."""
+    """A name for topics, groups and transactional ids of this test."""
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-") + f"-{RUN}"
 
 

@@ -143,7 +143,7 @@ def test_fenced_instance_cannot_begin_a_transaction(bootstrap: str, topic: str) 
 
 
 def test_timed_out_transaction_is_aborted_and_its_producer_fenced(bootstrap: str, topic: str) -> None:
-    slow = producer(bootstrap, topic, timeout_ms=5_000)  # Until then, what it writes has to be there.
+    slow = producer(bootstrap, topic, timeout_ms=5_000)  # Until then, its records must be in the log.
     slow.begin_transaction()
     write(slow, topic, FIRST)
     other = producer(bootstrap, f"{topic}-other")

@@ -32,7 +32,9 @@ COPIERS = 5
 COUNT = 1_000
 VALUES = [b"%05d" % number for number in range(COUNT)]
 PORTION = 150
-"""Records that a copier is started for: it may end where its input ended then, and each start takes a second."""
+"""Number of records for which a copier is started: it may stop at the end of its input, and each start
+takes a second.
+"""
 ROUNDS = 6
 COPY_TIMEOUT_S = 250
 START_TIMEOUT_S = 120
@@ -60,9 +62,9 @@ class Copier:
         self._is_old = version == OLDEST_JUDGE
         self._log = log
         self._seen = 0
-        """Where its input ended when it was started last."""
+        """The end of its input when it was started last."""
         self._written = 0
-        """Where its output ended when that was read last."""
+        """The end of its output when that was read last."""
         self._process: Process | None = None
         self.target = target
         self.source = source
@@ -73,7 +75,7 @@ class Copier:
         return self._process is not None and self._process.is_running
 
     def tend(self, *, is_source_complete: bool) -> None:
-        """Starts it if there is something to do for it, again if it has failed."""
+        """Starts it if it has records to copy; restarts it if it has failed."""
         if is_source_complete and not self.is_done and self._has_all():
             self.is_done = True
             self.kill()
@@ -93,9 +95,9 @@ class Copier:
         return end >= COUNT and len(read(self._brokers.bootstrap, self.target)) >= COUNT
 
     def restart(self, chance: random.Random) -> None:
-        """In the midst of its work, by kill -9 or by SIGTERM; tending it starts it again."""
+        """Kills it by kill -9 or SIGTERM while it copies; `tend` restarts it."""
         assert self._process is not None
-        # New clients stay in their group for 45 s after a kill: they leave it.
+        # New clients stay in their group for 45 s after a kill, so they leave it.
         self._process.stop(chance.choice([signal.SIGKILL, signal.SIGTERM]) if self._is_old else signal.SIGTERM)
 
     def kill(self) -> None:
@@ -104,7 +106,7 @@ class Copier:
 
 
 class Brokers:
-    """The brokers of a chain, of which any may be killed."""
+    """The brokers of a chain, any of which may be killed."""
 
     def __init__(self, bootstrap: str, replicas: int) -> None:
         self.bootstrap = bootstrap
@@ -121,7 +123,7 @@ class Brokers:
         self._admin.create_topics([NewTopic(topic, 1, self._replicas)])[topic].result(TIMEOUT_S)
 
     def kill_one(self, chance: random.Random) -> None:
-        """kill -9, and a start."""
+        """kill -9, and a restart."""
         raise NotImplementedError
 
     def end_of(self, topic: str) -> int:
@@ -154,7 +156,7 @@ class OneBroker(Brokers):
 
 
 class ThreeBrokers(Brokers):
-    """Of `kctl cluster start`, which starts one that is missing."""
+    """The brokers of `kctl cluster start`, which restarts missing ones."""
 
     def __init__(self, folder: Path) -> None:
         self._command = [sys.executable, "-m", "kctl", "cluster", "start", "--data-dir", str(folder)]
@@ -165,14 +167,14 @@ class ThreeBrokers(Brokers):
         process = os.pidfd_open(chance.choice(self._pids))
         try:
             signal.pidfd_send_signal(process, signal.SIGKILL)
-            # As long as it holds the lock of its folder, the cluster believes that it runs.
+            # As long as it holds the lock of its folder, the cluster considers it running.
             assert select.select([process], [], [], TIMEOUT_S)[0]
         finally:
             os.close(process)
         self._pids, _ = self._start()
 
     def _start(self) -> tuple[list[int], list[str]]:
-        """Process ids and addresses, once all brokers know each other."""
+        """Process ids and addresses, once all brokers are in the metadata."""
         started = subprocess.run(
             self._command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=True
         ).stdout.splitlines()
@@ -232,7 +234,7 @@ def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
 
 
 def _wait_for_more(brokers: Brokers, copiers: list[Copier]) -> None:
-    """Until some more transactions were written somewhere, unless all is copied."""
+    """Waits until more transactions were written, unless all records are copied."""
     goal = sum(brokers.end_of(copier.target) for copier in copiers) + PORTION
 
     def holds() -> bool:

@@ -26,13 +26,13 @@ RECORDS = 9
 
 
 class Writer(threading.Thread):
-    """Commits one transaction after the other, each with a number; every third it aborts."""
+    """Commits numbered transactions one after the other; aborts every third."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(name=name)
         self.committed: set[int] = set()
         self.unknown: set[int] = set()
-        """Asked to be committed, and never heard of."""
+        """Transactions whose commit was requested without a response."""
         self.failure: BaseException | None = None
         self._address = bootstrap
         self._is_over = threading.Event()
@@ -47,7 +47,7 @@ class Writer(threading.Thread):
                 number += 1
                 self._transact(made, number)
             except KafkaException as error:
-                # When an abort does not help the next instance takes over.
+                # If an abort fails, the next instance aborts the transaction.
                 made = self._aborted(made) if made is not None and error.args[0].txn_requires_abort() else None
             except BaseException as error:
                 self.failure = error
@@ -94,7 +94,7 @@ def test_transactions_stay_atomic_after_kills(tmp_path: Path) -> None:
         _wait_for_commits(writers, 3)
         for writer in writers:
             writer.end()
-            # A last instance ends whatever is open.
+            # A last instance aborts open transactions.
             producer(broker.bootstrap, writer.name)
         seen = _by_transaction(broker)
         assert all(writer.failure is None for writer in writers)
@@ -111,7 +111,7 @@ def _wait_for_commits(writers: list[Writer], count: int) -> None:
     wait_until(
         lambda: all(len(writer.committed) >= goal or writer.failure is not None for writer, goal in goals),
         what=f"{count} transactions of every writer",
-        timeout_s=2 * TIMEOUT_S,  # After a kill, clients wait up to ten seconds before they ask again.
+        timeout_s=2 * TIMEOUT_S,  # After a kill, clients wait up to ten seconds before they retry.
     )
 
 
@@ -125,7 +125,7 @@ def _by_transaction(broker: KctlBroker) -> dict[tuple[str, int], list[int]]:
 
 @pytest.mark.parametrize("is_committed", [True, False], ids=["decided", "open"])
 def test_restarted_broker_completes_only_prepared_transactions(tmp_path: Path, is_committed: bool) -> None:
-    """The markers of a decided transaction may be missing when the broker dies; an open one stays open."""
+    """The markers of a decided transaction may be missing when the broker is killed; an open one stays open."""
     values = [b"%02d" % number for number in range(20)]
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
         Confluent(broker.bootstrap).create_topic(TOPIC, PARTITIONS)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 OURS, THEIRS = 1, 10
 SHARED = {
-    # The newest of ours; the other mixed cluster speaks an older one, where leaders write to ZooKeeper by themselves.
+    # The newest of ours; the other mixed cluster uses an older one, where leaders write to ZooKeeper by themselves.
     "inter.broker.protocol.version": "2.8",
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "2",
@@ -47,7 +47,7 @@ STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 
 
 class Cluster:
-    """Both brokers, either of which may be away."""
+    """Both brokers, either of which may be stopped."""
 
     def __init__(self, broker: KctlBroker, their_port: int, start_theirs: Callable[[], contextlib.ExitStack]) -> None:
         self.ours = broker
@@ -58,7 +58,7 @@ class Cluster:
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
 
     def create_topics(self) -> None:
-        """Each broker leads one partition of everything, and the other follows."""
+        """Each broker leads one partition of each topic, and the other follows."""
         replicas = [[OURS, THEIRS], [THEIRS, OURS]]
         topics = [NewTopic(name, 2, replica_assignment=replicas) for name in (TOPIC, STATE, OFFSETS)]
         for created in self._admin.create_topics(topics).values():
@@ -97,7 +97,7 @@ class Cluster:
         self.kept += values
 
     def check(self) -> None:
-        """Everything is seen, once, and nothing else, when the markers of what was decided last are written."""
+        """All records are read, once, and no others, when the markers of the last decision are written."""
         seen: list[bytes] = []
 
         def has_all() -> bool:
@@ -121,7 +121,7 @@ class Cluster:
 
 
 def id_of(state_partition: int, tag: str) -> str:
-    """A transactional id that this partition of the state topic keeps."""
+    """A transactional id in this partition of the state topic."""
     return next(
         name for name in (f"{tag}-{number}" for number in range(100)) if partition_for_key(name, 2) == state_partition
     )
@@ -154,7 +154,7 @@ def test_transactions_survive_coordinator_changes_in_a_mixed_cluster(version: st
             try:
                 cluster.create_topics()
                 each_coordinates_and_both_write_markers(cluster)
-                offsets_are_committed_whoever_coordinates_the_group(cluster)
+                offsets_are_committed_with_either_coordinator(cluster)
                 the_other_takes_over(cluster, cluster.stop_ours, cluster.start_ours, "from-ours")
                 the_other_takes_over(cluster, cluster.stop_theirs, cluster.start_theirs, "from-theirs")
             finally:
@@ -171,7 +171,7 @@ def each_coordinates_and_both_write_markers(cluster: Cluster) -> None:
         cluster.check()
 
 
-def offsets_are_committed_whoever_coordinates_the_group(cluster: Cluster) -> None:
+def offsets_are_committed_with_either_coordinator(cluster: Cluster) -> None:
     for state_partition in (0, 1):
         for group_partition in (0, 1):
             group = id_of(group_partition, f"group-{state_partition}")
@@ -210,7 +210,7 @@ def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Ca
     producers[1].abort_transaction(TIMEOUT_S)
     cluster.check()
     assert offset_of(cluster.bootstrap, tag, TOPIC) == 11
-    # A producer that both coordinators knew is fenced by the next instance.
+    # A producer of both coordinators is fenced by the next instance.
     for number, made in enumerate(producers):
         cluster.transact(made, values(f"{tag}-after-{number}"))
         cluster.transact(producer(cluster.bootstrap, ids[number]), values(f"{tag}-next-{number}"))

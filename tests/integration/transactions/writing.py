@@ -21,7 +21,7 @@ def producer(bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000)
             "broker.address.family": "v4",
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
-            # What a fenced producer prints is what the test is about.
+            # The output of a fenced producer is not an error here.
             "log_level": 0,
         }
     )
@@ -30,7 +30,7 @@ def producer(bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000)
 
 
 def write(made: Producer, topic: str, values: Iterable[bytes]) -> None:
-    """Inside of the open transaction; in the log when this returns."""
+    """Writes in the open transaction; the records are in the log when this returns."""
     for number, value in enumerate(values):
         made.produce(topic, value, b"key-%d" % number)
     assert made.flush(TIMEOUT_S) == 0
@@ -44,7 +44,7 @@ def transact(made: Producer, topic: str, values: Iterable[bytes]) -> None:
 
 
 def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
-    """Everything that a reader gets up to the end that it sees."""
+    """All records that a reader gets up to the end that it sees."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -80,7 +80,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
 
 
 def _partitions_of(consumer: Consumer, topic: str) -> list[int]:
-    """Waits until the broker has the metadata: a started broker may not, and no partitions would count as read."""
+    """Waits until the broker has the metadata; before that, the topic would seem to have no partitions."""
     found: list[int] = []
 
     def are_known() -> bool:
@@ -116,7 +116,7 @@ def reader_of(bootstrap: str, group: str, topic: str, count: int) -> Consumer:
 
 
 def offset_of(bootstrap: str, group: str, topic: str, *, timeout_s: float = TIMEOUT_S) -> int:
-    """What the group has committed for partition 0; waits for what is undecided.  Raises KafkaException."""
+    """The committed offset of the group for partition 0; waits for pending transactions.  Raises KafkaException."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "broker.address.family": "v4", "group.id": group})
     try:
         return consumer.committed([TopicPartition(topic, 0)], timeout_s)[0].offset

@@ -1,4 +1,4 @@
-"""Servers for these tests: our own in the test's process or in one of its own, and Apache ZooKeeper."""
+"""Servers for these tests: the embedded one in the test's process or in a separate one, and Apache ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One process of ours for all tests of a module."""
+    """One process of the embedded server for all tests of a module."""
     with embedded_zookeeper(tmp_path_factory.mktemp("zookeeper") / "data") as server:
         yield server.connect
 
 
 @pytest.fixture(params=["embedded", pytest.param("apache", marks=pytest.mark.jvm)])
 def ensemble(request: pytest.FixtureRequest) -> str:
-    """Each test runs on ours and on Apache ZooKeeper."""
+    """Each test runs on the embedded server and on Apache ZooKeeper."""
     name = "shared_embedded" if request.param == "embedded" else "apache"
     connect: str = request.getfixturevalue(name)
     return connect

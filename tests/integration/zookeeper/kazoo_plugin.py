@@ -14,7 +14,7 @@ from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
 
 
 class OneServer:
-    """What kazoo's harness wants of a managed server."""
+    """The interface of a managed server in kazoo's test harness."""
 
     def __init__(self, process: EmbeddedZooKeeperProcess) -> None:
         self._process = process
@@ -34,7 +34,7 @@ class OneServer:
 
 
 class Ensemble(list[OneServer]):
-    """What kazoo's harness wants of a cluster."""
+    """The interface of a cluster in kazoo's test harness."""
 
     def start(self) -> None:
         for server in self:

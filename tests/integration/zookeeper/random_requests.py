@@ -46,13 +46,13 @@ class Step:
 
 
 def random_requests(seed: int, length: int, clients: int = 2) -> list[Step]:
-    """Mostly sensible requests, with all kinds of nonsense between them."""
+    """Mostly valid requests, with various invalid ones between them."""
     rng = random.Random(seed)
     return [Step(rng.randrange(clients), *_request(rng)) for _ in range(length)]
 
 
 def play(connect: str, steps: list[Step], clients: int = 2) -> list[str]:
-    """What each step brought, and in the end what is left when the first client's session is closed."""
+    """The result of each step, and at the end the tree after the first client's session is closed."""
     players = [WireClient(connect) for _ in range(clients)]
     names = {player.connected.session_id: f"session {index}" for index, player in enumerate(players)}
     told = []
@@ -128,7 +128,7 @@ def _create(rng: random.Random, *, is_plain: bool = False) -> tuple[str, int, by
 
 
 def _plain_create(rng: random.Random) -> tuple[str, int, bytes]:
-    """Without what makes a multi unreadable."""
+    """Without errors that make a multi unreadable."""
     return _create(rng, is_plain=True)
 
 
@@ -226,7 +226,7 @@ def _reconfig(_: random.Random) -> tuple[str, int, bytes]:
 
 
 def _broken(rng: random.Random) -> tuple[str, int, bytes]:
-    """A read whose body ends too early.  (Writes like that confuse Apache ZooKeeper too much to compare anything.)"""
+    """A read whose body is truncated.  (Truncated writes have no comparable results in Apache ZooKeeper.)"""
     name, op_code, body = _read(rng)
     return f"broken {name}", op_code, body[: rng.randrange(4)]
 

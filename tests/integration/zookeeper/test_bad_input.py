@@ -100,7 +100,9 @@ def test_a_session_is_not_resumed_with_a_wrong_password(shared_embedded: str) ->
 
 
 def test_a_client_with_a_newer_zxid_is_refused(shared_embedded: str) -> None:
-    """It has seen transactions that this server has not: another ensemble, or one restored from a backup."""
+    """The client has seen transactions that this server does not have: another ensemble, or one restored
+    from a backup.
+    """
     with pytest.raises((EOFError, ConnectionResetError)):
         WireClient(shared_embedded, last_zxid=1 << 40)
 
@@ -132,7 +134,7 @@ def test_ten_thousand_malformed_frames_do_not_stop_the_server_or_grow_its_memory
     _throw(embedded.connect, rng, FRAMES // 10)
     before_kb = resident_kb(embedded.pid)
     for _ in range(10):
-        keeper.ask(wire.PING, xid=-2)  # However slow the machine is, it keeps its session.
+        keeper.ask(wire.PING, xid=-2)  # Long enough for a slow machine.
         _throw(embedded.connect, rng, FRAMES // 10)
     assert resident_kb(embedded.pid) - before_kb < 8 * 1024
     assert b"data" in keeper.ask(wire.GET_DATA, wire.read("/kept")).body
@@ -142,7 +144,7 @@ def test_ten_thousand_malformed_frames_do_not_stop_the_server_or_grow_its_memory
 
 
 def _throw(connect: str, rng: random.Random, count: int) -> None:
-    """Frames within sessions, mostly; each connection ends at the first that is too bad."""
+    """Frames within sessions, mostly; each connection ends at the first malformed one."""
     sent = 0
     while sent < count:
         client = WireClient(connect, timeout_ms=4000)

@@ -18,9 +18,9 @@ NOT_FOR_ONE_SERVER = (
     *("TestSSLClient", "TestReconfig", "ReadOnlyMode", "update_host_list", "test_sasl"),
     *("gevent", "eventlet", "test_build"),
 )
-"""What needs more servers, TLS, SASL, or other libraries' threads."""
+"""Tests that need several servers, TLS, SASL, or threads of other libraries."""
 RACES = ("test_connection_dropped", "test_watch_iterations")
-"""They fail when a server answers a megabyte before they drop its connection, or they pause for half a second."""
+"""They fail if a server sends a megabyte before they close its connection, or they pause for half a second."""
 
 
 @pytest.mark.timeout(600)

@@ -42,9 +42,10 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Writer(threading.Thread):
-    """Writes below its own folder as fast as it can and records the possible content of each node.
+    """Writes below its own folder as fast as possible and records the possible content of each node.
 
-    `acknowledged` is what the server said yes to; `in_doubt` is the one write that had no answer when it was killed.
+    `acknowledged` are the acknowledged writes; `in_doubt` is the one write without a response when the server was
+    killed.
     """
 
     def __init__(self, client: KazooClient, folder: str, seed: int) -> None:
@@ -88,7 +89,7 @@ class Writer(threading.Thread):
             self.acknowledged[name] = value
 
     def verify(self, client: KazooClient) -> None:
-        """Everything acknowledged is there and nothing else; what was in doubt is there wholly or not at all."""
+        """All acknowledged nodes are there, and no others; a write in doubt is there completely or not at all."""
         found: State = {}
         for child in client.get_children(self.folder):
             data, stat = client.get(f"{self.folder}/{child}")
@@ -122,7 +123,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
                 for writer in writers:
                     writer.stopping.set()
                 embedded.start()
-                # Only now: what a writer asks of kazoo just after the connection was lost waits for the next one.
+                # Only now: requests to kazoo just after the connection was lost wait for the next one.
                 for writer in writers:
                     writer.join(30)
                     assert not writer.is_alive()
@@ -136,7 +137,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
             assert sum(writer.writes for writer in writers) > 0
             mine = {number: _owned(reader, f"/w{number}") for number in range(WRITERS)}
             assert any(mine.values())
-        # Their sessions were closed, so of each folder only what is not ephemeral stays.
+        # The sessions were closed, so only persistent nodes remain in each folder.
         for number in range(WRITERS):
             assert _owned(reader, f"/w{number}") == set()
 

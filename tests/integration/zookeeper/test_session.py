@@ -38,7 +38,7 @@ from tests.peers.zookeeper_wire import end_session
 
 START_TIMEOUT_MS = 30_000
 SESSION_TIMEOUT_MS = 20_000
-"""No test waits for it; a machine that stands still for a second must not break a connection by itself."""
+"""Not waited for by any test; long enough that a slow machine does not lose the connection."""
 _numbers = itertools.count()
 
 
@@ -49,7 +49,7 @@ def own_folder(ensemble: str) -> str:
 
 @contextlib.asynccontextmanager
 async def session_on(connect: str, heard: list[object] | None = None) -> AsyncIterator[ZooKeeperSession]:
-    """A session that is closed at the end; `heard` gets its events and states."""
+    """A session that is closed at the end; `heard` receives its events and states."""
     hear = heard.append if heard is not None else lambda _: None
     session = ZooKeeperSession(connect, session_timeout_ms=SESSION_TIMEOUT_MS, on_watch=hear, on_state=hear)
     await session.start(START_TIMEOUT_MS)
@@ -70,7 +70,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def break_connection(session: ZooKeeperSession) -> None:
-    """As if the network did it: the socket under kazoo is shut down."""
+    """Simulates a network failure: shuts down the socket of kazoo."""
     assert session._link is not None
     session._link._client._connection._socket.shutdown(2)
 
@@ -125,7 +125,7 @@ def test_a_multi_is_all_or_nothing_and_names_what_failed(ensemble: str) -> None:
 
 
 def test_watch_events_arrive_before_responses_that_show_the_change(ensemble: str) -> None:
-    """kazoo's own handler gets about one in twenty wrong, because it uses two threads."""
+    """kazoo's own handler reorders about one in twenty, because it uses two threads."""
 
     async def main() -> None:
         heard: list[object] = []
@@ -250,7 +250,7 @@ def test_closing_deletes_ephemeral_nodes_at_once(ensemble: str) -> None:
             async with session_on(folder) as session:
                 await session.create("/e", ephemeral=True)
                 waiting = asyncio.ensure_future(session.get("/e"))
-                await asyncio.sleep(0)  # It is under way; its answer needs another turn of the loop.
+                await asyncio.sleep(0)  # The request is pending; its response needs another iteration of the loop.
             assert await other.exists("/e") is None
             with pytest.raises(SessionLostError):
                 await waiting
@@ -297,7 +297,7 @@ def test_an_unreachable_address_is_an_error_with_a_remedy() -> None:
 
 def test_an_unresponsive_server_is_an_error() -> None:
     async def main() -> None:
-        # The kernel takes connections, and nobody ever looks at them.
+        # The kernel accepts connections, but no process reads from them.
         with socket.create_server(("127.0.0.1", 0)) as mute:
             host, port = mute.getsockname()
             session = ZooKeeperSession(f"{host}:{port}", session_timeout_ms=1000)

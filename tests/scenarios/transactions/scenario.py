@@ -6,7 +6,7 @@
     markers PARTITION ...     these partitions have their marker
     wait 3s | 500ms
     timeouts                  the regular look for transactions that take too long
-    expiry                    the regular look for ids that nobody uses
+    expiry                    the periodic check for unused ids
     log holds | log releases [ERROR] | log refuses ERROR | log accepts
     completion                what was not noted is tried again
     restart                   another coordinator, with nothing but the log

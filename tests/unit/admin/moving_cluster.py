@@ -35,11 +35,11 @@ class MovingCluster(FakeCluster):
         self.isr: dict[TopicPartition, list[int]] = {}
         self.leaders: dict[TopicPartition, int] = {}
         self.moving: dict[TopicPartition, tuple[list[int], list[int]]] = {}
-        """Partition -> (target, where it was)."""
+        """Partition -> (target, previous replicas)."""
         self.looks_until_arrival: int | None = None
         self.sizes: dict[tuple[int, TopicPartition], int] = {}
         self.overrides: dict[tuple[int, str], dict[str, str]] = {}
-        """(type, name) -> what was set for exactly that."""
+        """(type, name) -> the properties set for exactly that resource."""
         self.away: set[int] = set()
 
     def place(self, topic: str, *partitions: list[int], size: int = 0) -> None:
@@ -53,7 +53,7 @@ class MovingCluster(FakeCluster):
             self.sizes.update({(replica, tp): size for replica in replicas})
 
     def arrive(self) -> None:
-        """Every move is complete."""
+        """Completes every move."""
         for tp, (target, _) in self.moving.items():
             self.replicas[tp] = self.isr[tp] = list(target)
             if self.leaders[tp] not in target:
@@ -61,7 +61,7 @@ class MovingCluster(FakeCluster):
         self.moving.clear()
 
     def set_for(self, kind: int, name: str, key: str) -> str | None:
-        """What was set for exactly that topic or broker."""
+        """The properties set for exactly that topic or broker."""
         return self.overrides.get((kind, name), {}).get(key)
 
     def _metadata(self, broker: int, request: Any) -> Any:
@@ -93,7 +93,7 @@ class MovingCluster(FakeCluster):
         )
 
     def _held_by(self, tp: TopicPartition) -> list[int]:
-        """While it moves: the target, then what goes; the order of the controller."""
+        """While it moves: the target, then the removed replicas, in the order of the controller."""
         if tp not in self.moving:
             return self.replicas[tp]
         target, origin = self.moving[tp]
@@ -128,7 +128,7 @@ class MovingCluster(FakeCluster):
             if target is None:
                 if tp not in self.moving:
                     return NO_REASSIGNMENT
-                # As the controllers of Kafka and kctl do, which do not know in which order the replicas were.
+                # As the controllers of Kafka and kctl, which do not store the previous order of replicas.
                 held, (_, before) = self._held_by(tp), self.moving.pop(tp)
                 self.replicas[tp] = [replica for replica in held if replica in before]
                 return 0

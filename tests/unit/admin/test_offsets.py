@@ -23,7 +23,7 @@ def found(cluster: FakeCluster) -> list[TopicPartition]:
 
 
 def come_up(cluster: FakeCluster, after: int) -> None:
-    """For so many questions the broker knows that the topic is there, and nothing else of it."""
+    """For so many requests the broker has the topic without its partitions."""
 
     def answer(request: MetadataRequest) -> MetadataResponse | None:
         if len(cluster.asked(MetadataRequest)) > after:

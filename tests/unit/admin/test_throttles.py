@@ -37,7 +37,7 @@ def broker(number: int) -> ConfigResource:
 
 
 class Cluster:
-    """Properties as they are set, and the records that were made."""
+    """Properties and records, as set by throttles."""
 
     def __init__(self, values: Values | None = None) -> None:
         self.values: dict[tuple[ConfigResource, str], str | None] = dict(values or {})

@@ -39,7 +39,7 @@ def records(tmp_path: Path) -> ThrottleRecords:
 
 
 def throttle(cluster: MovingCluster, records: ThrottleRecords, rate: int = 1000) -> list[str]:
-    """Throttle the move of the partition to brokers 1 and 2; the brokers that go without."""
+    """Throttles the move of the partition to brokers 1 and 2; returns the brokers without a throttle."""
 
     async def work() -> list[str]:
         async with ClusterClient(cluster.settings(), BlockingTransport()) as client:
@@ -51,7 +51,7 @@ def throttle(cluster: MovingCluster, records: ThrottleRecords, rate: int = 1000)
 
 
 def give_back(cluster: MovingCluster, records: ThrottleRecords) -> list[str]:
-    """Restore all settings; return the records still held."""
+    """Restores all settings; returns the remaining records."""
 
     async def work() -> list[str]:
         async with ClusterClient(cluster.settings(), BlockingTransport()) as client:

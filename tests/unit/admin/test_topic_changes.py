@@ -1,4 +1,4 @@
-"""A created or extended topic is known to every broker when the command ends."""
+"""A created or extended topic is in the metadata of every broker when the command ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKERS = 3
 
 
 def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]) -> int:
-    """How many milliseconds of pauses it took."""
+    """The time of all pauses in ms."""
     transport = NoPauseBlockingTransport()
 
     async def main() -> None:

@@ -59,7 +59,7 @@ Answer = Callable[[Any], Any]
 
 @dataclass
 class FakePartition:
-    """One log as one stretch of bytes with right offsets."""
+    """One log as a sequence of bytes with correct offsets."""
 
     leader: int
     data: bytearray = field(default_factory=bytearray)
@@ -82,14 +82,14 @@ class FakePartition:
 
 @dataclass
 class FakeGroup:
-    """A group with offsets; members make it Stable.  They are of the kind that the group's type says."""
+    """A group with offsets; members make it Stable.  The type of the group determines that of its members."""
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     members: list[Any] = field(default_factory=list)
     protocol_type: str = "consumer"
     type: str = "classic"
     state: str = ""
-    """If it is not Stable or Empty."""
+    """NON_EMPTY_GROUP unless it is Stable or Empty."""
 
     @property
     def told_state(self) -> str:
@@ -123,7 +123,7 @@ class FakeCluster:
         return f"127.0.0.1:{self.ports[0]}"
 
     def settings(self) -> ClientSettings:
-        """What a client needs to get here, with patience for slow machines."""
+        """Settings of a client of this cluster, with timeouts for slow machines."""
         return ClientSettings((("127.0.0.1", self.ports[0]),), timeout_ms=30_000, connect_timeout_ms=30_000)
 
     def create(self, name: str, leaders: list[int] | int = 1) -> list[FakePartition]:
@@ -135,11 +135,11 @@ class FakeCluster:
         return self.topics[name]
 
     def intercept(self, request_class: type, answer: Answer) -> None:
-        """Let `answer` return the response; None means the usual one."""
+        """`answer` returns the response; None means the usual one."""
         self.intercepts[request_class] = answer
 
     def records_of(self, name: str, partition: int) -> list[Any]:
-        """What was written."""
+        """The records of the topic."""
         data = bytes(self.topics[name][partition].data)
         return [record for header in iterate_batches(data) for record in iterate_records(data, header)]
 
@@ -160,13 +160,13 @@ class FakeCluster:
             thread.join(5)
 
     def kill(self, broker: int) -> None:
-        """This broker refuses connections from now on; the others still list it."""
+        """This broker refuses connections from now on; it stays in the metadata of the others."""
         self._listeners[broker].shutdown(socket.SHUT_RDWR)
         self._listeners[broker].close()
         self._killed.add(broker)
 
     def drop_connections(self) -> None:
-        """Hang up on everybody."""
+        """Closes all connections."""
         for connection in self._connections:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -227,8 +227,14 @@ class FakeCluster:
         answer = encode_response_header(header.api_key, version, header.correlation_id) + body
         return struct.pack(">i", len(answer)) + answer
 
+    def _serves(self, key: int) -> bool:
+        """True for an API that this class or the test answers."""
+        known = api(key)
+        assert known is not None
+        return hasattr(self, f"_{known.name}") or known.request in self.intercepts
+
     def _api_versions(self, _broker: int, _request: Any) -> Any:
-        keys = [_advertised(key, *range_) for key, range_ in sorted(self.versions.items())]
+        keys = [_advertised(key, *range_) for key, range_ in sorted(self.versions.items()) if self._serves(key)]
         return ApiVersionsResponse(error_code=0, api_keys=keys)
 
     def _metadata(self, _broker: int, request: Any) -> Any:
@@ -520,7 +526,7 @@ class FakeCluster:
         return offset_commit.OffsetCommitResponse(topics=topics)
 
     def _offset_delete(self, _broker: int, request: Any) -> Any:
-        """An active group is taken to read everything."""
+        """A member of an active group is assumed to read all partitions."""
         group = self.groups.get(request.group_id)
         if group is None:
             return offset_delete.OffsetDeleteResponse(error_code=NO_SUCH_GROUP, topics=[])

@@ -28,6 +28,8 @@ from kctl.security.scram_messages import ScramError
 from tests.unit.client.fake_cluster import FakeCluster
 
 API_VERSIONS = 18
+SASL_KEYS = frozenset({17, 36})
+"""SaslHandshake and SaslAuthenticate."""
 AUTHENTICATION_FAILED = 58
 UNSUPPORTED_MECHANISM = 33
 
@@ -49,7 +51,7 @@ class Refused(Exception):
 
 
 class SecureCluster(FakeCluster):
-    """A FakeCluster that wants TLS if it has a context, and SASL if it has mechanisms."""
+    """A FakeCluster that requires TLS if it has a context, and SASL if it has mechanisms."""
 
     def __init__(
         self,
@@ -80,6 +82,9 @@ class SecureCluster(FakeCluster):
             security=ClientSecurity.of(protocol, properties),
         )
 
+    def _serves(self, key: int) -> bool:
+        return key in SASL_KEYS or super()._serves(key)
+
     def _serve(self, broker: int, connection: socket.socket) -> None:
         try:
             if self.tls is not None:
@@ -87,7 +92,7 @@ class SecureCluster(FakeCluster):
             if self.mechanisms:
                 self._serve_sasl(broker, connection)
             elif connection.recv(1, socket.MSG_PEEK) != b"\0" if self.tls is None else False:
-                return  # The frame is larger than any request, as a broker sees it.
+                return  # A broker reads this as a frame larger than any request.
             else:
                 super()._serve(broker, connection)
         except (OSError, ValueError, Refused, ScramError):
@@ -114,7 +119,7 @@ class SecureCluster(FakeCluster):
         header, position = decode_request_header(frame)
         known = api(header.api_key)
         assert known is not None
-        if header.api_key == API_VERSIONS or (session.is_authenticated and header.api_key not in (17, 36)):
+        if header.api_key == API_VERSIONS or (session.is_authenticated and header.api_key not in SASL_KEYS):
             return self._respond(broker, frame)
         request: Any = decode(known.request, frame, header.api_version, position)[0]
         self.requests.append((broker, request))
@@ -193,7 +198,7 @@ class SecureCluster(FakeCluster):
 
 
 def jwt(claims: dict[str, Any]) -> str:
-    """A token with these claims and a signature that nobody checks."""
+    """A token with these claims and an arbitrary signature."""
     parts = [{"alg": "RS256"}, claims]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
     return ".".join([*encoded, "c2lnbmF0dXJl"])

@@ -1,4 +1,4 @@
-"""The cluster client sends requests to the right broker and retries only where that can help."""
+"""The cluster client sends requests to the right broker and retries only where a retry can help."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ask(
 
 
 def once(answer: Any) -> Callable[[Any], Any]:
-    """Answers like this the first time and as usual afterwards."""
+    """Responds like this the first time and as usual afterwards."""
     answers = [answer]
     return lambda _: answers.pop() if answers else None
 
@@ -105,7 +105,7 @@ def test_moved_controller_is_looked_up_again(cluster: FakeCluster) -> None:
 
 
 def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
-    """The controller may have created the topic before the connection went."""
+    """The controller may have created the topic before the connection was lost."""
     from kctl.admin.topic_changes import NewTopic, create_topics  # noqa: PLC0415 - only here
 
     cluster.intercept(CreateTopicsRequest, lambda _: DROP)

@@ -138,7 +138,7 @@ def test_reading_continues_at_the_new_leader(cluster: FakeCluster) -> None:
 
 
 def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
-    """Broker 0 leads and sends readers with a rack to broker 1, which has the same records, or an error."""
+    """Broker 0 is the leader and names broker 1 as preferred read replica, which has the same records, or an error."""
 
     def answer(request: FetchRequest) -> FetchResponse | None:
         broker, _ = cluster.requests[-1]

@@ -13,7 +13,7 @@ STEPS = st.lists(st.one_of(st.integers(1, 50), st.integers(1, 300_000)), min_siz
 
 
 def received(data: bytes, steps: list[int]) -> tuple[list[bytes], list[OSError | int | None]]:
-    """What comes of the data when so many bytes at a time arrive, over and over."""
+    """The received frames if the data arrives in pieces of these sizes, repeated."""
     frames: list[memoryview] = []
     reasons: list[OSError | int | None] = []
     receiver = FrameReceiver(frames.append, reasons.append)

@@ -10,7 +10,7 @@ OWNED = (T0, T1)
 
 
 def begun() -> GroupProgress:
-    """At 5 in one, in the other nothing is committed yet."""
+    """One partition at offset 5, the other without a committed offset."""
     progress = GroupProgress()
     assert progress.missing(OWNED) == [T0, T1]
     progress.begin(OWNED, {T0: 5})

@@ -87,7 +87,7 @@ def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatAnswered:
 
 
 def reading(settings: MembershipSettings = SETTINGS) -> Member:
-    """The leader of generation 1, which reads the only partition since 0 ms."""
+    """The leader of generation 1, which has read the only partition since 0 ms."""
     member = Member(settings)
     step(member, PollRequested(), 0)
     step(member, joined(), 0)
@@ -104,7 +104,7 @@ def synced(*partitions: TopicPartition) -> Synced:
 
 
 def cooperating(*partitions: TopicPartition) -> Member:
-    """It was given these in generation 1, by another member."""
+    """A member that was assigned these partitions in generation 1, by another leader."""
     member = Member(COOPERATIVE)
     step(member, PollRequested(), 0)
     step(member, joined("you", assignor="cooperative-sticky"), 0)
@@ -113,7 +113,7 @@ def cooperating(*partitions: TopicPartition) -> Member:
 
 
 def subscription(join: object, assignor: str) -> ConsumerProtocolSubscription:
-    """What the join tells for this assignor."""
+    """The subscription in the JoinGroup request for this assignor."""
     assert isinstance(join, SendJoin)
     (metadata,) = [one.metadata for one in join.request.protocols if one.name == assignor]
     return decode_subscription(metadata)
@@ -297,7 +297,7 @@ def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
 
 
 def test_cooperative_member_claims_the_generation_of_its_last_assignment() -> None:
-    """It joined the next generation but got no assignment in it."""
+    """It joined the next generation but has no assignment in it."""
     member = cooperating(T0)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -342,7 +342,7 @@ def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
 
 
 def test_leader_that_withheld_partitions_without_effect_rebalances_again() -> None:
-    """The static member that had to revoke was replaced by one that owns nothing."""
+    """The static member that had to revoke was replaced by one without partitions."""
     member = Member(COOPERATIVE)
     step(member, PollRequested(), 0)
     claim = ConsumerProtocolSubscription(

@@ -63,7 +63,7 @@ def sending(*values: str, topic: str = "orders", **rest: Any) -> Callable[[Produ
 
 
 def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
-    """Refuses that many requests with a code, then answers as usual."""
+    """Refuses so many requests with a code, then accepts them."""
     left = [times]
 
     def answer(request: Any) -> Any:
@@ -172,13 +172,16 @@ def test_producer_id_request_is_retried_while_the_broker_fetches_a_block(cluster
     assert len(cluster.asked(InitProducerIdRequest)) == 2
 
 
-def test_batch_with_a_lost_response_is_resent_with_the_same_sequence(cluster: FakeCluster) -> None:
+def test_batch_with_a_lost_response_is_resent_as_it_was(cluster: FakeCluster) -> None:
+    """CVE-2026-35554: Kafka's producer reused the buffer of a batch that was still in flight for another topic."""
     cluster.create("orders")
     drops = [DROP]
     cluster.intercept(ProduceRequest, lambda _: drops.pop() if drops else None)
     (delivery,) = produce(cluster, sending("a"))
     assert delivery.error is None
     assert [header.base_sequence for header in headers_of(cluster)] == [0, 0]
+    first, again = (request.topic_data[0] for _, request in cluster.asked(ProduceRequest))
+    assert (first.name, bytes(first.partition_data[0].records)) == (again.name, bytes(again.partition_data[0].records))
 
 
 def test_batch_follows_its_leader(cluster: FakeCluster) -> None:

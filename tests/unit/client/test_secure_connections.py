@@ -57,10 +57,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 
 
 def context_of(authority: CertificateAuthority, **given: Any) -> ssl.SSLContext:
-    """The context of a broker; `hosts` and `valid_days` go to the certificate, the rest to the settings."""
+    """The context of a broker; `hosts` and `valid_days` are for the certificate, the others for the settings."""
     of_certificate = {name: given.pop(name) for name in ("hosts", "valid_days") if name in given}
     identity = authority.issue("broker", **of_certificate)
-    if "valid_days" in of_certificate:  # Our own server refuses to start with it.
+    if "valid_days" in of_certificate:  # The broker's own checks refuse such a certificate.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(identity.pem)
         return context
@@ -136,6 +136,15 @@ def test_wrong_certificate_fails_at_once_with_the_cause(
         settings = cluster.settings_with("SSL", {"ssl.truststore.location": str(trust.pem)})
         with pytest.raises(AuthenticationFailed, match=rf"localhost:{cluster.ports[0]}: .*{problem}"):
             topics_of(run, settings)
+
+
+def test_name_that_only_a_reverse_look_up_returns_is_refused(run: Run[Any], authority: CertificateAuthority) -> None:
+    """CVE-2026-24281: ZooKeeper's client fell back to the reverse look-up of the address."""
+    with serving(SecureCluster(tls=context_of(authority, hosts=["localhost"]))) as cluster:
+        settings = cluster.settings_with("SSL", {"ssl.truststore.location": str(authority.pem)})
+        assert topics_of(run, settings) == ["orders"]
+        with pytest.raises(AuthenticationFailed, match="another IP address"):
+            topics_of(run, settings._replace(bootstrap=(("127.0.0.1", cluster.ports[0]),)))
 
 
 def test_host_name_check_can_be_switched_off(run: Run[Any], authority: CertificateAuthority) -> None:
@@ -291,7 +300,9 @@ def test_broker_that_breaks_scram_is_refused(
 
 
 def test_broker_that_drips_bytes_exceeds_the_one_deadline(run: Run[Any], authority: CertificateAuthority) -> None:
-    """In the TLS handshake and in the SASL exchange: each byte arrives in time, their sum does not."""
+    """In the TLS handshake and in the SASL exchange: each byte arrives before the timeout, the last one after the
+    deadline.
+    """
     stop = threading.Event()
 
     def drip(listener: socket.socket) -> None:

@@ -28,7 +28,7 @@ def told(assignment: Assignment) -> dict[str, str]:
 
 
 def after(members: Members, assignment: Assignment, generation: int = 1) -> Members:
-    """The same members, claiming what they were given."""
+    """The same members, with their assignments as claims."""
     return [replace(one, claims=frozenset(assignment[one.member_id]), generation=generation) for one in members]
 
 
@@ -38,12 +38,12 @@ def wanted(members: Members, counts: Counts) -> set[TopicPartition]:
 
 
 def unevenness(assignment: Mapping[str, object]) -> int:
-    """The sum of the squares: the smaller the more even."""
+    """The sum of the squares of the counts; the minimum is the most even assignment."""
     return sum(len(tps) ** 2 for tps in assignment.values() if isinstance(tps, list))
 
 
 def moved(before: Members, assignment: Assignment) -> int:
-    """How many claimed partitions went elsewhere."""
+    """The number of claimed partitions that another member got."""
     return sum(len(one.claims - set(assignment[one.member_id])) for one in before)
 
 
@@ -108,7 +108,7 @@ COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6))
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool = False) -> tuple[Members, Counts]:
-    """Members with claims as wild as they can come: of several generations, of topics that are gone."""
+    """Members with arbitrary claims: of several generations, of deleted topics."""
     counts = draw(COUNTS)
     everything = st.sets(st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 6)), max_size=12)
     some_topics = st.just(set(TOPICS)) if alike else st.sets(st.sampled_from(TOPICS))
@@ -130,7 +130,7 @@ def test_every_subscribed_partition_is_assigned_once(group: tuple[Members, Count
 
 @given(groups())
 def test_no_chain_of_moves_would_be_more_even(group: tuple[Members, Counts]) -> None:
-    """From whoever has two more a path of gifts must not lead to the other."""
+    """No chain of moves leads from a member to one with two partitions fewer."""
     members, counts = group
     assignment = assign_sticky(members, counts)
     topics = {one.member_id: one.topics for one in members}
@@ -201,7 +201,7 @@ def test_new_member_takes_no_more_than_its_share(group: tuple[Members, Counts]) 
 def test_cooperative_assignment_revokes_first_and_settles_within_two_rounds(
     group: tuple[Members, Counts],
 ) -> None:
-    """A round: everybody gives up what it was not given, and comes again with the rest."""
+    """One rebalance: each member revokes what it was not assigned, and claims the rest."""
     members, counts = group
     rounds = [assign_cooperatively(members, counts)]
     for generation in range(3, 6):

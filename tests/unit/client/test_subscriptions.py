@@ -13,7 +13,7 @@ from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, TopicP
 OWNED = [TopicPartitions(topic="t", partitions=[1, 2])]
 CLAIMS = frozenset({TopicPartition("t", 1), TopicPartition("t", 2)})
 PREVIOUS = bytes.fromhex("00000001 0001 74 00000002 00000001 00000002")
-"""t-1 and t-2 as Java's StickyAssignor wrote them before it told the generation."""
+"""t-1 and t-2 as Java's StickyAssignor encoded them before it included the generation."""
 
 
 def told(

@@ -180,7 +180,7 @@ def test_other_protocols_are_recognised(run: Run[Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_answer_http, args=(listener,))
         thread.start()
-        with pytest.raises((ConnectionLost, MalformedRequest), match="does not speak Kafka's protocol"):
+        with pytest.raises((ConnectionLost, MalformedRequest), match="does not use Kafka's protocol"):
             run(lambda transport: connect(transport, listener.getsockname()[1]))
         thread.join()
 
@@ -206,7 +206,7 @@ def test_malformed_response_bytes_raise_only_the_documented_errors(data: bytes) 
     try:
         run_blocking(work(BlockingTransport(), GARBLED.ports[0]))
     except MalformedRequest:
-        return  # all but a handful of random bytes
+        return  # nearly all random bytes
 
 
 def test_gather_raises_the_first_error_after_all_have_ended(run: Run[Any]) -> None:

@@ -12,7 +12,7 @@ from kctl.client.blocking_transport import BlockingTransport
 
 
 class NoPauseBlockingTransport(BlockingTransport):
-    """For work in which only pauses count."""
+    """A blocking transport; only pauses take (virtual) time."""
 
     def __init__(self) -> None:
         self._paused_ms = 0
@@ -25,7 +25,7 @@ class NoPauseBlockingTransport(BlockingTransport):
 
 
 class NoPauseAsyncioTransport(AsyncioTransport):
-    """The same on an event loop."""
+    """The same with asyncio."""
 
     def __init__(self) -> None:
         self._paused_ms = 0

@@ -13,7 +13,7 @@ from tests.unit.client.fake_cluster import FakeCluster
 
 
 class Ran(NamedTuple):
-    """What a command line came to."""
+    """The result of a command line."""
 
     status: int
     out: str
@@ -31,12 +31,12 @@ class Ran(NamedTuple):
 
 
 Kctl = Callable[..., Ran]
-"""Runs the words of a line, and more words where blanks matter."""
+"""Runs the words of a line, and further words that may contain spaces."""
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
-    """Two brokers, which command lines find without being told."""
+    """Two brokers, which are the default bootstrap servers of command lines."""
     with FakeCluster(brokers=2) as started:
         monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
         yield started
@@ -44,7 +44,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Runs `kctl` with the words of a line, and more words where blanks matter."""
+    """Runs `kctl` with the words of a line, and further words that may contain spaces."""
 
     def run(line: str, *more: str) -> Ran:
         capfd.readouterr()

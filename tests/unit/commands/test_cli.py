@@ -1,4 +1,4 @@
-"""The frame around all commands: options anywhere, one document under json, exit statuses, never a traceback."""
+"""Rules for all commands: options anywhere, one document with json, exit statuses, no tracebacks."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_signals_end_without_noise(
 
 
 def _silence(cluster: FakeCluster, *, after: int) -> Callable[[], None]:
-    """Answers that many requests for metadata or records, then keeps silent; the returned function waits for that."""
+    """Answers so many requests for metadata or records, then no more; the returned function waits for that."""
     import threading  # noqa: PLC0415 - only here
 
     from kctl.protocol.apis.fetch import FetchRequest  # noqa: PLC0415 - only here

@@ -1,4 +1,4 @@
-"""kctl cluster, and kctl topics describe where it looks for trouble."""
+"""kctl cluster, and the filters of kctl topics describe."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_value_after_a_deletion_is_that_of_the_next_source(kctl: Kctl, cluster: 
 
 
 def test_broker_that_cannot_change_single_properties_is_said(kctl: Kctl, cluster: MovingCluster) -> None:
-    """Replacing all of them instead would lose what others set meanwhile, and what is sensitive."""
+    """Replacing all properties instead would lose concurrent changes and sensitive values."""
     del cluster.versions[INCREMENTAL_ALTER_CONFIGS]
     (row,) = kctl("configs alter topic orders --set retention.ms=5 --format json").document
     assert row["error"] == "UNSUPPORTED_VERSION"

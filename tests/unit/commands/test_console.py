@@ -1,4 +1,4 @@
-"""What the console writes is a contract that golden files hold."""
+"""The output of the console is stable; it is compared with golden files."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_cell_cannot_break_out_of_its_line(value: object, expected: str) -> None
 
 
 def test_terminal_gets_whole_values_and_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is truncated or taken for markup."""
+    """Nothing is truncated or interpreted as markup."""
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
@@ -180,7 +180,7 @@ def test_no_color_means_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in bare.getvalue()
 
 
-def test_consent_is_asked_only_where_somebody_can_answer() -> None:
+def test_confirmation_is_requested_only_on_a_terminal() -> None:
     assert console(None).confirm("Delete?") is None
     for answer, expected in (("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)):
         asking = Console(io.StringIO(), Terminal(), stdin=Terminal(answer))
@@ -209,7 +209,7 @@ def test_progress_redraws_one_line_on_a_terminal_and_wipes_it() -> None:
 
 
 def test_progress_never_reaches_the_last_column_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that goes on in the next one would be drawn again below itself at each update."""
+    """A line that wraps would be drawn again below itself at each update."""
     monkeypatch.setenv("COLUMNS", "40")
     errors = Terminal()
     progress = Console(io.StringIO(), errors).progress("moved 日本", unit="bytes")
@@ -221,7 +221,7 @@ def test_progress_never_reaches_the_last_column_of_the_terminal(monkeypatch: pyt
 
 
 def test_standard_console_of_a_real_terminal_is_a_table() -> None:
-    """The one place where a pseudo-terminal shows that isatty is asked of the right stream."""
+    """A pseudo-terminal shows that isatty is called on the right stream."""
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as stream:
         assert Console(stream, stream).format is Format.TABLE

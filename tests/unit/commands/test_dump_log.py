@@ -1,4 +1,4 @@
-"""kctl dump-log shows what files hold, and nothing wrong with them goes unsaid."""
+"""kctl dump-log shows the contents of files and all their errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def batches() -> list[bytes]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Partition 3 of `orders` with one file of every kind, all of them sound."""
+    """Partition 3 of `orders` with one valid file of every kind."""
     folder = tmp_path / "orders-3"
     folder.mkdir()
     data = batches()
@@ -126,7 +126,7 @@ def test_offsets_are_selected(kctl: Kctl, folder: Path) -> None:
 
 
 def problems(ran: Any) -> list[str]:
-    """The messages of all problems; there has to be one exactly when the status says so."""
+    """The messages of all problems; verifies that the status is 1 exactly if there is one."""
     found = [item["message"] for item in ran.document if item["error"]]
     assert all(item["error"] == "CORRUPT_MESSAGE" for item in ran.document if item["error"])
     assert ran.status == (1 if found else 0)
@@ -201,7 +201,7 @@ def test_bad_entries_of_the_time_index_are_said(
 
 
 def test_index_of_a_follower_that_points_to_the_first_of_several_batches_is_sound(kctl: Kctl, folder: Path) -> None:
-    """Kafka's followers append what they fetched at once and index it under the last offset."""
+    """Kafka's followers append fetched batches together and add one index entry with the last offset."""
     (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 5, 0))
     assert problems(kctl(f"dump-log --format json orders-3/{BASE}.index")) == []
 
@@ -445,7 +445,7 @@ def test_offset_range_reads_from_the_index_on(kctl: Kctl, folder: Path) -> None:
     assert record_offsets(kctl(f"dump-log --records --offset 105: --format json {log}")) == [105]
     assert kctl(f"dump-log --offset 105: {log}").status == 0
     assert kctl(f"dump-log --offset 103: {log}").status == 1
-    # An index that points beyond what is asked for is not believed.
+    # An index entry beyond the requested offsets is not used.
     (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 2, len(batches()[0]) + len(batches()[1])))
     assert record_offsets(kctl(f"dump-log --records --offset 103: --format json {log}")) == [103, 104, 105]
 
@@ -487,7 +487,7 @@ def test_messages_of_old_formats_are_read(kctl: Kctl, folder: Path) -> None:
 
 
 def big_segment(folder: Path) -> Path:
-    """A segment with some index entries, as a broker closes it."""
+    """A segment with some index entries, closed as by a broker."""
     config = LogConfig()
     segment = Segment.create(RealFiles(), str(folder), 0, config, now_ms=T0)
     for number in range(40):
@@ -558,7 +558,7 @@ def test_lines_that_make_no_sense_are_refused(kctl: Kctl, folder: Path, words: s
     assert kctl(f"dump-log {words}").status == 2
 
 
-# Kafka's words; tests/integration/cli compares with Kafka itself
+# Kafka's text; tests/integration/cli compares it with Kafka's tool
 
 
 @pytest.mark.parametrize("compat", ["kafka-2.8", "kafka-4"])

@@ -1,4 +1,4 @@
-"""Internal logs of Apache Kafka 4.3.1 (tests/golden/storage/kafka-4.3.1) are shown as Kafka's own tool shows them."""
+"""Internal logs of Apache Kafka 4.3.1 (tests/golden/storage/kafka-4.3.1) are shown as by Kafka's own tool."""
 
 from __future__ import annotations
 

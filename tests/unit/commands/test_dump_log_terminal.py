@@ -1,4 +1,4 @@
-"""What a real terminal sees of a dump that takes a while: a line on stderr that is gone in the end."""
+"""The progress line of a long dump on a terminal, which is removed at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def large_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_on_terminal(words: list[str], out: Path) -> bytes:
-    """What a terminal gets as stderr while stdout goes to a file."""
+    """The bytes that a terminal receives as stderr while stdout is a file."""
     terminal, stderr = pty.openpty()
     with out.open("wb") as stdout:
         process = subprocess.Popen([sys.executable, "-m", "kctl", *words], stdout=stdout, stderr=stderr)
@@ -41,7 +41,7 @@ def run_on_terminal(words: list[str], out: Path) -> bytes:
         while piece := os.read(terminal, 4096):
             seen += piece
     except OSError:
-        pass  # Linux says so when the other side has closed it.
+        pass  # Linux reports this when the other side has closed the terminal.
     finally:
         os.close(terminal)
     assert process.wait(PATIENCE_S) == 0

@@ -1,4 +1,4 @@
-"""kctl consume --formatter; that the texts are Kafka's own is tested with Kafka's tools."""
+"""kctl consume --formatter; tests/integration compares the texts with those of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_records(cluster: FakeCluster, topic: str, *records: tuple[bytes | None,
 
 
 def offsets(cluster: FakeCluster) -> None:
-    """Two commits, a tombstone, a group, a kind of the future, and no key at all."""
+    """Two commits, a tombstone, a group, a record of an unknown kind, and one without a key."""
     key = encode_offset_commit_key("g", "orders", 0)
     old = OffsetCommitValue(offset=2, leader_epoch=-1, metadata="", commit_timestamp=1, expire_timestamp=6)
     with_records(
@@ -110,7 +110,7 @@ def test_transactions(kctl: Kctl, cluster: FakeCluster) -> None:
 
 
 def test_transactions_of_kafka_4(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Bytes and text are of its own classes."""
+    """Bytes and text have string classes of their own there."""
     plain = "0001000000000000000400010000003c0102076f7264657273030000000100000000000000000000000008000000000000000700"
     full = (
         "0001000000000000000400010000003c0102076f7264657273030000000100000000000000000000000008000000000000000704"

@@ -1,4 +1,4 @@
-"""What is made from the declarations: completion scripts and the reference are up to date and work."""
+"""Completion scripts and the reference are up to date with the commands, and the scripts work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_completion_script_is_up_to_date(kctl: Kctl, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SCRIPTS)
 def test_the_shell_itself_understands_the_script(shell: str) -> None:
-    """Where it is installed; that every word is there is checked without it."""
+    """Runs fish if it is installed; another test checks all words without it."""
     text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
     for verbs in all_commands().values():
         for command in verbs.values():

@@ -26,7 +26,9 @@ P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
 
 @pytest.fixture
 def billing(cluster: FakeCluster) -> FakeGroup:
-    """Without members, at 30 and 5; nothing committed for partition 2.  All hold 10 to 40, a record a second."""
+    """A group without members, with offsets 30 and 5, and none for partition 2. All partitions have offsets 10 to 40,
+    one record per second.
+    """
     for partition in cluster.create("orders", leaders=3):
         records = [Record(0, number * 1000, None, b"x") for number in range(40)]
         partition.append(build_batch(records))
@@ -157,7 +159,7 @@ def test_in_kafkas_words(kctl: Kctl) -> None:
 
 
 def test_rows_stand_in_the_order_of_kafkas_hash_tables(kctl: Kctl, cluster: FakeCluster) -> None:
-    """As its tools printed them."""
+    """The output of Kafka's tools."""
     cluster.create("t1", leaders=3)
     cluster.create("a.b_c-d")
     committed = {TopicPartition("t1", 0): 0, TopicPartition("t1", 1): 0, TopicPartition("a.b_c-d", 0): 0}
@@ -175,7 +177,7 @@ def test_rows_stand_in_the_order_of_kafkas_hash_tables(kctl: Kctl, cluster: Fake
 
 
 def test_columns_are_padded_as_java_counts(kctl: Kctl, cluster: FakeCluster) -> None:
-    """An emoji is two characters there."""
+    """An emoji is two characters in Java."""
     cluster.create("t")
     cluster.groups["g\U0001f600"] = FakeGroup({TopicPartition("t", 0): 0})
     line = "groups reset-offsets --all --all-topics --to-earliest --compat"
@@ -204,7 +206,7 @@ def test_kafka_4_says_where_nothing_is_of_that_time_or_later(kctl: Kctl) -> None
     ],
 )
 def test_times_that_no_record_can_have_are_refused(kctl: Kctl, scenario: str, words: str) -> None:
-    """A number below zero would mean something else to the broker: -1 is the end."""
+    """The broker interprets negative timestamps: -1 is the end."""
     ran = kctl(f"groups reset-offsets billing --topic orders:0 {scenario} --execute")
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
 
@@ -212,7 +214,7 @@ def test_times_that_no_record_can_have_are_refused(kctl: Kctl, scenario: str, wo
 @pytest.mark.usefixtures("billing")
 @pytest.mark.parametrize("time", ["20261123", "@20261123", "@-1h", "-1h", "now", "@now"])
 def test_times_are_read_as_everywhere(kctl: Kctl, time: str) -> None:
-    """All of them are after the last record; epoch seconds would be before."""
+    """All times are after the last record; as epoch seconds they would be before it."""
     ran = kctl(f"groups reset-offsets billing --topic orders:0 --to-datetime={time} --dry-run")
     assert (ran.status, ran.rows[0][4]) == (0, "40")
 
@@ -220,7 +222,7 @@ def test_times_are_read_as_everywhere(kctl: Kctl, time: str) -> None:
 def test_file_that_says_nothing_about_a_group(
     kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path
 ) -> None:
-    """It is refused, or warned of where it says something about another."""
+    """The reset is refused, or warns if the file contains other groups."""
     cluster.groups["busy"] = FakeGroup({P0: 1}, members=[member("m", 0)])
     file = tmp_path / "offsets.csv"
     line = f"--from-file {file} --execute"

@@ -23,7 +23,7 @@ def member(name: str, *partitions: int) -> DescribedGroupMember:
 
 
 def billing(cluster: FakeCluster) -> FakeGroup:
-    """Has read partition 0 up to 30 of 40, nothing of partition 1; partition 2 is nobody's."""
+    """A group at offset 30 of 40 in partition 0, without a commit in partition 1; partition 2 has no member."""
     for partition, end in zip(cluster.create("orders", leaders=3), (40, 5, 9), strict=True):
         partition.end = end
     offsets = {TopicPartition("orders", 0): 30, TopicPartition("orders", 2): 9}
@@ -48,7 +48,7 @@ def test_list_leaves_open_what_old_brokers_do_not_tell(kctl: Kctl, cluster: Fake
 
 
 def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, cluster: FakeCluster) -> None:
-    """As Kafka's own client sees it."""
+    """The output of Kafka's own client."""
     cluster.versions[16] = (0, 4)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list --type classic --type consumer").rows == kctl("groups list").rows

@@ -1,4 +1,4 @@
-"""Orders that Kafka's tools were seen to print in."""
+"""Orders that were observed in the output of Kafka's tools."""
 
 from __future__ import annotations
 

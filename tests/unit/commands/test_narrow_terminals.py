@@ -1,4 +1,4 @@
-"""What people see of wide rows on terminals of 40 and 80 columns, and programs in a pipe."""
+"""Wide rows on terminals of 40 and 80 columns, and in a pipe."""
 
 from __future__ import annotations
 

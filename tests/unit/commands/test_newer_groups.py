@@ -1,4 +1,4 @@
-"""kctl groups, where Kafka 4 has groups of other types than the classic one."""
+"""kctl groups with the group types of Kafka 4."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def member(name: str, has: list[int], shall_have: list[int], *, epoch: int = 3, 
 
 @pytest.fixture
 def billing(cluster: FakeCluster) -> FakeGroup:
-    """m-1 has all three partitions and has yet to hand one on to m-2, which has just come."""
+    """m-1 has all three partitions and has not yet revoked one for m-2, which has just joined."""
     for partition, end in zip(cluster.create("orders", leaders=3), (40, 5, 9), strict=True):
         partition.end = end
     members = [member("m-2", [], [2], epoch=0), member("m-1", [0, 2, 1], [0, 1])]
@@ -124,7 +124,7 @@ def test_group_is_described_whichever_versions_its_broker_knows(
 
 
 def test_unknown_group_where_the_consumer_protocol_is_switched_off(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Such a broker answers UNSUPPORTED_VERSION, whatever the group."""
+    """Such a broker returns UNSUPPORTED_VERSION for every group."""
 
     def refuse(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
         group = DescribedGroup(
@@ -147,7 +147,7 @@ def test_unknown_group_where_the_consumer_protocol_is_switched_off(kctl: Kctl, c
 def test_group_of_another_type_is_named_with_what_can_look_at_it(
     kctl: Kctl, cluster: FakeCluster, kind: str, tool: str
 ) -> None:
-    """By name it is an error; among all groups it is left out with a warning, and the others are told."""
+    """Named, such a group is an error; with --all it is omitted with a warning, and the others are shown."""
     cluster.groups["jobs"] = FakeGroup(protocol_type=kind, type=kind)
     for line in ("describe jobs", "describe jobs --show members", "members jobs", "delete-offsets jobs --all-topics"):
         ran = kctl(f"groups {line}")
@@ -205,7 +205,7 @@ def test_offsets_of_subscribed_topics_stay_although_no_member_has_a_partition(kc
 
 @pytest.mark.usefixtures("billing")
 def test_kafkas_tool_tells_types_and_epochs(kctl: Kctl, cluster: FakeCluster) -> None:
-    """The words of 4; that of 2.8 does not know that there is such a group."""
+    """The output of version 4; in that of 2.8 the group does not exist."""
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list --type consumer --verbose --compat kafka-4").out == (
         f"{'GROUP':<25} {'TYPE':<20} {'STATE':<20}\n{'billing':<25} {'Consumer':<20} {'Reconciling':<20}\n"
@@ -238,7 +238,7 @@ def test_kafkas_tool_tells_who_is_upgraded_while_some_are_not(
 def test_kafkas_tool_tells_nothing_when_a_broker_of_kafka_4_has_no_such_group_of_consumers(
     kctl: Kctl, cluster: FakeCluster, name: str
 ) -> None:
-    """With older brokers, or to the tool of 2.8, such a group does not exist and the others are told."""
+    """For older brokers and for the tool of 2.8 such a group does not exist; the others are shown."""
     cluster.groups["jobs"] = FakeGroup(protocol_type="share", type="share")
     cluster.groups["audit"] = FakeGroup()
     line = f"groups describe {name} audit --show state --compat"

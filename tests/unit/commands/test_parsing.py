@@ -1,4 +1,4 @@
-"""How a command line becomes the values of a command declared in typer, and which lines are refused."""
+"""Parsing of command lines by typer with kctl's checks, and refused command lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make(
 
 
 def values(words: list[str]) -> dict[str, Any] | None:
-    """What the command is called with, without what was not given; None when the line is refused."""
+    """The arguments of the command's function without defaults; None if the line is refused."""
     read.clear()
     try:
         run_command(typer.main.get_command(app), "kctl things make", words)

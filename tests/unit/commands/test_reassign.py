@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def throttles(cluster: MovingCluster) -> dict[object, object]:
-    """All that is set for topics and brokers."""
+    """All properties of topics and brokers."""
     return {key: value for key, value in cluster.overrides.items() if value}
 
 
@@ -224,7 +224,7 @@ def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str)
 
 
 def test_words_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
-    """As kafka.admin.ReassignPartitionsCommand 2.8.2 says them; tests/integration compares with the tool itself."""
+    """The texts of kafka.admin.ReassignPartitionsCommand 2.8.2; tests/integration compares with the tool itself."""
     given = f"--reassignment-json-file {file} --compat kafka-2.8"
     assert kctl(f"reassign execute {given} --throttle 1000").out == (
         "Current partition replica assignment\n\n"
@@ -255,7 +255,7 @@ def test_words_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) ->
 
 
 def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
-    """`execute --throttle --wait` of a move that does not arrive, once it waits."""
+    """`execute --throttle --wait` of a move that does not end, once the command waits."""
     cluster.overrides[BROKER, "1"] = {RATES[0]: "777"}
     cluster.looks_until_arrival = 1_000_000
     line = "reassign execute orders:0=1,2 --throttle 1k --wait"
@@ -325,7 +325,7 @@ def test_move_that_is_executed_again_keeps_its_way_back(kctl: Kctl, cluster: Mov
 
 @pytest.mark.parametrize("target", ["2,1,0", "1,2", "1,0"])
 def test_cancel_restores_the_order_of_the_replicas(kctl: Kctl, cluster: MovingCluster, target: str) -> None:
-    """Without it the controller would put those first that were to stay: 1,0."""
+    """Without it the controller would put the kept replicas first: 1,0."""
     kctl(f"reassign execute orders:0={target}")
     assert kctl("reassign cancel orders:0").rows[0][2] == "cancelled"
     assert (cluster.replicas[TP], cluster.moving) == ([0, 1], {})

@@ -1,4 +1,4 @@
-"""kctl produce, kctl consume and kctl offsets: what goes in comes out."""
+"""kctl produce, kctl consume and kctl offsets: records are read back as they were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 from kctl.client.partitioner import partition_of_key
 from kctl.commands.exit_status import ExitStatus
-from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -29,7 +30,7 @@ from tests.unit.commands.conftest import Kctl, Ran
 
 @contextmanager
 def stdin(data: bytes) -> Iterator[None]:
-    """Standard input that holds `data` and ends, as from a pipe."""
+    """Standard input with `data` and then the end, as from a pipe."""
     reader, writer = os.pipe()
     os.write(writer, data)
     os.close(writer)
@@ -107,7 +108,7 @@ def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCl
 
 
 def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: Kctl, cluster: FakeCluster) -> None:
-    """What came before is written; nothing waits for the partition to appear."""
+    """Records before it are written; the command does not wait for the partition to be created."""
     cluster.create("orders", leaders=2)
     with stdin(b'{"value":"a","partition":1}\n{"value":"b","partition":7}\n{"value":"c","partition":0}\n'):
         ran = kctl("produce orders --input jsonl")
@@ -174,6 +175,19 @@ def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster)
         ran = kctl("produce orders --format json")
     assert (ran.status, ran.document[0]["offset"], ran.document[0]["error"]) == (1, None, "MESSAGE_TOO_LARGE")
     assert "1 not written" in ran.err
+    assert "warning: MESSAGE_TOO_LARGE: orders-0: " in ran.err
+
+
+def test_a_refused_producer_id_is_reported_with_its_code_and_a_remedy(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    cluster.intercept(InitProducerIdRequest, lambda _: refused)
+    with stdin(b"a\n"):
+        ran = kctl("produce orders")
+    assert ran.status == 1
+    assert "CLUSTER_AUTHORIZATION_FAILED: " in ran.err
+    assert "acks=1" in ran.err
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("all", True), ("1", False), ("0", False)])
@@ -203,7 +217,7 @@ AWKWARD = [
 
 
 def test_what_consume_writes_produce_reads_back(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Null and empty, bytes that are no text, headers that repeat, timestamps: nothing is lost on the way."""
+    """Nulls, empty values, bytes that are not UTF-8, repeated headers and timestamps are preserved."""
     (partition,) = cluster.create("orders")
     partition.append(build_batch(AWKWARD))
     cluster.create("copy")

@@ -69,7 +69,7 @@ def test_create_leaves_numbers_to_the_broker(kctl: Kctl, cluster: FakeCluster) -
 
 
 def test_create_asks_an_old_broker_for_one_partition_and_one_replica(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Before KIP-464 (CreateTopics 4) there are no defaults to leave it to."""
+    """Before KIP-464 (CreateTopics 4) brokers have no defaults for these numbers."""
     cluster.versions[19] = (0, 3)
     kctl("topics create orders")
     (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
@@ -114,7 +114,7 @@ def test_alter_adds_partitions_and_changes_properties(kctl: Kctl, cluster: FakeC
 
 
 def test_alter_keeps_other_overrides_on_brokers_that_only_replace(kctl: Kctl, cluster: FakeCluster) -> None:
-    """Before KIP-339 (Kafka 2.3) AlterConfigs is all there is."""
+    """Before KIP-339 (Kafka 2.3) there is only AlterConfigs."""
     cluster.create("orders")
     cluster.configs["orders"] = {"a": "1", "b": "2", "c": "3"}
     del cluster.versions[44]
@@ -153,7 +153,7 @@ def test_delete_without_consent_is_refused_and_nothing_is_asked(kctl: Kctl, clus
 
 @pytest.mark.parametrize("newest", [3, 5, 6])
 def test_delete_takes_names_literally(kctl: Kctl, cluster: FakeCluster, newest: int) -> None:
-    """A dot is a dot; by name up to version 5, by name or id from 6 on."""
+    """A dot is not a wildcard; topics are deleted by name up to version 5, by name or id from 6 on."""
     cluster.versions[20] = (0, newest)
     for name in ("a.b", "axb"):
         cluster.create(name)

@@ -16,7 +16,7 @@ from tests.unit.commands.conftest import Kctl
 
 @pytest.fixture
 def cluster(cluster: FakeCluster) -> FakeCluster:
-    """Producer 7 hangs in orders-1 at offset 5; the transaction of producer 8 in orders-0 is in hand."""
+    """Producer 7 hangs in orders-1 at offset 5; the coordinator has the transaction of producer 8 in orders-0."""
     long_ago = round(time.time() * 1000) - 3_600_000
     first, second = cluster.create("orders", leaders=2)
     first.producers = [producer(8, long_ago, 3), producer(9, long_ago, -1)]

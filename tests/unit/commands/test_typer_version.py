@@ -1,4 +1,4 @@
-"""Why typer is capped, and when the cap can go: docs/decisions/command-line-start.md."""
+"""Why typer is capped, and when the cap can be removed: docs/decisions/command-line-start.md."""
 
 from __future__ import annotations
 

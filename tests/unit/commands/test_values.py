@@ -1,4 +1,4 @@
-"""The grammar of offsets, times, durations and sizes."""
+"""The syntax of offsets, times, durations and sizes."""
 
 from __future__ import annotations
 

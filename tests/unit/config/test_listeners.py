@@ -1,4 +1,4 @@
-"""Listener properties as endpoints, and what is refused about them."""
+"""Listener properties as endpoints, and their errors."""
 
 from __future__ import annotations
 

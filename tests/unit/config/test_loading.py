@@ -1,4 +1,4 @@
-"""A broker's configuration from names and texts."""
+"""A broker's configuration from names and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The syntax of .properties files, held against examples of java.util.Properties' documentation and of its reader."""
+"""The syntax of .properties files, with the examples of java.util.Properties' documentation and the results of its
+reader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka versions as properties spell them."""
+"""Kafka versions in properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kctl.config.subjects.versions import VERSION_NAMES, version_rank
 @pytest.mark.parametrize(
     ("spelled", "means"),
     [
-        ("0.10.0.0", "0.10.0-IV1"),  # librdkafka's tests set message.format.version so
+        ("0.10.0.0", "0.10.0-IV1"),  # librdkafka's tests set message.format.version to this
         ("0.9.0.1", "0.9.0"),
         ("2.8.2", "2.8-IV1"),
         ("2.8", "2.8-IV1"),

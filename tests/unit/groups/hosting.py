@@ -29,7 +29,7 @@ OutcomeT = TypeVar("OutcomeT")
 class MemoryOffsetsLog:
     """ports.CoordinatorLog that assigns offsets as a log does.
 
-    Appends are done at once, or, with `holds`, when `release` says so.  `error` refuses them.
+    Appends complete at once, or, with `holds`, when `release` is called.  `error` refuses them.
     """
 
     def __init__(self, partitions: int | None = 4) -> None:
@@ -68,7 +68,7 @@ class MemoryOffsetsLog:
         yield cut_all(b"".join(self.batches[partition]), end_offset=self.end_offset(partition))
 
     def release(self) -> None:
-        """The high watermark passed everything."""
+        """Moves the high watermark past all held appends."""
         held, self._held = self._held, []
         for future, outcome in held:
             future.set_result(outcome)
@@ -133,7 +133,7 @@ class Host:
         return self.coordinator.sync(group_id, request)
 
     async def stable(self, group_id: str = "g", **options: Any) -> JoinOutcome:
-        """A group of one, brought to Stable."""
+        """A stable group with one member."""
         joined = await settled(self.join(group_id, **options))
         await settled(self.sync(group_id, joined.member_id, joined.generation, {joined.member_id: b"p0"}))
         return joined
@@ -145,5 +145,5 @@ class Host:
 
 
 async def settled(reply: Reply[OutcomeT]) -> OutcomeT:
-    """Waits for the outcome of a reply if it is not there yet; returns it."""
+    """Waits for the outcome of a reply and returns it."""
     return await reply if isinstance(reply, asyncio.Future) else reply

@@ -104,7 +104,7 @@ def test_commit_with_a_failed_append_keeps_the_old_offset(append_error: ErrorCod
     world.append_error = append_error
     assert world.answers[world.commit({T0: 6})] == {T0: answered}
     assert committed(world) == 5
-    assert not world.group.offsets.is_unstable(T0), "nobody has to wait for it"
+    assert not world.group.offsets.is_unstable(T0), "no fetch has to wait for it"
 
 
 def test_group_with_only_a_failed_commit_does_not_exist() -> None:

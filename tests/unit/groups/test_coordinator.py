@@ -37,7 +37,7 @@ def offset_of(host: Host, group_id: str = "g") -> int:
 
 
 def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
-    """What each call answers for this group."""
+    """The error of each call for this group."""
     coordinator = host.coordinator
     join, sync, commits = host.join(group_id, "m"), host.sync(group_id, "m", 1), commit(host, group_id)
     assert not isinstance(join, asyncio.Future)
@@ -77,7 +77,7 @@ def test_group_of_a_partition_led_elsewhere_is_refused() -> None:
 
 
 def test_loading_partition_answers_load_in_progress_except_to_heartbeats_and_syncs() -> None:
-    """Old clients do not expect COORDINATOR_LOAD_IN_PROGRESS there."""
+    """Old clients do not support COORDINATOR_LOAD_IN_PROGRESS there."""
 
     async def main(loop: SimLoop) -> None:
         log = MemoryOffsetsLog()

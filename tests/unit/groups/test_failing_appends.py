@@ -1,4 +1,4 @@
-"""A record that cannot be built or appended is answered with an error, and nothing stays staged."""
+"""If a record cannot be built or appended, the request gets an error and nothing stays staged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUT_OF_RANGE = 1 << 63
 
 
 class FailingLog(MemoryOffsetsLog):
-    """The next append fails in the way that `failure` names."""
+    """Makes the next append fail as `failure` names."""
 
     failure = ""
 
@@ -78,7 +78,7 @@ def commit_in_transaction(
 
 
 def stable_error(host: Host) -> ErrorCode:
-    """What OffsetFetch with require_stable answers for the partition."""
+    """The error of OffsetFetch with require_stable for the partition."""
     return host.coordinator.committed("g", [T0], require_stable=True)[1][T0][0]
 
 
@@ -128,7 +128,7 @@ def test_refused_transactional_commits_keep_no_producer() -> None:
 
 
 def open_producers(host: Host) -> int:
-    """How many producers the coordinator expects a marker of."""
+    """The number of producers of which the coordinator expects a marker."""
     opened = host.coordinator._runner._transactions.values()
     return sum(len(each._groups) for each in opened)
 

@@ -1,4 +1,4 @@
-"""The handlers of the group APIs in every version: a request of that version in, bytes of that version out."""
+"""The handlers of the group APIs in every version, from request bytes to response bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Topics:
 
 
 class OldOffsets:
-    """ports.ConsumerOffsetsInZooKeeper in a dict; topic partition ("t", 1) is out of order."""
+    """ports.ConsumerOffsetsInZooKeeper in a dict; topic partition ("t", 1) fails."""
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[str, str, int], int] = {}
@@ -74,7 +74,7 @@ class OldOffsets:
 
 
 class Broker:
-    """All group handlers over one coordinator, called as dispatch calls them: through bytes, both ways."""
+    """All group handlers over one coordinator, called through encoded requests and responses as by dispatch."""
 
     def __init__(self, loop: SimLoop, **config: Any) -> None:
         self.host = Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10, **config)
@@ -105,7 +105,7 @@ class Broker:
         return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def member(self, version: int = 5, group_id: str = "g") -> tuple[str, int]:
-        """A stable group of one: its member id and generation."""
+        """A stable group with one member: its member id and generation."""
         joined = await self.call(join(group_id=group_id), version)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             joined = await self.call(join(group_id=group_id, member_id=joined.member_id), version)
@@ -477,7 +477,7 @@ def test_offset_delete() -> None:
 
 
 class KnownTopics:
-    """ports.InternalTopics: the offsets topic once it was asked for."""
+    """ports.InternalTopics: the offsets topic exists once it was requested."""
 
     def __init__(self) -> None:
         self.asked_for: list[str] = []

@@ -1,4 +1,4 @@
-"""JoinGroup, rule by rule, on one group without a broker around it."""
+"""JoinGroup, rule by rule, for one group."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_rejoin_applies_new_timeouts() -> None:
 
 
 def test_protocol_change_of_a_lone_member_needs_an_overlap() -> None:
-    """Kafka counts its old protocols too: a rolling change goes over both."""
+    """Kafka also counts its previous protocols, so that a rolling change of protocols works."""
     world = GroupWorld()
     (a,) = world.stable_group("a")
     refused = world.answers[world.join(a, supports=protocols("sticky"))]

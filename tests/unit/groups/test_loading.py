@@ -118,7 +118,7 @@ def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
 
 
 def test_loading_many_groups_is_split_over_loop_turns_and_published_at_once() -> None:
-    """Requests of other partitions are served between the turns."""
+    """Requests of other partitions are served between the slices."""
 
     async def main(loop: SimLoop) -> None:
         count = 3 * GROUPS_PER_TURN
@@ -162,7 +162,7 @@ def test_sessions_of_loaded_members_start_in_turns_and_expire_without_heartbeats
 
 
 def test_member_with_an_early_heartbeat_keeps_its_session_timer() -> None:
-    """Loaded groups are served at once; the news that sessions begin may come after a member's own request."""
+    """Loaded groups are served at once; the event that starts the sessions may follow a member's request."""
     world = GroupWorld()
     member_id, *_ = world.stable_group("m")
     due_ms = world.group.members[member_id].timer_due_ms

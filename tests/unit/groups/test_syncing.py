@@ -179,7 +179,7 @@ def test_member_that_syncs_twice_gets_two_responses() -> None:
 
 
 def test_second_assignment_of_the_leader_does_not_change_the_persisted_one() -> None:
-    """It may join again after its first sync got no answer, and share out anew."""
+    """The leader may join again if its first sync got no response, and send a new assignment."""
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     world.holds_appends = True

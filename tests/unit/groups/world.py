@@ -1,6 +1,6 @@
-"""One group with everything around it that `step` asks for: timers in virtual time, a log, and the answers given.
+"""One group with an implementation of what `step` needs: timers in virtual time, a log, and the responses.
 
-A real implementation of the runner's side, without a loop: unit tests, plays and property tests drive groups with it.
+It implements the runner without an event loop: unit tests, scenarios and property tests drive groups with it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def protocols(*names: str, topics: tuple[str, ...] = ("t",)) -> tuple[tuple[str, bytes], ...]:
-    """What a consumer with these assignors can run."""
+    """The protocols of a consumer with these assignors."""
     return tuple((name, subscription(*topics)) for name in names)
 
 
@@ -65,7 +65,7 @@ OutcomeT = TypeVar("OutcomeT")
 
 @dataclass
 class Token(Generic[OutcomeT]):
-    """A parked call that ends with an outcome of this type; compares by identity."""
+    """A parked request with the type of its outcome; compares by identity."""
 
     name: str
     __hash__ = object.__hash__
@@ -75,7 +75,7 @@ class Token(Generic[OutcomeT]):
 
 
 class Answers(dict[Token[Any], Any]):
-    """The outcomes by token, each of the type that its request ends with."""
+    """The outcomes by token; checks that each has the type of its request."""
 
     def __getitem__(self, token: Token[OutcomeT]) -> OutcomeT:
         outcome: OutcomeT = super().__getitem__(token)
@@ -86,7 +86,7 @@ Persist = PersistGroup | PersistOffsets | PersistTombstones
 
 
 class GroupWorld:
-    """Answers are kept by token; time moves by `advance`."""
+    """Stores responses by token; `advance` moves the time."""
 
     def __init__(self, group: Group | None = None, **config: Any) -> None:
         self.group = group if group is not None else Group("g", GroupConfig(**config))
@@ -109,12 +109,12 @@ class GroupWorld:
 
     @property
     def timers(self) -> dict[TimerKey, int]:
-        """When each running timer fires."""
+        """The time at which each running timer fires."""
         return dict(self._timers)
 
     @property
     def log(self) -> list[Persist]:
-        """What was appended and not refused, in order; held appends lie there already, as in a real log."""
+        """Records that were appended and not refused, in order; includes held appends, as in a real log."""
         return [entry for entry in self._written if entry is not None]
 
     def load_log(self, entries: list[Persist]) -> None:
@@ -122,7 +122,7 @@ class GroupWorld:
         self._written = list(entries)
 
     def advance(self, milliseconds: int) -> None:
-        """Lets time pass, timers fire on the way."""
+        """Advances the time and fires due timers."""
         end_ms = self.elapsed_ms + milliseconds
         while self._timers:
             key, due_ms = min(self._timers.items(), key=lambda item: (item[1], item[0]))
@@ -230,18 +230,18 @@ class GroupWorld:
         return token
 
     def ask(self, make_event: Callable[..., Event], *arguments: object) -> Any:
-        """Performs an event whose first field is a token and that is answered at once; returns the outcome."""
+        """Performs an event with a token that completes at once; returns the outcome."""
         token: Token[Any] = self._ask(make_event.__name__)
         self.do(make_event(token, *arguments))
         return self.answers[token]
 
     def finish_append(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
-        """One of the held appends ends."""
+        """Completes one held append."""
         action, position = self.held.pop(index)
         self._finish(action, position, error)
 
     def stable_group(self, *names: str, **join_options: Any) -> list[str]:
-        """Brings the group to Stable with these members; answers their ids, the leader's first."""
+        """Brings the group to Stable with these members; returns their ids, the leader's first."""
         tokens = [self.join(name=name, **join_options) for name in names]
         self.advance(self.group.config.group_initial_rebalance_delay_ms)
         while any(token not in self.answers for token in tokens):

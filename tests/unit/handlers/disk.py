@@ -1,4 +1,4 @@
-"""A broker's partitions on a real disk: log manager and replica manager, with leaders made by hand."""
+"""A broker's partitions on a real disk: log manager and replica manager, whose leaders the test sets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BROKER_ID = 0
 
 
 class Disk:
-    """Broker 0 with its logs in `folders`; brokers `live` are what the metadata cache knows."""
+    """Broker 0 with its logs in `folders`; brokers `live` are in the metadata cache."""
 
     def __init__(
         self, loop: SimLoop, *folders: Path, live: tuple[int, ...] = (0,), properties: Mapping[str, str] | None = None
@@ -92,7 +92,7 @@ class Disk:
         return self.replicas.partitions[TopicPartition(topic, index)]
 
     def append(self, partition: Partition, count: int) -> None:
-        """So many records of one batch each."""
+        """Appends so many batches of one record."""
         for number in range(count):
             batch = bytearray(build_batch([Record(0, self.clock.now_ms(), b"key", b"value %d" % number, ())]))
             self.replicas.append(partition, memoryview(batch), required_acks=1, request_version=9)

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: what ends up in ZooKeeper and in the brokers' view, and what is refused."""
+"""AlterConfigs and IncrementalAlterConfigs: the stored and effective properties, and refusals."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_a_level_under_kafkas_logger_name_is_set_and_reset() -> None:
 
 @pytest.mark.parametrize("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
 def test_each_kafka_logger_name_maps_to_an_existing_logger(name: str) -> None:
-    """A module that is renamed takes its logger along."""
+    """Renaming a module renames its logger."""
     assert name == state_log.name or importlib.util.find_spec(name) is not None
 
 

@@ -123,7 +123,7 @@ def test_an_address_has_quotas_of_its_own_kind() -> None:
 
 
 def test_names_of_hosts_are_looked_up_one_at_a_time() -> None:
-    """Each lookup takes a thread, and lookups of unknown names take long."""
+    """Each lookup occupies a thread, and lookups of unknown names take long."""
     running = most = 0
 
     async def resolves(_name: str) -> bool:

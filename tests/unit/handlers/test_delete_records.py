@@ -123,7 +123,7 @@ def test_the_answer_waits_for_the_live_replicas(tmp_path: Path) -> None:
         waiting = asyncio.ensure_future(delete(disk, "a", 4))
         await asyncio.sleep(1)
         assert not waiting.done()
-        # Broker 2 is not alive, so nobody waits for it.
+        # Broker 2 is not alive, so its replica is not waited for.
         if partition.record_fetch(1, 10, 4, disk.clock.now_ms()):
             disk.replicas.partition_moved(partition.topic_partition)
         assert await waiting == (4, ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""Fetch by and from replicas: throttled followers, preferred read replicas, reads from followers."""
+"""Fetch by followers and from followers: throttles, preferred read replicas, reads from followers."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ RACKS = {0: "a", 1: "b"}
 
 
 class NoIsrChanges:
-    """In-sync replicas stay as the test made them."""
+    """A state store that keeps the in-sync replicas of the test."""
 
     def __init__(self) -> None:
         self.candidates: list[int] = []
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """Somebody could be in sync."""
+        """Reports that a replica may join the ISR."""
         self.candidates.append(replica_id)
 
 
 class Scene:
-    """Broker 0 with a fetch handler that lives as long as the scene."""
+    """Broker 0 with a fetch handler during the scenario."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -121,7 +121,7 @@ def play(folder: Path, scene: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 def follow(disk: Disk, count: int, high_watermark: int) -> Partition:
-    """Broker 0 follows broker 1 and has `count` records of it, of which some are committed."""
+    """Broker 0 follows broker 1 and has `count` of its records, some of them committed."""
     partition = disk.lead("a", leader=1, replicas=(0, 1))
     for number in range(count):
         batch = build_batch([Record(0, 1000, b"key", b"value %d" % number)], base_offset=number)
@@ -189,7 +189,7 @@ def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -
     play(tmp_path, story)
 
 
-# What a follower is told
+# Responses to a follower
 
 
 def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
@@ -201,13 +201,13 @@ def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
         answer = await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)
         assert answer["a"].high_watermark == 3
         assert scene.disk.clock.monotonic_ms() == before_ms
-        await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # nothing new: it waits
+        await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # without new records the fetch waits
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
 
     play(tmp_path, story)
 
 
-# What a leader learns of a follower
+# Follower state on the leader
 
 
 @pytest.mark.parametrize(("offset", "last_fetched_epoch"), [(5, 1), (9, 1), (9, -1)])
@@ -248,7 +248,7 @@ def test_a_consumer_reads_from_a_follower_up_to_its_high_watermark(tmp_path: Pat
         answer = (await scene.fetch("a"))["a"]
         assert offsets(answer) == [0, 1, 2]
         assert answer.high_watermark == 3
-        assert offsets((await scene.fetch("a", offset=4))["a"]) == []  # there, but not known to be committed
+        assert offsets((await scene.fetch("a", offset=4))["a"]) == []  # present, but not known to be committed
 
     play(tmp_path, story)
 

@@ -1,6 +1,6 @@
-"""When a fetch that has less than min_bytes is answered at once, by the cases of Kafka's DelayedFetch.
+"""Cases of Kafka's DelayedFetch in which a fetch with less than min_bytes is completed at once.
 
-Whether a fetch waits is seen in the purgatory and in the kind of the answer, not by a clock.
+The tests check the purgatory and the type of the result, not a clock.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ask(
 
 
 def offsets(response: object) -> list[int]:
-    """The base offsets in an answer that was there at once."""
+    """The base offsets in a response that was complete at once."""
     assert isinstance(response, FetchResponse)
     records = response.responses[0].partitions[0].records
     data = records.read() if isinstance(records, RecordsSlice) else records
@@ -90,7 +90,7 @@ def test_fetch_from_an_older_segment_is_answered_with_what_the_segment_holds(
         before_ms = scene.disk.clock.monotonic_ms()
         response = ask(scene, offset, version=version)
         if version < 4:
-            # The records are converted first; time is simulated, so a wait for more of them would show.
+            # The records are converted first; time is simulated, so a wait for more of them would be detected.
             assert isinstance(response, asyncio.Future)
             response = await response
             assert scene.disk.clock.monotonic_ms() - before_ms < WAIT_MS
@@ -162,7 +162,7 @@ def test_follower_on_an_older_segment_is_answered_at_once(tmp_path: Path) -> Non
 
 
 def test_upper_bound_of_the_reader_decides_which_segment_is_older(tmp_path: Path) -> None:
-    """Only followers see what is behind the high watermark, so for consumers the first segment is the last one."""
+    """Only followers read beyond the high watermark, so for consumers the first segment is the last one."""
 
     async def scene(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, FOLLOWER))
@@ -211,7 +211,7 @@ def test_waiting_fetch_gets_an_error_when_its_log_directory_fails(tmp_path: Path
 
 
 def compacted_batch(records_kept: int, last_offset: int) -> bytes:
-    """What compaction leaves of a batch from offset 0 to `last_offset`: its last records are gone, or all of them."""
+    """The result of compacting a batch from offset 0 to `last_offset`: its last records are removed, or all of them."""
     batch = bytearray(build_batch([Record(offset, 1000, b"k%d" % offset, b"v") for offset in range(records_kept or 1)]))
     if not records_kept:
         del batch[HEADER_SIZE:]
@@ -225,8 +225,9 @@ def compacted_batch(records_kept: int, last_offset: int) -> bytes:
 @pytest.mark.parametrize("offset", [0, 4, 9])
 @pytest.mark.parametrize("records_kept", [4, 0])
 def test_fetch_inside_of_a_compacted_batch_is_answered_at_once(tmp_path: Path, offset: int, records_kept: int) -> None:
-    """A reader that goes on with the offset after the last record asks for the same batch again; if that answer came
-    only at the end of max_wait_ms, a client that takes it for a time-out would never leave the batch.
+    """A reader that continues at the offset after the last record requests the same batch again.
+
+    If that response came only after max_wait_ms, a client that treats it as a timeout would never get past the batch.
     """
 
     async def scene(scene: Scene) -> None:

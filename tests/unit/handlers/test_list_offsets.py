@@ -1,4 +1,4 @@
-"""ListOffsets: segment offsets by time in version 0, and the answers of a new leader in all versions."""
+"""ListOffsets: segment offsets by time in version 0, and the responses of a new leader in all versions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def offset(disk: Disk, timestamp: int, version: int, *, replica_id: int = 
 def test_a_new_leader_does_not_answer_an_end_before_the_start_of_its_epoch(
     tmp_path: Path, version: int, error: ErrorCode
 ) -> None:
-    """KIP-207: its predecessor may have shown a later one."""
+    """KIP-207: the previous leader may have returned a larger one."""
 
     async def scene(disk: Disk) -> None:
         partition, now_ms = three_segments(disk)

@@ -1,4 +1,4 @@
-"""Fetch versions 0 to 3: message formats 0 and 1, with the limits and errors of their time."""
+"""Fetch versions 0 to 3: message formats 0 and 1, with the limits and errors of these versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OLD_VERSIONS = pytest.mark.parametrize("version", range(4))
 
 class NoIsrChanges:
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """Followers are none of these tests' business."""
+        """Ignores followers."""
 
 
 def play(

@@ -1,4 +1,4 @@
-"""Produce with acks=0: no response, and an error of its own when records could not be appended."""
+"""Produce with acks=0: no response, and a separate exception if records could not be appended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A broker without network and disk: ZooKeeper, controller and metadata cache are the real code, in virtual time.
 
-`play(scene)` runs a scene against it; what the controller sends is written into the metadata cache, and partitions
-asked for in `leaderless` get no leader until `elect` is called.
+`play(scene)` runs a scenario; the controller's requests update the metadata cache, and partitions in `leaderless` get
+no leader until `elect` is called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BROKER_ID = 0
 
 
 class AcceptingPeer:
-    """A kctl.client.transport.Connection to a broker that accepts every controller request."""
+    """A kctl.client.transport.Connection to a broker that accepts every request of the controller."""
 
     address = "peer"
     versions = BrokerVersions({})
@@ -92,7 +92,7 @@ async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
 
 
 class World:
-    """One broker, which is the controller, and as many registered ones beside it as a scene wants."""
+    """One broker, which is the controller, and `others` registered brokers."""
 
     def __init__(self, loop: SimLoop, properties: Mapping[str, str]) -> None:
         self.loop = loop
@@ -103,7 +103,7 @@ class World:
         self.waits = MetadataWaits(WheelTimer(self.clock, loop))
         self.is_active = True
         self.is_silent = False
-        """Whether what the controller sends gets lost."""
+        """Whether the controller's requests are lost."""
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
@@ -158,7 +158,7 @@ class World:
             await session.close()
 
     async def until(self, is_reached: Callable[[], bool]) -> None:
-        """Lets virtual time pass."""
+        """Advances virtual time."""
         async with asyncio.timeout(60):
             while not is_reached():  # noqa: ASYNC110 - virtual time costs nothing
                 await asyncio.sleep(0.01)
@@ -208,7 +208,7 @@ class World:
 
 
 def play(scene: Callable[[World], Awaitable[T]], *, properties: Mapping[str, str] | None = None, others: int = 0) -> T:
-    """Runs a scene in a world of `others` brokers beside broker 0."""
+    """Runs a scenario with `others` brokers beside broker 0."""
 
     async def main(loop: SimLoop) -> T:
         world = World(loop, properties or {})
@@ -228,7 +228,7 @@ def context(version: int, *, listener: str = "PLAINTEXT") -> RequestContext:
 async def exchange(
     handler: Callable[..., object], request: object, version: int, *, listener: str = "PLAINTEXT"
 ) -> Any:
-    """Sends a request through the codecs of its version, and the response back through them."""
+    """Sends a request encoded in this version, and returns the decoded response."""
     received, _ = codec.decode(type(request), codec.encode_bytes(request, version), version)
     response = handler(received, context(version, listener=listener))
     if isinstance(response, Awaitable):

@@ -20,7 +20,7 @@ from kctl.protocol.walk import decode_walk, encode_walk
 
 
 class FileSlice:
-    """Stands for records that the network sends from a file."""
+    """Represents records that the network sends from a file."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -44,7 +44,7 @@ def fetched(*records: object) -> FetchResponse:
 
 @pytest.mark.parametrize("version", [7, 9])
 def test_decoded_records_are_a_writable_view_into_the_buffer(version: int) -> None:
-    """The broker patches offsets in place, in the buffer that it received into."""
+    """The broker changes offsets in place, in its receive buffer."""
     buffer = bytearray(encode_bytes(produce(b"abcdef"), version))
     message, _ = decode(ProduceRequest, memoryview(buffer), version)
     records = message.topic_data[0].partition_data[0].records
@@ -101,7 +101,7 @@ class Line:
     [(0, "01 0001 61   0007   02 0002 6263"), (1, "01 02 61 00   0007   02 03 6263 00   00")],
 )
 def test_struct_outside_of_arrays_stands_where_it_is_declared(version: int, octets: str) -> None:
-    """With tagged fields of its own when the message is flexible."""
+    """Including tagged fields if the message is flexible."""
     blob = bytes.fromhex(octets)
     line = Line(start=Point(x=1, name="a"), width=7, end=Point(x=2, name="bc"))
     assert encode_bytes(line, version) == encode_walk(line, version) == blob

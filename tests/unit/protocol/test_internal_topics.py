@@ -36,7 +36,7 @@ def test_offset_key_of_version_0_is_read() -> None:
 
 
 def test_offset_with_an_expiry_is_written_in_the_version_with_room_for_it() -> None:
-    """Which has none for the leader epoch."""
+    """This version has no leader epoch."""
     value = replace(VALUE, expire_timestamp=200)
     blob = encode_offset_commit_value(value)
     assert blob[:2] == b"\0\x01"

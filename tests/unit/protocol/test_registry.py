@@ -60,7 +60,7 @@ def _definitions_imported_by(program: str) -> set[str]:
 
 
 def test_importing_the_registry_imports_no_api() -> None:
-    """Commands start quickly: they pay for the messages that they use."""
+    """Commands start fast because they import only the messages that they use."""
     assert _definitions_imported_by("import kctl.protocol.registry") == set()
 
 

@@ -1,4 +1,4 @@
-"""Bounds on what the records of a batch may cost: bytes after decompression, records, members of a stream."""
+"""Bounds on the cost of a batch's records: bytes after decompression, number of records, members of a stream."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_conversion_ends_before_the_batch_that_passes_the_bounds() -> None:
         assert len(list(iterate_records(messages))) == 10
 
 
-# Streams that are made to cost more than they hold
+# Streams with a high cost for few bytes
 
 
 def test_gzip_members_are_counted() -> None:
@@ -196,7 +196,7 @@ def test_a_snappy_chunk_length_beyond_the_data_is_refused(length: int) -> None:
 
 @pytest.mark.parametrize("framing", [b"", XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + struct.pack(">i", 10)])
 def test_a_snappy_block_that_claims_more_than_the_format_can_hold_is_refused(framing: bytes) -> None:
-    block = b"\xff\xff\xff\x3f" + bytes(6)  # A claim of 128 MiB - 1.
+    block = b"\xff\xff\xff\x3f" + bytes(6)  # A declared size of 128 MiB - 1.
     with pytest.raises(DecompressionError, match="cannot contain 134217727 bytes"):
         decompress(Codec.SNAPPY, framing + block)
 
@@ -227,7 +227,7 @@ def test_a_zstd_frame_that_declares_an_absurd_size_is_refused() -> None:
 
 
 def overflowing(delta: int = TIMESTAMP_MAX, codec: Codec = Codec.NONE) -> bytes:
-    """A batch whose second timestamp is beyond 64 bits; its max timestamp makes the broker look."""
+    """A batch whose second timestamp exceeds 64 bits; its max timestamp makes the broker read the records."""
     region = encode_records(enumerate([Record(0, 1000, b"k", b"v"), Record(0, 1000 + delta, b"k", b"v")]), 1000)
     batch = bytearray(batch_of(region, 2, codec=codec, base_timestamp=1000))
     struct.pack_into(">q", batch, 35, 5)

@@ -54,7 +54,7 @@ def test_snappy_is_framed_as_java_does_and_read_bare_as_librdkafka_does() -> Non
 
 @pytest.mark.parametrize("length", [-1, 1 << 30, (1 << 31) - 1])
 def test_a_snappy_block_with_an_absurd_length_is_refused(length: int) -> None:
-    """CVE-2023-34455: snappy-java allocated whatever the length of a block said."""
+    """CVE-2023-34455: snappy-java allocated the declared length of a block."""
     with pytest.raises(DecompressionError, match="invalid block length"):
         decompress(Codec.SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + struct.pack(">i", length) + b"xx")
 

@@ -1,4 +1,4 @@
-"""A SASL channel over real frames: answers, limits, delays, secrets, and frames of strangers."""
+"""A SASL channel with encoded frames: responses, limits, delays, secrets, and frames of unauthenticated clients."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Server:
         self.peers.append(context.peer)
 
     async def send(self, request: Any, version: int) -> bytes | None:
-        """The answer to a request, without its length."""
+        """The response to a request, without its length."""
         key = definition_of(type(request)).key
         assert key is not None
         header = encode_request_header(RequestHeader(key, version, 7, "client"))
@@ -102,7 +102,7 @@ class Server:
         return response
 
     async def refused(self, wait: Awaitable[object]) -> bytes | None:
-        """What is sent before the connection is closed."""
+        """The bytes that are sent before the connection is closed."""
         with pytest.raises(ChannelEnded) as ended:
             await wait
         return _bytes(ended.value.last)
@@ -365,7 +365,7 @@ FRAMES = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FRAMES, min_size=1, max_size=6))
 def test_frames_of_strangers_are_answered_or_end_the_connection(frames: list[bytes]) -> None:
-    """No other exception, and no request of theirs reaches a handler."""
+    """No other exception, and no request of unauthenticated clients reaches a handler."""
 
     async def scene(server: Server) -> None:
         try:

@@ -154,7 +154,7 @@ class TestReauthentication:
         assert action.message == "Cannot change principals during re-authentication from User.alice: User.eve"
 
     def test_not_with_another_mechanism(self) -> None:
-        """Kafka answers the handshake, and closes at the token that follows."""
+        """Kafka answers the handshake, and closes the connection at the next token."""
         state, _ = self.session()
         assert step(state, SCRAM, 1_010_000) == SendMechanisms("PLAIN")
         action = step(state, TOKEN, 1_010_000)
@@ -179,7 +179,7 @@ EVENTS = st.sampled_from(
 def test_nothing_is_dispatched_before_a_mechanism_has_identified_the_client(
     clients: list[tuple[Event, int, bool]], max_reauth_ms: int
 ) -> None:
-    """In any order of requests: the invariant of the whole machine."""
+    """The invariant of the state machine, for any order of requests."""
     state = Negotiation(("PLAIN", "SCRAM-SHA-256"), {"PLAIN": max_reauth_ms})
     now_ms, is_identified = 0, False
     for event, pause_ms, is_genuine in clients:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: which tokens are accepted, how keys are read, and what is refused at start."""
+"""OAUTHBEARER: accepted tokens, reading of keys, and invalid settings at start."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def token(issuer: Issuer = ISSUING, **claims: Any) -> str:
 
 
 def unsigned(header: dict[str, Any], **claims: Any) -> str:
-    """A token with a signature of nothing."""
+    """A token without a signature."""
     payload = jwt.decode(token(**claims), options={"verify_signature": False})
     parts = (base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in (header, payload))
     return ".".join(parts) + "."

@@ -1,4 +1,4 @@
-"""The broker's SCRAM credentials: what ZooKeeper says, and what is done with malformed ones."""
+"""The broker's SCRAM credentials: reading from ZooKeeper, and malformed ones."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given
@@ -114,7 +116,7 @@ def test_a_wrong_password_is_refused_and_ends_the_exchange() -> None:
 
 
 def final_of(server: ScramServer, first: bytes = b"n,,n=u,r=c") -> bytes:
-    """A right client-final for a client-first."""
+    """A correct client-final for a client-first."""
     client = ScramClient(SHA_256, user="u", password="pencil", nonce="c")
     client.first()
     final = client.respond(server.respond(first))
@@ -122,9 +124,25 @@ def final_of(server: ScramServer, first: bytes = b"n,,n=u,r=c") -> bytes:
     return final
 
 
-@pytest.mark.parametrize("nonce", [b"cserveR", b"xserver", b"c", b"server", b"otherclientserver"])
+def test_client_final_may_repeat_the_part_of_the_client_in_its_nonce() -> None:
+    """librdkafka before 2.6.1 (kcat of Debian 12, confluent-kafka until 2.6.0) computes its proof over such a nonce."""
+    server, credential = server_of(), CREDENTIALS[SHA_256]
+    first = b"n,,n=u,r=c"
+    server_first = server.respond(first).decode()
+    unsigned = "c=biws,r=ccserver"
+    signed = f"{first.decode().removeprefix('n,,')},{server_first},{unsigned}".encode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, credential.iterations)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    proof = bytes(a ^ b for a, b in zip(key, hmac.digest(credential.stored_key, signed, "sha256"), strict=True))
+
+    server.respond(f"{unsigned},p={base64.b64encode(proof).decode()}".encode())
+
+    assert server.phase is Phase.COMPLETE
+
+
+@pytest.mark.parametrize("nonce", [b"cserveR", b"xserver", b"c", b"server", b"otherclientserver", b"cccserver", b"cc"])
 def test_client_final_with_another_nonce_is_refused(nonce: bytes) -> None:
-    """CVE-2024-56128: Kafka compared only the end of the nonce, or nothing."""
+    """CVE-2024-56128: Kafka did not compare the nonce."""
     server = server_of()
     final = final_of(server)
     with pytest.raises(ScramError, match="another nonce"):

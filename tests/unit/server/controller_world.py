@@ -1,4 +1,4 @@
-"""ZooKeeper and brokers for the controller's decisions, as small as they can be."""
+"""A minimal ZooKeeper and brokers for the controller's decisions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def topic(*partitions: tuple[int, ...]) -> TopicAssignment:
 
 
 class World:
-    """ZooKeeper and brokers that perform every action at once, enough to observe its results."""
+    """ZooKeeper and brokers that perform every action at once, so that its results can be observed."""
 
     def __init__(self, *ids: int, topics: dict[str, TopicAssignment] | None = None) -> None:
         self.state = ControllerState(broker_id=ids[0])

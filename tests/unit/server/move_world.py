@@ -50,10 +50,10 @@ class Disks(SimFiles):
         self._failing = ""
         self._left = 0
         self.failed: list[tuple[str, str]] = []
-        """(operation, path) of the one that failed first, and of all after it."""
+        """(operation, path) of the first failed operation, and of all after it."""
 
     def fail_disk_at(self, operation: int, log_dir: str) -> None:
-        """Let the n-th operation in this directory and all after it raise OSError."""
+        """Makes the n-th operation in this directory and all after it raise OSError."""
         self._failing, self._left = log_dir + "/", operation
 
     def mend(self) -> None:
@@ -74,7 +74,7 @@ class Disks(SimFiles):
 
 
 class MoveWorld:
-    """Leader epochs count up with every role that is given."""
+    """Leader epochs are incremented with every role."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class MoveWorld:
         self.leader_epoch = leader_epoch
 
     def lead(self, tp: TopicPartition = TP, *, leader: int = BROKER_ID, replicas: tuple[int, ...] = (0,)) -> Partition:
-        """The controller makes `leader` the leader; raises ApiError with what is refused."""
+        """The controller makes `leader` the leader; raises ApiError if the broker refuses."""
         self.leader_epoch += 1
         state = LeaderAndIsrPartitionState(
             partition_index=tp.partition,
@@ -178,7 +178,7 @@ class MoveWorld:
         return [entry.name for entry in self.disk.list(log_dir) if entry.is_directory]
 
     async def settled(self) -> None:
-        """Returns when nothing moves any more."""
+        """Returns when no move is in progress."""
         await until(lambda: not len(self.moves))
 
     def log_tasks(self) -> LogTasks:
@@ -186,14 +186,14 @@ class MoveWorld:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Lets virtual time pass; an hour of it is too long."""
+    """Advances virtual time; fails after an hour of it."""
     async with asyncio.timeout(3600):
-        while not holds():  # noqa: ASYNC110 - virtual time passes in no other way
+        while not holds():  # noqa: ASYNC110 - advances virtual time
             await asyncio.sleep(0.001)
 
 
 def play(scene: Callable[[MoveWorld], Awaitable[None]], **more: Any) -> None:
-    """A scene with a world whose workers run."""
+    """A scenario with this world and running workers."""
 
     async def main(loop: SimLoop) -> None:
         world = MoveWorld(loop, **more)

@@ -1,4 +1,4 @@
-"""flush.messages: appends are answered after the sync, and the loop serves others meanwhile."""
+"""flush.messages: appends are acknowledged after the sync, and the event loop is not blocked meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ACKS = pytest.mark.parametrize("acks", [1, -1])
 
 
 class SlowDisk(SimFiles):
-    """Syncs of other threads than the first wait until they may go on."""
+    """Syncs in other threads than the first wait until they are released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
 def test_appends_during_a_sync_share_the_next_sync() -> None:
     async def story(world: World) -> None:
         answers = [world.produce(0, -1)]
-        await asyncio.sleep(0)  # The first sync makes its plan.
+        await asyncio.sleep(0)  # The first sync determines its files.
         answers += [world.produce(0, acks) for acks in (-1, 1) * 20]
         world.disk.may_sync.set()
         offsets = [outcome(await answer) for answer in answers if isinstance(answer, asyncio.Future)]
@@ -195,7 +195,7 @@ def test_deleting_a_topic_during_its_sync_does_not_count_as_a_disk_failure(acks:
     async def story(world: World) -> None:
         log = world.partition.log
         assert isinstance(world.produce(0, acks), asyncio.Future)
-        await asyncio.sleep(0)  # The sync makes its plan, with the name that the directory has.
+        await asyncio.sleep(0)  # The sync determines its files by the current name of the directory.
         world.disk.loop_may_sync = True
         world.replicas.logs.delete(log.topic_partition)
         world.disk.may_sync.set()

@@ -1,4 +1,4 @@
-"""Which connections are accepted: Kafka's ConnectionQuotas with an injected time."""
+"""Limits of connections: Kafka's ConnectionQuotas, with an injected time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pausing_as_told_keeps_the_rate_within_the_limit_after_a_burst(limit: in
     for gap_ms in gaps_ms:
         now_ms += gap_ms + window.record(now_ms, limit)
         accepted += 1
-    # The burst is what ten seconds allow, plus the connections of pauses that are cut at one second.
+    # The burst is that of ten seconds, plus the connections of pauses that are limited to one second.
     assert accepted <= limit * (now_ms / 1000 + 11) + 1 + now_ms / 1000
 
 

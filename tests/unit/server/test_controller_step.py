@@ -77,7 +77,7 @@ def test_a_failed_follower_leaves_the_isr_and_the_leader_epoch_is_increased() ->
 
 
 def test_a_new_controller_removes_failed_brokers_from_the_isr_of_live_leaders() -> None:
-    """Mostly the old controller: until it is out, nothing with acks=all is answered."""
+    """Mostly the previous controller: while it is in the ISR, no produce with acks=all completes."""
     world = World(1, 2, 3, topics={"t": topic((2, 3))})
     world.brokers.pop(3)
     world.feed(Elected(2, 2, world.brokers, world.topics, world.znodes))
@@ -127,7 +127,7 @@ def test_a_new_broker_gets_update_metadata_before_leader_and_isr() -> None:
 
 
 def test_a_broker_with_a_new_epoch_is_handled_as_failed_and_then_as_new() -> None:
-    """Its registration has a new czxid, so its leaderships are decided afresh."""
+    """Its registration has a new czxid, so its partitions get new elections."""
     world = World(1, 2, topics={"t": topic((2,))})
     world.brokers = {1: world.brokers[1], 2: broker(999)}
     world.feed(BrokersRead(world.brokers))
@@ -250,7 +250,9 @@ SHAPES = [topic((1, 2, 3), (2, 3, 4)), topic((4,)), topic((3, 1)), topic((2, 4),
 
 @given(HISTORY)
 def test_controller_state_agrees_with_zookeeper_after_random_events(history: list[tuple[str, object]]) -> None:
-    """Leaders are live, assigned and in sync; epochs only grow; phases match; nothing of a deleted topic is left."""
+    """Leaders are live, assigned and in sync; epochs only increase; states are consistent; deleted topics leave
+    nothing.
+    """
     world = World(1, 2, 3, 4)
     epochs: dict[tuple[str, int], int] = {}
     for kind, value in history:
@@ -285,7 +287,7 @@ def test_controller_state_agrees_with_zookeeper_after_random_events(history: lis
 
 
 def test_a_new_controller_does_not_elect_a_broker_that_re_registered_since() -> None:
-    """It may have lost power, and with it what was acknowledged; the others are sure to have it."""
+    """It may have lost acknowledged records in a power failure; the others have them for certain."""
     world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
     actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
     assert world.znodes[T0].leader == 2

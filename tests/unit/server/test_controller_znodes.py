@@ -29,7 +29,7 @@ SETTLED_S = 5.0
 
 
 async def goes_on(world: World) -> None:
-    """Topics come to life and configurations change as ever."""
+    """Topics can still be created and configurations changed."""
     await asyncio.sleep(SETTLED_S)
     await world.topic("after")
     await world.topics.change_config("topics/after", {"retention.ms": "5"})
@@ -115,7 +115,7 @@ def test_reassignment_without_changes_completes_and_allows_the_next(
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, paths.REASSIGN_PARTITIONS)
         assert any(paths.REASSIGN_PARTITIONS in each.getMessage() for each in caplog.records) == is_refused
-        # Broker 2 is never in sync here, so the next one stays until it is taken back.
+        # Broker 2 is never in sync here, so the next reassignment stays until it is cancelled.
         await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (0, 2))))
         await asyncio.sleep(SETTLED_S)
         assert not await is_gone(world, paths.REASSIGN_PARTITIONS)
@@ -367,7 +367,7 @@ def test_a_controller_election_with_a_lost_response_is_retried() -> None:
 
 
 def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecorder) -> None:
-    """A controller that resigns in the middle of a reassignment; a read that never began would be warned of."""
+    """A controller that resigns during a reassignment leaves no coroutine that was never awaited."""
 
     async def main(loop: SimLoop) -> None:
         session = SimZooKeeper(delay_s=lambda: 0.1).session(

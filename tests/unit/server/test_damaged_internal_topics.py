@@ -34,7 +34,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 BATCHES = 3
 LENGTH_POSITION = 8
 LEADER_EPOCH = range(12, 16)
-"""Under no checksum, and nothing that a coordinator asks for."""
+"""Not covered by a checksum, and not used by a coordinator."""
 TP = TopicPartition("internal", 0)
 COMMITS = [
     build_batch(
@@ -66,7 +66,7 @@ TRANSACTIONS = [
 
 
 class DamagedLog:
-    """The replica manager of one partition, a byte of which is wrong."""
+    """The replica manager of one partition with one wrong byte."""
 
     def __init__(self, batches: list[bytes], number: int, position: int) -> None:
         self.failures: list[LogDirFailure] = []
@@ -143,7 +143,7 @@ def test_unreadable_disk_takes_its_log_directory_offline() -> None:
 
 
 def resealed(batch: bytes, records: bytes, codec: Codec = Codec.NONE) -> bytes:
-    """The batch with other bytes for its records, and the checksum that goes with them."""
+    """The batch with other bytes as its records, and a matching checksum."""
     data = bytearray(batch[:HEADER_SIZE] + records)
     struct.pack_into(">i", data, LENGTH_POSITION, len(data) - LOG_OVERHEAD)
     struct.pack_into(">h", data, ATTRIBUTES_POSITION, codec)
@@ -153,7 +153,7 @@ def resealed(batch: bytes, records: bytes, codec: Codec = Codec.NONE) -> bytes:
 
 ONE = COMMITS[0][HEADER_SIZE:]
 CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
-"""A block of snappy says first how large it becomes."""
+"""A block of snappy starts with its uncompressed size."""
 
 
 @pytest.mark.parametrize(

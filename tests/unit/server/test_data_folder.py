@@ -1,4 +1,4 @@
-"""The lock of a data folder shows whether its broker runs; its file says where."""
+"""The lock of a data folder shows whether its broker runs; broker.json contains the address."""
 
 from __future__ import annotations
 

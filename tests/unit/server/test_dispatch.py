@@ -1,4 +1,4 @@
-"""Requests that the dispatcher serves and refuses, and their frames."""
+"""Requests that the dispatcher serves or refuses, and their frames."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_api_versions_lists_exactly_what_is_registered(version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a-b.c", client_software_version="1.0")
     body = b"" if version < 3 else codec.encode_bytes(request, version)
     data = answer(dispatcher(), 18, version, body)
-    # The response header of ApiVersions is the old one in every version.
+    # The response header of ApiVersions is not flexible in any version.
     assert struct.unpack_from(">i", data)[0] == 77
     response, end = codec.decode(ApiVersionsResponse, data, version, 4)
     assert end == len(data)
@@ -86,7 +86,7 @@ def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: in
 
 
 def test_client_only_versions_are_neither_advertised_nor_served() -> None:
-    """Kafka 2.8 had ListGroups up to 4; 5 is for the groups of Kafka 4."""
+    """Kafka 2.8 has ListGroups up to 4; 5 is for the groups of Kafka 4."""
     made = quota_free_dispatcher()
     made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
     assert [(a.api_key, a.max_version) for a in made.api_versions()] == [(16, 4)]

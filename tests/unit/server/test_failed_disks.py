@@ -1,4 +1,4 @@
-"""Log directories that fail while in use, and renames that do not count as failures."""
+"""Log directories that fail while in use, and renames whose errors are not failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refused(world: MoveWorld, tp: TopicPartition) -> ErrorCode:
 
 
 def test_a_replica_on_a_failed_disk_is_refused_whatever_the_epoch() -> None:
-    """The controller asks with the epoch that it gave before, to learn which replicas are gone."""
+    """The controller sends the current epoch again, to learn which replicas are offline."""
 
     async def scene(world: MoveWorld) -> None:
         world.lead(TP)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class UnreachablePeers:
-    """Unreachable peers; records which were tried."""
+    """Unreachable peers; records connection attempts."""
 
     def __init__(self) -> None:
         self.tried: set[int] = set()
@@ -37,7 +37,7 @@ class UnreachablePeers:
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
-    """It would be in sync again at once, and be taken out again when it is gone."""
+    """It would rejoin the ISR at once, and be removed again when it has stopped."""
 
     async def hand_over(loop: SimLoop) -> set[int]:
         disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()
@@ -66,7 +66,7 @@ DAMAGED = ONE + (1).to_bytes(8, "big") + ONE[8:-2] + b"?" + ONE[-1:]
 
 
 class DamagedLeader:
-    """Peers, and the connection to the only one of them: a leader that has `records`, or else cannot read them."""
+    """Peers, and the connection to the only one: a leader that has `records`, or returns an error."""
 
     address = "leader:9092"
     versions = BrokerVersions({})

@@ -1,4 +1,4 @@
-"""How received bytes become frames, and how much memory they take meanwhile."""
+"""Frames in received bytes, and the memory for incomplete ones."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_memory_of_a_very_large_frame_is_not_kept() -> None:
 def test_the_budget_bounds_memory_and_every_frame_arrives(
     sizes: list[int], chunk: int, bytes_max: int, seed: int
 ) -> None:
-    """Connections send one frame each, in pieces, in any order; memory is the budget and at most one frame more."""
+    """Connections send one frame each, in pieces, in any order; memory is at most the limit plus one frame."""
     pool = BufferPool(bytes_max=bytes_max)
     inboxes = [Inbox(pool, 1 << 20) for _ in sizes]
     left = [memoryview(struct.pack(">i", size) + bytes(size)) for size in sizes]
@@ -166,7 +166,7 @@ def test_the_budget_bounds_memory_and_every_frame_arrives(
         buffer[:count] = left[number][:count]
         left[number] = left[number][count:]
         inbox.received(count)
-        # Growing copies from one buffer to the next, so that both exist for a moment.
+        # Growing copies from one buffer to the next, so both exist for a moment.
         assert pool.lent_bytes <= bytes_max + 2 * largest + MAPPED_BYTES_MIN
         if inbox.next_frame() is not None:
             arrived.append(number)

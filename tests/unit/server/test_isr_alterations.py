@@ -50,7 +50,7 @@ def new_state(**changes: Any) -> LeaderAndIsr:
 
 
 def checked(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
-    """The controller's first answer, and whether it writes."""
+    """The controller's immediate response, and whether it writes."""
     (action,) = step(controller(), IsrAlterationsRequested({topic_partition: wanted}), 0)
     assert isinstance(action, AlterStates)
     return action.outcome[topic_partition], bool(action.changed)
@@ -130,11 +130,11 @@ def test_the_leader_gets_the_written_state_and_non_leaders_cannot_write() -> Non
     play_world(scene, others=1)
 
 
-# The leader's side
+# The leader
 
 
 class FakeController:
-    """A kctl.client.transport.Connection to a controller with answers in store."""
+    """A kctl.client.transport.Connection to a controller with prepared responses."""
 
     address = "controller"
     is_open = True
@@ -237,7 +237,7 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
 
 
 def test_isr_change_replaced_by_one_of_another_epoch_is_answered() -> None:
-    """It was never answered, and the partition waited for it until its leader changed."""
+    """It never got a response, and the partition waited for it until its leader changed."""
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]

@@ -1,4 +1,4 @@
-"""The leader's ISR writes when ZooKeeper answers late or not at all."""
+"""The leader's ISR changes when ZooKeeper responds late or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAG_MS = 5_000
 
 
 class Replicas:
-    """The one partition that is led."""
+    """The one led partition."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -34,11 +34,11 @@ class Replicas:
         return [self._partition]
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
-        """Nobody waits."""
+        """No delayed requests."""
 
 
 class Scene:
-    """Broker 0 leads with nobody else in sync; broker 1 has just come to the end of the log."""
+    """Broker 0 leads with an ISR of itself; broker 1 has just reached the log end."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.zookeeper = SimZooKeeper(delay_s=lambda: DELAY_S)
@@ -61,7 +61,7 @@ class Scene:
         self.partition.record_fetch(1, 10, 0, self.clock.monotonic_ms())
 
     def append(self) -> None:
-        """One more record, which broker 1 never fetches."""
+        """Appends a record that broker 1 never fetches."""
         self.log.log_end_offset += 1
         self.partition.advance_high_watermark(self.clock.monotonic_ms() + 10 * LAG_MS)
 
@@ -108,7 +108,7 @@ def test_a_follower_joins_the_isr_after_the_zookeeper_write() -> None:
 
 
 def test_a_follower_counts_as_in_sync_while_the_isr_write_response_is_lost() -> None:
-    """The write happened: a controller may elect broker 1, which must have everything that was acknowledged."""
+    """The write succeeded: a controller may elect broker 1, which must have all acknowledged records."""
 
     async def act(scene: Scene) -> None:
         scene.changes.may_expand(scene.partition, 1)

@@ -34,7 +34,7 @@ def framed(payload: bytes) -> bytes:
 
 
 class Slice:
-    """A range of a file, as storage hands it out."""
+    """A range of a file, as storage returns it."""
 
     def __init__(self, fd: int, position: int, size: int) -> None:
         self._fd, self.position, self.size = fd, position, size

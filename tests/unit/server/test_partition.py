@@ -1,4 +1,4 @@
-"""Roles, in-sync replicas and the high watermark of one partition, with a log that only has ends."""
+"""Roles, in-sync replicas and the high watermark of one partition, with a log that has only offsets."""
 
 from __future__ import annotations
 
@@ -181,12 +181,12 @@ def cut(**answer: int) -> tuple[int, bool]:
 
 
 def test_a_follower_truncates_records_that_the_new_leader_lacks() -> None:
-    """KIP-101: the leader's epoch 1 ended at 12; this log wrote on to 15 in it."""
+    """KIP-101: the leader's epoch 1 ended at 12; this log continued to 15 in it."""
     assert cut(leader_epoch=1, leader_end_offset=12) == (12, True)
 
 
 def test_a_lagging_follower_keeps_records_above_its_high_watermark() -> None:
-    """KIP-101, scenario 1: cutting to the high watermark would lose acknowledged records."""
+    """KIP-101, scenario 1: truncating to the high watermark would lose acknowledged records."""
     assert cut(leader_epoch=1, leader_end_offset=20) == (15, True)
 
 

@@ -148,7 +148,7 @@ def test_an_operation_on_many_changed_keys_is_tried_once() -> None:
 
 
 class Failing(Need):
-    """Raises when it is to complete."""
+    """Raises when it is completed."""
 
     def try_complete(self) -> bool:
         if self.have < self.want:

@@ -24,12 +24,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Moving(World):
-    """Brokers that answer StopReplica on request, and leaders that report their ISR."""
+    """Brokers that respond to StopReplica on request, and leaders that report their ISR."""
 
     def __init__(self, *ids: int, replicas: tuple[int, ...]) -> None:
         self.waiting: list[StopReplicaResponseReceived] = []
         self.written_between: tuple[int, ...] | None = None
-        """What the leader says is in sync while the controller decides."""
+        """The in-sync replicas according to the leader."""
         super().__init__(*ids, topics={"t": topic(replicas, replicas)})
 
     def perform(self, action: Action) -> Event | None:
@@ -44,16 +44,16 @@ class Moving(World):
         return result
 
     def answer(self) -> None:
-        """All orders to stop are answered at last."""
+        """All StopReplica requests are answered."""
         while self.waiting:
             self.feed(self.waiting.pop(0))
 
     def reassign(self, *wanted: int) -> list[Action]:
-        """To these brokers; none at all takes a reassignment back."""
+        """Reassigns to these brokers; without any, cancels."""
         return self.feed(ReassignmentsRequested({T0: wanted or None}))
 
     def reassign_both(self, *wanted: int) -> list[Action]:
-        """Both partitions at once."""
+        """Reassigns both partitions."""
         return self.feed(ReassignmentsRequested({T0: wanted or None, T1: wanted or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
@@ -114,7 +114,7 @@ def test_a_removed_replica_on_a_failed_disk_triggers_no_election() -> None:
 
 
 def test_cancelling_a_reassignment_moves_leadership_off_an_added_replica() -> None:
-    """The preferred replica of a reassignment is one of the added, and leads as soon as it is in sync."""
+    """The preferred replica of the target is an added one, and becomes leader as soon as it is in sync."""
     world = Moving(1, 2, 3, 4, replicas=(1, 2))
     world.reassign(3, 4)
     world.in_sync(1, 2, 3)

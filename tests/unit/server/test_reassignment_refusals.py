@@ -53,5 +53,5 @@ def test_invalid_reassignments_are_refused_with_a_message(
 
 
 def test_an_offline_broker_may_stay_in_the_assignment() -> None:
-    """Only what is added has to be alive, as in Kafka."""
+    """Only added replicas have to be alive, as in Kafka."""
     assert refusal(cluster(), TopicPartition("orders", 0), (3, 1)) is None

@@ -1,4 +1,4 @@
-"""The partitions of a broker as the controller moves them, on a simulated disk."""
+"""The partitions of a broker as the controller changes them, on a simulated disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPIC = "orders"
 
 
 class CountingFiles(SimFiles):
-    """Counts how often each kind of operation happens."""
+    """Counts operations by kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,12 +102,12 @@ def syncs_of_a_deletion(partitions: int) -> int:
 
 
 def test_deleting_a_topic_syncs_as_often_for_many_partitions_as_for_one() -> None:
-    """Checkpoints hold all partitions: one write of each per partition took a broker minutes for a few thousand."""
+    """A checkpoint contains all partitions: writing it once per partition took minutes for a few thousand."""
     assert syncs_of_a_deletion(50) == syncs_of_a_deletion(1) > 0
 
 
 class Waiting:
-    """Waits for all partitions, as a follower's fetch does, and counts how often it looks."""
+    """Waits for all partitions, as a follower's fetch does, and counts its checks."""
 
     future = None
 
@@ -119,11 +119,13 @@ class Waiting:
         return False
 
     def on_timeout(self) -> None:
-        """Nobody waits for that."""
+        """No delayed requests."""
 
 
 def test_a_waiting_request_is_checked_once_when_many_partitions_advance() -> None:
-    """Each look is at all partitions: one per partition took seconds when a broker with many handed them over."""
+    """Each check is of all partitions: one per changed partition took seconds when a broker with many lost
+    leadership.
+    """
     with asyncio.Runner() as runner:
         manager = replica_manager(SimFiles(), runner.get_loop())
         lead(manager, 50)

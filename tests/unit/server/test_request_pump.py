@@ -19,7 +19,7 @@ from tests.unit.server.test_inbox import feed, framed
 
 
 class Scene:
-    """A pump whose responses are collected."""
+    """A pump that collects the responses."""
 
     def __init__(self, handle: Handle) -> None:
         self.pool = BufferPool(is_poisoned=True)

@@ -49,20 +49,20 @@ def test_a_rate_drops_samples_older_than_the_window() -> None:
 def test_a_sample_collects_the_bytes_of_its_interval() -> None:
     rate = SampledRate(2, 1000)
     rate.record(1, now_ms=0)
-    rate.record(1, now_ms=999)  # the same sample, which goes as a whole
+    rate.record(1, now_ms=999)  # the same sample, which expires as a whole
     assert rate.per_second(2000) == 0
 
 
 @pytest.mark.parametrize("limit", [1_000, 50_000])
 def test_copying_whenever_allowed_stays_at_the_limit_on_average(limit: int) -> None:
-    """Ten minutes in virtual time: answers of 1 MiB each, asked for every 10 ms while the quota allows it."""
+    """Ten minutes of virtual time: responses of 1 MiB each, requested every 10 ms while the quota allows it."""
     quota = throttles(limit).leader
     answer, copied = 1 << 20, 0
     for now_ms in range(0, 600_000, 10):
         if not quota.is_exceeded(now_ms):
             quota.record(answer, now_ms)
             copied += answer
-    # A window never holds more than one answer beyond what is allowed in it.
+    # A window never exceeds its quota by more than one response.
     assert copied / 600 <= limit + answer / 11
 
 
@@ -86,7 +86,9 @@ def test_the_limit_follows_the_configuration() -> None:
     quota.record(5000, now_ms=0)
     configs.set_dynamic_default({"follower.replication.throttled.rate": "1000"})
     assert quota.is_exceeded(0)
-    configs.set_dynamic_broker({"follower.replication.throttled.rate": "9000"})  # this broker's own wins
+    configs.set_dynamic_broker(
+        {"follower.replication.throttled.rate": "9000"}
+    )  # the value of this broker takes precedence
     assert not quota.is_exceeded(0)
     configs.set_dynamic_broker({})
     configs.set_dynamic_default({})
@@ -103,7 +105,7 @@ def test_leader_and_follower_count_apart() -> None:
 def test_only_the_listed_replicas_of_this_broker_are_throttled() -> None:
     both = throttles(1000)
     assert both.leader.is_throttled(MOVED)
-    assert not both.leader.is_throttled(TopicPartition("moved", 1))  # broker 2's
+    assert not both.leader.is_throttled(TopicPartition("moved", 1))  # the list of broker 2
     assert not both.leader.is_throttled(TopicPartition("other", 0))
     assert not both.follower.is_throttled(MOVED)  # another list
 

@@ -78,18 +78,18 @@ async def listening(
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - what is waited for comes from another socket
+        while not holds():  # noqa: ASYNC110 - waits for another socket
             await asyncio.sleep(0.005)
 
 
 async def ended(reader: asyncio.StreamReader) -> None:
-    """Waits until the broker has closed the connection; what it did not read makes that a reset."""
+    """Waits until the broker has closed the connection; with unread bytes that is a reset."""
     with contextlib.suppress(ConnectionResetError):
         await reader.read()
 
 
 class Slice:
-    """A range of a file, as storage hands it out."""
+    """A range of a file, as storage returns it."""
 
     def __init__(self, fd: int, position: int, size: int) -> None:
         self._fd, self.position, self.size = fd, position, size

@@ -1,4 +1,4 @@
-"""How connections share the event loop, and how its iterations are measured."""
+"""Sharing of the event loop among connections, and measurement of its iterations."""
 
 from __future__ import annotations
 

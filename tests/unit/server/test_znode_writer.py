@@ -21,7 +21,7 @@ Play = Callable[[ZnodeWriter, SimZooKeeperSession], Awaitable[None]]
 
 
 def played(play: Play) -> None:
-    """Runs a scenario with the writer of the active controller; all partitions have their first state."""
+    """Runs a scenario with the writer of the active controller; all partitions have their initial state."""
 
     async def main(_: SimLoop) -> None:
         session = SimZooKeeper().session(session_timeout_ms=4000)
@@ -52,7 +52,7 @@ def test_a_thousand_changes_are_batched_into_a_few_writes() -> None:
             asked.append(len(operations))
             return await multi(operations)
 
-        writer.multi = counted  # type: ignore[method-assign]  # counts, and does the same
+        writer.multi = counted  # type: ignore[method-assign]  # counts the calls
         outcome = await writer.write_states(WriteStates({}, dict.fromkeys(PARTITIONS, NEW)))
         assert sum(asked) == len(PARTITIONS)
         assert len(asked) <= 10

@@ -12,13 +12,13 @@ from kctl.spark.exec.files import DiskFiles
 
 
 class Crash(BaseException):
-    """The process has crashed: nothing it does from now on reaches the disk."""
+    """The process has crashed: none of its later operations reaches the disk."""
 
 
 class SteppedFiles(DiskFiles):
-    """Real files whose operations consist of steps; `at_step` is called with the number of each before it happens.
+    """Real files whose operations consist of steps; `at_step` is called with the number of each step before it.
 
-    What is not synced when the steps end is known: `lose_unsynced` takes it away, as a power cut does.
+    Unsynced names and contents are tracked: `lose_unsynced` removes them, as a power failure does.
     """
 
     def __init__(self, at_step: Callable[[int], None] = lambda _: None) -> None:
@@ -68,7 +68,7 @@ class SteppedFiles(DiskFiles):
                 path.write_bytes(b"")
 
     def keep_all(self, folder: Path) -> None:
-        """Everything that is there stays, as when only the process was killed."""
+        """Keeps everything, as after a crash of the process only."""
         for path in [path for path in folder.rglob("*") if path.is_file()]:
             self._synced_names.add(path)
             self._synced_contents.add(path.stat().st_ino)

@@ -1,4 +1,4 @@
-"""A broker in memory behind the client's transport: one topic, one partition, whatever batches a test puts there."""
+"""A broker in memory behind the client's transport: one topic, one partition, and the batches that a test adds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class FakeBroker:
-    """The transport and the connection at once."""
+    """Both the transport and the connection."""
 
     address = "fake:9092"
     is_open = True
@@ -49,7 +49,7 @@ class FakeBroker:
         self.topic_id = UUID(int=1)
         self.exists = True
         self.answer_bytes = 1
-        """Every answer holds whole batches up to this size, at least one."""
+        """Responses contain whole batches up to this size, at least one."""
         self.aborted: list[tuple[int, int]] = []
         self.fetches: list[int] = []
         self.before_fetch: Callable[[int], ErrorCode] = lambda offset: ErrorCode.NONE

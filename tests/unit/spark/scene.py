@@ -1,4 +1,4 @@
-"""A cluster in memory and exporters that work on it without Spark and without sockets, but with real files."""
+"""A cluster in memory and exporters with real files, without Spark and without sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS_PER_BATCH = 5
 
 
 class StoppedClock:
-    """It is always the same moment."""
+    """A clock that stands still."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000
@@ -43,7 +43,7 @@ class StoppedClock:
 
 
 class Cluster:
-    """One topic, `orders`; every record value names its position."""
+    """One topic, `orders`; every record value contains its partition and offset."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.topic_id = UUID(int=1)
@@ -52,7 +52,7 @@ class Cluster:
         self.bytes_per_offset = 0
         self.exists = True
         self.gone_after_reads: int | None = None
-        """How many ranges can be read before the topic is deleted."""
+        """Number of ranges that can be read before the topic is deleted."""
         self.is_reachable = True
         self.spark_starts = True
 
@@ -78,14 +78,14 @@ class Cluster:
         return ClusterView("cluster-a", {"orders": TopicView(self.topic_id, partitions)})
 
     def allows_read(self) -> bool:
-        """Whether the topic is there for the reader of one more range."""
+        """Whether the topic still exists for the next range."""
         if self.gone_after_reads is not None:
             self.exists = self.gone_after_reads > 0
             self.gone_after_reads -= 1
         return self.exists
 
     def batches(self, partition: int, start: int, end: int) -> bytes:
-        """Whole batches, so usually more than [start, end)."""
+        """Whole batches, which usually extend beyond [start, end)."""
         first = start - start % RECORDS_PER_BATCH
         return b"".join(
             build_batch(
@@ -102,7 +102,7 @@ def value(partition: int, offset: int) -> bytes:
 
 
 class ClusterReader:
-    """The records of a range out of a Cluster, in a single answer."""
+    """The records of a range of a Cluster, in one response."""
 
     def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
         self.lost = 0
@@ -126,7 +126,7 @@ class ClusterReader:
 
 
 class LoopRunner:
-    """Carries out tasks one after the other in this process."""
+    """Executes tasks one after the other in this process."""
 
     app_id = "loop"
 
@@ -150,7 +150,7 @@ def exporter(
     on_data_loss: OnDataLoss = OnDataLoss.FAIL,
     adopts: bool = False,
 ) -> Exporter:
-    """An exporter of everything in `cluster`, cutting files of about ten records."""
+    """An exporter of all topics in `cluster`, with about ten records per file."""
     disk = files or DiskFiles()
     request = ExportRequest(
         folder=folder,
@@ -183,7 +183,7 @@ def exporter(
 
 
 def run(cluster: Cluster, folder: Path, **more: object) -> ExportReport:
-    """One run to its end."""
+    """One complete run."""
     return exporter(cluster, folder, **more).run(Listener(lambda plan, again: None, lambda progress: None))  # type: ignore[arg-type]
 
 
@@ -200,12 +200,12 @@ def exported_values(folder: Path) -> list[bytes]:
 
 
 def expected_values(cluster: Cluster) -> list[bytes]:
-    """What an export of everything has to hold; sorted."""
+    """The expected values of a complete export; sorted."""
     return sorted(value(p, offset) for p, end in enumerate(cluster.ends) for offset in range(end))
 
 
 def assert_exact(cluster: Cluster, folder: Path) -> None:
-    """Every record once, no file that is not committed, nothing left over."""
+    """Checks that every record is there once, all files are committed, and no temporary files are left."""
     assert exported_values(folder) == expected_values(cluster)
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
     assert names == set(committed_files(folder))

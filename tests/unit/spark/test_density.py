@@ -16,7 +16,7 @@ from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
 
 def log_with_gap(end: int, *, gap: range, batch_bytes: int = 100) -> list[Sample]:
-    """Samples of a log whose batches of ten offsets are all there, but for those in the gap."""
+    """Samples of a log with batches of ten offsets, except in the gap."""
     samples = []
     for offset in sample_offsets(0, end, files=4):
         base = gap.stop if offset in gap else offset - offset % 10
@@ -25,7 +25,9 @@ def log_with_gap(end: int, *, gap: range, batch_bytes: int = 100) -> list[Sample
 
 
 def test_a_compacted_log_is_cut_where_its_records_are() -> None:
-    """All that is left lies in the last fifth; equal shares of the offsets would leave three of four files empty."""
+    """All remaining records are in the last fifth; equal shares of the offsets would leave three of four
+    files empty.
+    """
     borders = cut_by_size(0, 1000, log_with_gap(1000, gap=range(800)), 4)
     assert borders[0] == 0
     assert borders[-1] == 1000

@@ -1,4 +1,4 @@
-"""An executor that lacks packages says where, which Python and which packages."""
+"""The error of an executor without a required package names host, Python and packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_this_python_has_everything() -> None:
 
 
 def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path) -> None:
-    """-S: without site-packages, as where nothing was installed."""
+    """-S: without site-packages, as in an empty environment."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from kctl.spark.exec.worker import run_pickled\n"
@@ -34,7 +34,7 @@ def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path
 
 
 def test_an_outcome_can_be_read_where_nothing_is_installed(tmp_path: Path) -> None:
-    """The driver's side of the same: the classes of outcomes need no packages."""
+    """On the driver: the classes of outcomes require no packages."""
     from kctl.spark.exec.outcome import FileOutcome  # noqa: PLC0415 - beside its pickle
 
     code = "import sys, pickle; sys.path.insert(0, sys.argv[1]); pickle.load(sys.stdin.buffer)"

@@ -76,7 +76,7 @@ def test_planning_touches_nothing(tmp_path: Path) -> None:
 def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
     tmp_path: Path, loses_unsynced: bool, make_cluster: Callable[[], Cluster]
 ) -> None:
-    """In the second batch, so that there is something to damage; more arrives before the recovery."""
+    """In the second batch, so that there are files to damage; more records arrive before the recovery."""
     for step in itertools.count(1):
         folder = tmp_path / str(step)
         cluster = make_cluster()
@@ -100,7 +100,7 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
 
 
 def test_crashes_in_a_row_are_recovered_from(tmp_path: Path) -> None:
-    """Also when recovery itself crashes, each time a little later."""
+    """The recovery crashes too, one step later each time."""
     cluster = filled()
     for step in range(1, 60):
         files = CrashingFiles(step)
@@ -115,7 +115,7 @@ def test_crashes_in_a_row_are_recovered_from(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_plan_is_carried_out_as_it_was_planned(tmp_path: Path) -> None:
-    """A new cut would leave the finished files of the old one lying in the folder."""
+    """A new plan would leave the finished files of the old plan in the folder."""
     cluster = filled()
     planned = _interrupt_before_commit(cluster, tmp_path)
     cluster.append(0, 100)
@@ -151,7 +151,7 @@ def test_a_second_exporter_is_refused_while_the_first_one_runs(tmp_path: Path) -
 
 @pytest.mark.parametrize("starts_pending", [False, True], ids=["settled", "pending"])
 def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Path, starts_pending: bool) -> None:
-    """The second runs from start to end while the first stands at its n-th step, for every n."""
+    """The second exporter runs completely while the first is at its n-th step, for every n."""
     for step in itertools.count(1):
         folder = tmp_path / str(step)
         cluster = filled()
@@ -162,7 +162,7 @@ def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Pat
         cluster.append(0, 9)
         second = _SecondExporter(cluster, folder, step)
         files = UnlockedFiles(second.at_step)
-        with contextlib.suppress(KctlError, OSError):  # one of the two may lose the race
+        with contextlib.suppress(KctlError, OSError):  # one of the two may fail with LostRace
             exporter(cluster, folder, files=files).run(SILENT)
         if not second.has_run:
             break
@@ -293,7 +293,7 @@ def test_large_partitions_become_several_files(tmp_path: Path) -> None:
 
 
 def _interrupt_before_commit(cluster: Cluster, folder: Path) -> set[str]:
-    """Everything is written but the commit; returns the paths of the files."""
+    """All files are written but not committed; returns their paths."""
     with pytest.raises(Crash):
         exporter(cluster, folder, files=_CrashAtCommit()).run(SILENT)
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}

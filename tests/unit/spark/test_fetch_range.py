@@ -46,7 +46,7 @@ def read(
     may_skip: bool = False,
     topic_id: UUID | None = None,
 ) -> tuple[list[int], int]:
-    """Base offsets of the batches that a reader got, and the offsets lost."""
+    """Base offsets of the batches that a reader got, and the missing offsets."""
     client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
     range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation)
     with RangeReader(client, range_, may_skip=may_skip) as reader:
@@ -77,7 +77,7 @@ def test_batches_that_overlap_the_range_are_read_whole_and_others_not() -> None:
 
 
 def test_a_range_that_ends_in_a_gap_ends_with_the_batch_after_the_gap() -> None:
-    """Compaction has taken everything from 20 on."""
+    """Compaction has removed everything from 20 on."""
     assert read(FakeBroker(batch(0), batch(10), batch(50)), 0, 40) == ([0, 10], 0)
 
 
@@ -107,7 +107,7 @@ def test_with_read_uncommitted_only_markers_are_left_out() -> None:
 
 
 def test_messages_of_old_formats_come_as_batches_of_the_new_one() -> None:
-    """Also where a wrapper reaches beyond the end of the range: its own offset is that of its last record."""
+    """Also if a wrapper message extends beyond the end of the range: its offset is that of its last record."""
     old = [Record(offset, 5, None, b"%d" % offset) for offset in range(30)]
     broker = FakeBroker(
         build_messages(old[:10], magic=0, codec=Codec.LZ4),
@@ -172,7 +172,7 @@ def test_a_topic_deleted_since_planning_is_a_loss() -> None:
 
 
 def test_permanently_missing_records_are_an_error() -> None:
-    """The high watermark fell behind what was planned, as after an unclean election."""
+    """The high watermark decreased after planning, as after an unclean election."""
     with pytest.raises(ApiError, match="gives no records at offset 10"):
         read(FakeBroker(batch(0)), 0, 20)
 
@@ -185,7 +185,7 @@ def test_damaged_batches_name_the_place() -> None:
 
 
 class FakeDamaged(FakeBroker):
-    """Answers with its bytes as they are."""
+    """Returns the bytes unchanged."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()

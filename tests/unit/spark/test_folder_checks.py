@@ -1,4 +1,4 @@
-"""What is in the folder is compared with the log before anything is exported; a lost log is rebuilt on request."""
+"""The files in the folder are compared with the commit log before an export; a lost log is rebuilt on request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def filled() -> Cluster:
 
 
 def small_partitions() -> Cluster:
-    """So small that they share a file."""
+    """Small enough to share a file."""
     cluster = Cluster(partitions=4)
     cluster.bytes_per_offset = 1
     for partition in range(4):

@@ -1,4 +1,4 @@
-"""The zip for executors holds all that tasks import, and nothing else."""
+"""The zip for executors contains exactly the modules that tasks import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offsets a run exports and how it cuts them into files."""
+"""The offsets that a run exports, and their division into files."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_last_stable_offset_ends_a_read_committed_export() -> None:
 
 
 def test_a_position_between_last_stable_offset_and_high_watermark_is_no_loss() -> None:
-    """An export with read_uncommitted came first."""
+    """An export with read_uncommitted precedes it."""
     assert planned(exported(90), view(partition(0, 80, high_watermark=100))) == (None, [])
 
 
@@ -167,7 +167,7 @@ def test_a_topic_that_was_created_anew_begins_at_its_start_under_names_of_its_ow
 
 
 def test_partitions_of_the_former_topic_are_forgotten() -> None:
-    """Also those that the run did not ask for."""
+    """Including topics that the run does not export."""
     before = exported(60, 70)
     plan, _ = planned(before, view(partition(0, 10), topic_id=RECREATED), on_data_loss=OnDataLoss.WARN)
     assert plan is not None
@@ -283,7 +283,7 @@ def test_small_partitions_share_files_up_to_the_target_size() -> None:
 
 
 def test_partitions_share_no_file_where_cores_would_be_idle() -> None:
-    """Six partitions of 40 MB on two cores: two files of three would leave no balance."""
+    """Six partitions of 40 MB on two cores: two files of three partitions each would not be balanced."""
     large = partition(0, 1000, size_bytes=40 << 20)
     plan, _ = planned(Positions(), view(*[large] * 6), split=SplitRule(target_file_bytes=256 << 20, parallelism=2))
     assert len(paths(plan)) == 6

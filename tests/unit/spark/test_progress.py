@@ -1,4 +1,4 @@
-"""Progress counts tasks that are still running, and says records, bytes, rate and remaining time."""
+"""Progress counts running tasks, and shows records, bytes, rate and remaining time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of an export: rows for people and scripts, one document for programs."""
+"""The summary of an export: rows, and one JSON document."""
 
 from __future__ import annotations
 

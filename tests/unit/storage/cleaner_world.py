@@ -42,7 +42,7 @@ class _Clock:
 
 
 class CleanerWorld:
-    """The log, and shorthands for what tests do with it."""
+    """The log with helpers for tests."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CleanerWorld:
         self.start()
 
     def start(self) -> Log:
-        """A broker starts on what is on the disk."""
+        """Restarts the broker with the same disk."""
         self.manager = LogManager([self.at], files=self.files, clock=_Clock(self), random=random.Random(3))
         self.manager.load({TP.topic: self.config})
         self.log = self.manager.get_or_create(TP, config=self.config)
@@ -96,7 +96,7 @@ class CleanerWorld:
         self.disk.now_ms = self.now_ms
 
     def clean(self) -> bool:
-        """Performs one cleaning if any is due; returns whether one was."""
+        """Performs one cleaning if one is due; returns whether it was."""
         found = self.cleaner.next(self.now_ms)
         if found is None:
             return False
@@ -145,7 +145,7 @@ class CleanerWorld:
         return result
 
     def records(self) -> list[Record]:
-        """All that is in the log, markers as well."""
+        """All records in the log, including markers."""
         return read_records(self.log, self.log.log_start_offset)
 
     def pairs(self) -> list[tuple[int, bytes | None, bytes | None]]:

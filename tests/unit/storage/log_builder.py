@@ -1,4 +1,4 @@
-"""Logs on a simulated disk, with all defaults, so that a test shows only what matters to it."""
+"""Logs on a simulated disk with default settings, so that a test sets only what it depends on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW_MS = 1_600_000_000_000
 
 
 class LogOnDisk:
-    """One log, its disk, and shorthands for what tests do with it."""
+    """One log and its disk, with helpers for tests."""
 
     def __init__(self, config: LogConfig | None = None, *, files: Files | None = None, at: str = "/data") -> None:
         self.files = files if files is not None else SimFiles()
@@ -63,7 +63,7 @@ class LogOnDisk:
         return self.log
 
     def crash_and_reopen(self, *, recovery_point: int | None = None, seed: int | None = None) -> Log:
-        """Reopens without a shutdown; with a seed after a power failure."""
+        """Reopens without a shutdown; with a seed, after a power failure."""
         point = self.log.recovery_point if recovery_point is None else recovery_point
         start = self.log.log_start_offset
         self.log.release()
@@ -72,7 +72,7 @@ class LogOnDisk:
         return self.open(was_clean=False, recovery_point=point, log_start_offset=start)
 
     def close(self) -> None:
-        """As a clean shutdown leaves it."""
+        """Closes the log as a clean shutdown does."""
         close_logs([self.log])
         self.log_directory.check()
 
@@ -120,7 +120,7 @@ class LogOnDisk:
         return self.log.append_as_leader(marker, leader_epoch=0, now_ms=self.now_ms, from_client=False)
 
     def records(self, *, max_bytes: int = 1 << 20) -> list[Record]:
-        """Everything a consumer sees from the start on."""
+        """All records that a consumer reads from the start."""
         return read_records(self.log, self.log.log_start_offset, max_bytes=max_bytes)
 
     def values(self) -> list[bytes | None]:
@@ -131,7 +131,7 @@ class LogOnDisk:
 
 
 def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 20) -> list[Record]:
-    """What a consumer reads that starts at `offset`."""
+    """The records that a consumer reads from `offset`."""
     records: list[Record] = []
     while offset < log.log_end_offset:
         data = log.read(offset, max_bytes, max_offset=log.log_end_offset).read()
@@ -145,7 +145,7 @@ def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 20) -> list[Rec
 
 
 def unload_indexes(log: Log) -> None:
-    """Let the next look-up in a closed segment go to the disk."""
+    """Makes the next look-up in a closed segment read its index file."""
     for segment in log.segments[:-1]:
         segment.unload_indexes()
 

@@ -1,4 +1,4 @@
-"""A log manager on a simulated disk, with all defaults."""
+"""A log manager on a simulated disk, with default settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def produce(log: Log, count: int = 1) -> None:
 
 
 def remove_due_files(manager: LogManager, now_ms: int) -> None:
-    """As the broker does from time to time."""
+    """As the broker does periodically."""
     plan = manager.plan_removals(now_ms)
     plan.run()
     manager.take_failures(plan)

@@ -124,7 +124,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
 def test_a_segment_of_random_bytes_is_truncated_with_one_log_line(
     tmp_path: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the last segment, behind which there is nothing: what is no batch is no record either."""
+    """In the last segment, after the end of the batches: such bytes contain no records."""
     with_two_logs(tmp_path, end)
     last = max((tmp_path / "bad-0").glob("*.log"))
     last.write_bytes(b"garbage" * 40)

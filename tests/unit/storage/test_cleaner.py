@@ -89,7 +89,7 @@ def crc_and_times_are_right(world: CleanerWorld) -> bool:
 
 
 def test_records_without_a_key_are_dropped() -> None:
-    """Such as those from before the topic became compacted."""
+    """Such records were written before the topic became compacted."""
     world = CleanerWorld(replace(COMPACTED, cleanup_policy=frozenset({"delete"})))
     world.put((None, b"1"), (b"a", b"1"))
     world.put((None, b"2"))
@@ -122,7 +122,7 @@ def test_a_tombstone_is_removed_after_delete_retention_ms() -> None:
     world.clean_all()
     assert world.pairs() == [(1, b"a", None), (2, b"b", b"1")]
     for value in (b"2", b"3"):
-        world.roll()  # What is clean now was last modified when the record before came.
+        world.roll()  # The clean part was last modified when the record before it was appended.
         world.pass_time(DAY_MS)
         world.log.config = replace(world.log.config, segment_bytes=100)  # Keeps the clean segments apart.
         world.put((b"b", value))
@@ -137,7 +137,7 @@ def test_records_of_aborted_transactions_are_removed_and_not_counted_as_latest()
     world.put((b"b", b"committed"), producer_id=2, transactional=True)
     world.end(ABORT, 1)
     world.end(COMMIT, 2)
-    world.put((b"z", b"1"), producer_id=1, sequence=2)  # Otherwise the aborted batch stays, empty.
+    world.put((b"z", b"1"), producer_id=1, sequence=2)  # Otherwise the aborted batch would be kept, empty.
     world.clean_all()
     values = [record.value for record in world.records() if record.key in {b"a", b"b", b"z"}]
     assert values == [b"committed", b"committed", b"1"]

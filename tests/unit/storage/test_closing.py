@@ -11,7 +11,7 @@ from tests.unit.storage.manager_builder import TP, manager_on, produce
 
 
 class SyncedFiles(SimFiles):
-    """Notes what is synced."""
+    """Records what is synced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class SyncedFiles(SimFiles):
 
 
 def test_a_stop_syncs_of_each_log_what_has_changed_since_the_last_flush() -> None:
-    """Most logs of a broker with thousands of replicas have not changed: syncing them took longer than all else."""
+    """Most logs of a broker with thousands of replicas have not changed: syncing them took most of the time."""
     disk = SyncedFiles()
     first = manager_on(disk)
     same, elected, written = (TopicPartition("orders", index) for index in range(3))
@@ -47,7 +47,7 @@ def test_a_stop_syncs_of_each_log_what_has_changed_since_the_last_flush() -> Non
 
 
 def test_a_stop_syncs_the_indexes_of_a_log_that_was_cut() -> None:
-    """Else the entries of what is gone could be there again after a power failure."""
+    """Otherwise removed names could reappear after a power failure."""
     disk = SyncedFiles()
     manager = manager_on(disk)
     log = manager.get_or_create(TP)

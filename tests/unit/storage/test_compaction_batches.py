@@ -26,7 +26,7 @@ def batches_of(keys: list[bytes], per_batch: int) -> Iterator[memoryview]:
 
 @pytest.mark.parametrize("key_size", [8, 20, LONG_KEY_SIZE - 1, 300])
 def test_memory_use_stays_within_the_estimate(key_size: int) -> None:
-    count = 22_000  # Just after a dictionary has grown, when a key costs the most.
+    count = 22_000  # Just after a dictionary has grown, when a key takes the most memory.
     batches = list(batches_of([b"%0*d" % (key_size, number) for number in range(count)], 100))
     latest = LatestRecords(0, memory_bytes=1 << 30, secret=SECRET)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Which part of which log is compacted, and when: lags, ratios, groups, and how long tombstones live."""
+"""The part of a log that is compacted, and when: lags, ratios, groups, and retention of tombstones."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_concurrent_appends_are_read(on_disk: LogOnDisk) -> None:
 
 @pytest.mark.parametrize("clean_after", range(1, RECORDS))
 def test_concurrent_cleaning_loses_no_latest_record_and_repeats_none(clean_after: int) -> None:
-    """Its segments become one, which begins before what has been read already."""
+    """The segments are merged into one, which starts before the current position."""
     world = CleanerWorld(replace(COMPACTED, segment_bytes=SEGMENT_BYTES))
     for number in range(RECORDS):
         world.put((b"key-%d" % (number % 7), b"%d" % number))

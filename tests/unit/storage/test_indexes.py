@@ -1,4 +1,4 @@
-"""Offset, time and transaction index: look-ups, limits, cuts, and what is refused when read."""
+"""Offset, time and transaction index: look-ups, limits, truncation, and invalid files."""
 
 from __future__ import annotations
 

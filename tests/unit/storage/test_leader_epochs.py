@@ -1,4 +1,4 @@
-"""KIP-101 and KIP-279: which epoch wrote what, and where it ended."""
+"""KIP-101 and KIP-279: the start and end offsets of epochs."""
 
 from __future__ import annotations
 

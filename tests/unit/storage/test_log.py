@@ -1,4 +1,4 @@
-"""One log: offsets, sequences, transactions, epochs, rolls, cuts, retention."""
+"""One log: offsets, sequences, transactions, epochs, rolling, truncation, retention."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_retried_batch_is_answered_with_its_first_offset() -> None:
 
 def test_sequence_numbers_have_to_follow_each_other() -> None:
     machine = LogOnDisk()
-    machine.append(producer_id=1, sequence=100)  # Unknown producers may start anywhere.
+    machine.append(producer_id=1, sequence=100)  # Unknown producers may start with any sequence.
     assert code_of(machine.append, producer_id=1, sequence=102) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     machine.append(producer_id=1, sequence=101)
     assert (
@@ -217,7 +217,7 @@ def test_the_active_index_has_its_full_size_and_closed_ones_are_trimmed() -> Non
     first, active = machine.log.segments[0], machine.log.active_segment
     assert sizes[f"{active.base_offset:020d}.index"] == 10485760
     assert sizes[f"{active.base_offset:020d}.timeindex"] == 10485756
-    assert sizes[f"{first.base_offset:020d}.index"] == 8 * 7  # Of eight batches all but the first.
+    assert sizes[f"{first.base_offset:020d}.index"] == 8 * 7  # All of eight batches except the first.
     assert sizes[f"{first.base_offset:020d}.timeindex"] == 12
     machine.close()
     assert machine.files.size(active.path(".index")) < 1000
@@ -394,7 +394,9 @@ def test_a_closed_segment_waits_to_be_flushed() -> None:
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_a_lost_index_is_rebuilt_when_its_segment_is_synced(kind: str) -> None:
-    """An empty file in its place would say that no record has a time: look-ups and retention would believe it."""
+    """An empty index in its place would mean that no record has a timestamp, and look-ups and retention
+    would use it.
+    """
     machine = LogOnDisk(LogConfig(index_interval_bytes=0))
     machine.append(b"v", timestamp=NOW_MS - 5)
     machine.append(b"v")
@@ -516,7 +518,7 @@ def test_a_follower_starts_with_the_batch_in_whose_midst_its_leader_s_log_begins
 @pytest.mark.parametrize("damaged", range(6))
 @pytest.mark.parametrize("offset", range(1, 6))
 def test_log_is_truncated_past_damage(damaged: int, offset: int) -> None:
-    """Which would leave it half truncated otherwise: the segments behind go first."""
+    """The following segments are deleted first, so that a crash leaves no gap."""
     machine = LogOnDisk()
     for number in range(6):
         machine.append(b"%d" % number)

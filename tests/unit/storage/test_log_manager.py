@@ -1,4 +1,4 @@
-"""All logs of a broker: directories, identity, creation, deletion, and what a scheduler calls."""
+"""All logs of a broker: directories, identity, creation, deletion, and periodic tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening what another process left: torn tails, damaged indexes, half-done swaps, lost checkpoints."""
+"""Opening of a log after a crash: incomplete batches, damaged indexes, unfinished swaps, lost checkpoints."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_leftovers_of_deletions_and_drafts_are_removed() -> None:
 
 
 def swap_of_first_segments(machine: LogOnDisk, end: int) -> None:
-    """A finished cleaning of everything before `end`: one record is left of it."""
+    """A complete cleaning of everything before `end`, of which one record remains."""
     segment = Segment.create(machine.files, machine.directory, 0, SMALL, now_ms=NOW_MS, suffix=".swap")
     data = memoryview(bytearray(value_batch(b"cleaned", base_offset=end - 1)))
     segment.append(data, [parse_header(data)])
@@ -215,7 +215,7 @@ def test_damage_after_a_clean_shutdown_is_recovered_all_the_same() -> None:
 def test_damage_near_the_end_after_a_clean_shutdown_loses_nothing_else(
     back: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever its last segment's index says: most of what is behind its last entry may be sound."""
+    """Whatever the index of the last segment contains: most batches after its last entry may be valid."""
     machine = LogOnDisk()
     for number in range(10):
         machine.append(b"%d" % number)
@@ -241,7 +241,7 @@ def test_damage_near_the_end_after_a_clean_shutdown_loses_nothing_else(
 
 
 def test_producer_state_is_read_past_damage() -> None:
-    """Without a snapshot, all of a log that was closed cleanly was cut at its first damage."""
+    """Without a snapshot, a log that was closed cleanly was truncated at its first damage."""
     machine = filled()
     machine.close()
     victim = next(iter(machine.log.segments[1].headers()))

@@ -1,4 +1,4 @@
-"""Clocks under a test's control."""
+"""Clocks that a test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's listeners in simulation: frames, order of answers, what is malformed."""
+"""A broker's listeners in simulation: frames, order of responses, malformed requests."""
 
 from __future__ import annotations
 

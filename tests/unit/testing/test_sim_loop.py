@@ -1,4 +1,4 @@
-"""The virtual loop: time, determinism, deadlocks, failures that nobody handles."""
+"""The virtual loop: time, determinism, deadlocks, unhandled exceptions."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_without_a_network_nothing_connects() -> None:
 
 
 def test_executor_calls_of_a_killed_process_end_with_the_run() -> None:
-    """Also for a task that does not let go of its thread when it is cancelled."""
+    """Also for a task that continues to wait for its thread after it is cancelled."""
 
     async def patient(loop: SimLoop) -> None:
         running = loop.run_in_executor(None, int)

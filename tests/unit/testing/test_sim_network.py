@@ -1,4 +1,4 @@
-"""Streams over the simulated network: what TCP promises, and every fault that can be injected."""
+"""Streams over the simulated network: the guarantees of TCP, and every fault that can be injected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Sends back what comes, until the end comes."""
+    """Sends received bytes back until the end of the stream."""
     try:
         while data := await reader.read(4096):
             writer.write(data)
@@ -40,7 +40,7 @@ async def connected(network: SimNetwork) -> Streams:
 
 
 def play(scene: Callable[[SimNetwork, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
-    """Runs a scene between a client and an echo server, under several seeds."""
+    """Runs a scenario between a client and an echo server, with several seeds."""
     for seed in range(5):
 
         async def main(loop: SimLoop) -> None:
@@ -260,7 +260,7 @@ def test_tasks_started_by_a_server_run_on_its_host() -> None:
         network = SimNetwork(loop)
 
         class Relay(asyncio.Protocol):
-            """Connects onward from a callback."""
+            """Connects to a third host in a callback."""
 
             def data_received(self, data: bytes) -> None:
                 self.task = loop.create_task(self.onward(data))
@@ -288,7 +288,7 @@ def test_tasks_started_by_a_server_run_on_its_host() -> None:
 
 
 async def busy(loop: SimLoop) -> str:
-    """Five clients under loss and partitions; answers the digest of all that happened."""
+    """Five clients under loss and partitions; returns a digest of all events."""
     network = SimNetwork(loop, LinkConditions(loss=0.05, split=0.3))
     with network.on_host("server"):
         await asyncio.start_server(echo, port=PORT)

@@ -1,4 +1,4 @@
-"""Delegation tokens: the rules of Kafka's DelegationTokenManager, two brokers on one ensemble, and who may ask."""
+"""Delegation tokens: the rules of Kafka's DelegationTokenManager, two brokers on one ensemble, and permissions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = DelegationToken("id", "User:alice", ("User:bob",), 0, max_ms=100 * HOUR,
 
 
 def test_the_hmac_is_that_of_kafka() -> None:
-    """HmacSHA512 of the id, with the example that is in most descriptions of HMAC."""
+    """HmacSHA512 of the id, with a well-known example of HMAC."""
     assert token_hmac("key", "The quick brown fox jumps over the lazy dog").hex() == (
         "b42af09057bac1e2d41708e48a902e09b5ff7f12ab428a4fe86653c73dd248fb"
         "82f948a549f7b791a5b41915ee4d1ec3935357e4e2317250d0372afa2ebeeb3a"

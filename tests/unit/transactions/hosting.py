@@ -58,7 +58,7 @@ class Leaders:
 
 
 class MarkedPartitions:
-    """ports.PartitionAppends that remembers what was written; `errors` refuse, `holds` waits for `release`."""
+    """ports.PartitionAppends that records markers; `errors` refuse, `holds` waits for `release`."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[TopicPartition, bytes]] = []
@@ -106,7 +106,7 @@ class ToldGroups:
 
 
 class OtherBrokers:
-    """ports.Peers: brokers that answer WriteTxnMarkers with the next of `answers`, and NONE when there is no more."""
+    """ports.Peers: brokers that respond to WriteTxnMarkers with the next of `answers`, then with NONE."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, WriteTxnMarkersRequest, int]] = []
@@ -117,7 +117,7 @@ class OtherBrokers:
     async def connect(self, broker_id: int, purpose: str) -> Connection:
         assert purpose == "transaction-markers"
         self.connects += 1
-        return _OtherBroker(self, broker_id)  # type: ignore[return-value]  # only what is used of it
+        return _OtherBroker(self, broker_id)  # type: ignore[return-value]  # only the methods that are used
 
 
 class _OtherBroker:

@@ -38,7 +38,7 @@ def simulated(test: Callable[[SimLoop], Awaitable[None]]) -> Callable[[], None]:
 
 
 async def every_error(host: Host, transactional_id: str) -> dict[str, ErrorCode]:
-    """What each call answers for this id."""
+    """The error of each call for this id."""
     return {
         "init": (await host.init(transactional_id)).error,
         "add": await host.add(ANYBODY, T0, transactional_id=transactional_id),

@@ -1,4 +1,4 @@
-"""A transaction from its first partition to its last marker: one decision, persisted before it is answered."""
+"""A transaction from its first partition to its last marker: one decision, stored before the response."""
 
 from __future__ import annotations
 

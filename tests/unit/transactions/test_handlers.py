@@ -1,4 +1,4 @@
-"""The handlers of the transaction APIs in every version: a request of that version in, bytes of that version out."""
+"""The handlers of the transaction APIs in every version, from request bytes to response bytes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Topics:
 
 
 class Replicas:
-    """As much of a replica manager as DescribeProducers and Produce look at: ("t", 0) is here, ("t", 1) is not."""
+    """The part of a replica manager that DescribeProducers and Produce use: ("t", 0) exists, ("t", 1) does not."""
 
     def __init__(self) -> None:
         self.state = ProducerState()
@@ -87,7 +87,7 @@ class Replicas:
 
 
 class Broker:
-    """All handlers over one transaction and one group coordinator, called through bytes as dispatch calls them."""
+    """All handlers over one transaction and one group coordinator, called through encoded requests and responses."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.host = Host(loop)
@@ -117,7 +117,7 @@ class Broker:
         return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def producer(self, transactional_id: str = "id") -> dict[str, Any]:
-        """A producer's fields of further requests."""
+        """The fields of further requests of a producer."""
         started = await self.call(init(transactional_id), 2)
         assert started.error_code == NONE
         return {

@@ -37,7 +37,7 @@ def snapshot(state: TransactionState = TransactionState.ONGOING) -> TransactionS
 KEY = encode_transaction_key("broken")
 SOUND = transaction_record("broken", snapshot(), 1).value or b""
 STATUS = 16
-"""Where the state is in a value."""
+"""The position of the state in a value."""
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
 
 
 def test_loading_many_ids_is_split_over_loop_turns_and_completes_prepared_ones() -> None:
-    """Requests for ids of other partitions are served between the turns."""
+    """Requests for ids of other partitions are served between the slices."""
 
     async def main(loop: SimLoop) -> None:
         count = 3 * IDS_PER_TURN

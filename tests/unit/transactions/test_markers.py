@@ -34,7 +34,7 @@ MAY_PASS = [
 
 
 class Sending:
-    """One job on its way."""
+    """One job in progress."""
 
     def __init__(self, host: Host, *partitions: TopicPartition, producer: ProducerIdAndEpoch = PRODUCER) -> None:
         self.written: list[TopicPartition] = []
@@ -221,7 +221,7 @@ class TestDeletedPartition:
         simulate(main, seed=1)
 
     def test_does_not_count_as_deleted_before_metadata_arrived(self) -> None:
-        """A broker that has just started coordinates before it is told of all partitions."""
+        """A broker that has just started coordinates before it has the metadata of all partitions."""
 
         async def main(loop: SimLoop) -> None:
             host = Host(loop)
@@ -241,7 +241,7 @@ class TestDeletedPartition:
     def test_counts_as_deleted_only_after_being_unknown_without_interruption(self) -> None:
         async def main(loop: SimLoop) -> None:
             host = Host(loop)
-            sending = Sending(host, T1)  # keeps nothing waiting
+            sending = Sending(host, T1)  # no request is left waiting
             host.leaders.others = {T0: None}
             sending = Sending(host, T0)
             await asyncio.sleep(GONE_AFTER_MS / 1000 - 1)
@@ -272,7 +272,7 @@ def test_no_marker_is_sent_after_stop() -> None:
 
 
 class TestAtTheLeader:
-    """WriteTxnMarkers, behind its handler."""
+    """WriteTxnMarkers, called through its handler."""
 
     def test_marker_is_one_control_record_of_the_producer(self) -> None:
         async def main(loop: SimLoop) -> None:

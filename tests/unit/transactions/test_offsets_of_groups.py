@@ -1,4 +1,4 @@
-"""Offsets committed in transactions, as the group keeps them: pending, then visible or dropped."""
+"""Offsets committed in transactions: pending, then visible or dropped."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_last_commit_of_a_transaction_wins() -> None:
 
 
 def test_failed_commit_keeps_the_earlier_one_of_the_transaction() -> None:
-    """The log has the earlier one, and a coordinator that reads it back would make it visible."""
+    """The log has the earlier commit, and a coordinator that loads it would make it visible."""
     world = GroupWorld()
     commit(world, {T0: 5})
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -138,7 +138,7 @@ def test_pending_commit_keeps_the_committed_offset_from_expiring() -> None:
 
 
 def test_transactional_commit_does_not_restart_the_session_timeout() -> None:
-    """It is the producer that commits."""
+    """The commit belongs to the producer, not to the member."""
     world = GroupWorld(group_initial_rebalance_delay_ms=0)
     (member,) = world.stable_group("a", session_ms=10_000)
     world.advance(9_000)
@@ -195,7 +195,7 @@ class TestCoordinator:
 
     @pytest.mark.parametrize("is_read", [True, False])
     def test_marker_during_loading_is_applied(self, is_read: bool) -> None:
-        """Whether the load still comes past its place in the log or has read further already."""
+        """Whether the load has read past the offset of the marker or not."""
 
         async def main(loop: SimLoop) -> None:
             old = await Host(loop).start()

@@ -24,7 +24,7 @@ LAST_EPOCH_OF_A_PRODUCER = EPOCH_MAX - 1
 
 
 def world_at(epoch: int, state: TransactionState = TransactionState.EMPTY) -> TransactionWorld:
-    """A transaction as a coordinator reads it back, at this epoch."""
+    """A transaction as loaded from the log, with this epoch."""
     snapshot = TransactionSnapshot(
         producer=ProducerIdAndEpoch(5, epoch),
         timeout_ms=TIMEOUT_MS,
@@ -129,7 +129,7 @@ def test_new_producer_aborts_the_open_transaction_and_retries() -> None:
 
 
 def test_fencing_abort_uses_an_epoch_that_no_producer_has() -> None:
-    """So that partitions refuse what the fenced producer still sends."""
+    """So that partitions refuse later batches of the fenced producer."""
     world = TransactionWorld()
     old = world.ongoing(T0)
     world.init()
@@ -202,7 +202,7 @@ class TestRecoveringProducer:
         assert granted(world.init(ProducerIdAndEpoch(7, 3))) == (FIRST_PRODUCER_ID, 0)
 
     def test_a_lost_answer_is_not_remembered_by_another_coordinator(self) -> None:
-        """Kafka's record has no room for the previous epoch either."""
+        """Kafka's record has no field for the previous epoch either."""
         world = TransactionWorld()
         producer = world.producer()
         world.init(producer)
@@ -264,7 +264,7 @@ class TestExhaustedEpochs:
 
 
 def test_failed_fencing_still_fences() -> None:
-    """The raised epoch may lie in the log, so the old one must not go on."""
+    """The incremented epoch may be in the log, so the old one must not be used."""
     world = TransactionWorld()
     old = world.ongoing(T0)
     world.append_error = ErrorCode.REQUEST_TIMED_OUT

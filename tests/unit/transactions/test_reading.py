@@ -1,7 +1,7 @@
 """read_committed fetches: each response has the aborted transactions of its range.
 
-Goal: whatever the pieces, a reader that applies the rules of clients sees what was committed, and is not told of the
-whole log's transactions each time.  Method: random transactions of several producers, read in pieces of random size.
+In pieces of any size, a reader that applies the rules of clients sees exactly the committed records, and no response
+lists the transactions of the whole log.  Random transactions of several producers are read in pieces of random size.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reader:
     def __init__(self, builder: LogOnDisk) -> None:
         self.values: list[bytes] = []
         self.told: list[int] = []
-        """How many aborted transactions came with each piece."""
+        """The number of aborted transactions in each piece."""
         self._log = builder.log
         self._offset = 0
 

@@ -1,7 +1,6 @@
-"""One transactional id with everything around it that `step` asks for: a log, markers, producer ids, answers given.
+"""One transactional id with an implementation of what `step` needs: a log, markers, producer ids, responses.
 
-A real implementation of the runner's side, without a loop: unit tests, plays and property tests drive transactions
-with it.
+It implements the runner without an event loop: unit tests, scenarios and property tests drive transactions with it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ U0 = TopicPartition("u", 0)
 
 @dataclass
 class Token:
-    """A parked call; compares by identity."""
+    """A parked request; compares by identity."""
 
     name: str
     answers: list[Outcome] = field(default_factory=list)
@@ -62,13 +61,13 @@ class Token:
 
 
 class TransactionWorld:
-    """Answers are kept by token; the log is a list of what was written; markers are sent when a test says so."""
+    """Stores responses by token; the log is a list of records; markers are written when a test calls for it."""
 
     def __init__(self, transaction: Transaction | None = None) -> None:
         self.transaction = transaction if transaction is not None else Transaction("id")
         self.asked: list[Token] = []
         self.log: list[TransactionSnapshot | None] = []
-        """What lies in the log, refused records excepted; None is a tombstone."""
+        """The records in the log, without refused ones; None is a tombstone."""
         self.holds_appends = False
         self.append_error = ErrorCode.NONE
         self.held: list[TransactionSnapshot | None] = []
@@ -119,18 +118,18 @@ class TransactionWorld:
         self.do(CheckExpiry(expiration_ms))
 
     def finish_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The held append ends.  One that timed out lies in the log all the same."""
+        """Completes the held append.  One that timed out is in the log nevertheless."""
         snapshot = self.held.pop(0)
         if error in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
             self.log.append(snapshot)
         self.do(AppendDone(error))
 
     def write_markers(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """The leaders of these partitions, or of all that are owed, wrote their markers."""
+        """The leaders of these partitions, or of all that need one, write their markers."""
         self.do(MarkersWritten(self.owed if partitions is None else tuple(partitions)))
 
     def allocate(self) -> None:
-        """A held allocation ends."""
+        """Completes a held allocation."""
         event = self.allocations.pop(0)
         self._next_producer_id += 1
         self.do(replace(event, fresh_producer_id=self._next_producer_id - 1))
@@ -140,7 +139,7 @@ class TransactionWorld:
         self.do(CompletionDue())
 
     def restart(self) -> TransactionWorld:
-        """Another coordinator that has nothing but the log; None of what was on its way gets there."""
+        """A new coordinator with only the log; pending requests and responses are lost."""
         self.do(Unload())
         last = self.log[-1] if self.log else None
         restored = Transaction("id") if last is None else Transaction.restored("id", last)
@@ -153,11 +152,11 @@ class TransactionWorld:
         return world
 
     def producer(self) -> ProducerIdAndEpoch:
-        """A new instance's producer id and epoch; it must get them at once."""
+        """The producer id and epoch of a new instance, which must be assigned at once."""
         return granted(self.init())
 
     def ongoing(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
-        """A producer with a transaction open on these partitions."""
+        """A producer with an open transaction in these partitions."""
         producer = self.producer()
         assert answer(self.add(producer, *partitions)) is ErrorCode.NONE
         return producer
@@ -193,12 +192,12 @@ class TransactionWorld:
 
 
 def answer(token: Token) -> Outcome | None:
-    """The outcome of the call, None while it waits."""
+    """The outcome of the request, None while it waits."""
     return token.answers[0] if token.answers else None
 
 
 def granted(token: Token) -> ProducerIdAndEpoch:
-    """The producer id and epoch that an init was given."""
+    """The producer id and epoch in the response of an InitProducerId."""
     outcome = answer(token)
     assert isinstance(outcome, InitOutcome)
     assert outcome.error is ErrorCode.NONE, outcome
@@ -206,7 +205,7 @@ def granted(token: Token) -> ProducerIdAndEpoch:
 
 
 def refused(token: Token) -> ErrorCode:
-    """Why an init was refused."""
+    """The error of a refused InitProducerId."""
     outcome = answer(token)
     assert isinstance(outcome, InitOutcome)
     assert outcome.producer == ProducerIdAndEpoch(-1, -1)

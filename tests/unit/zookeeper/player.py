@@ -12,12 +12,12 @@ TIMEOUT_MS = 10_000
 
 
 def new_keeper() -> Keeper:
-    """With nothing remembered; the first zxid is 1."""
+    """An empty keeper; the first zxid is 1."""
     return Keeper(StoredState(), now_ms=0, wall_ms=0)
 
 
 class Player:
-    """Answers are short: a path, a stat, data, or the name of the error."""
+    """Results are short texts: a path, a stat, data, or the name of the error."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper

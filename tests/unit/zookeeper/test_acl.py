@@ -1,4 +1,4 @@
-"""Permissions in ZooKeeper's ACL schemes, one rule at a time."""
+"""Permissions of ZooKeeper's ACL schemes, one rule at a time."""
 
 from __future__ import annotations
 

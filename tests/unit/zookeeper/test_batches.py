@@ -11,7 +11,7 @@ from kctl.zookeeper.embedded.batches import Batches
 
 
 class Disk(Executor):
-    """Commits on request of the test."""
+    """Commits when the test calls for it."""
 
     def __init__(self) -> None:
         self.commits: list[tuple[Future[Any], Any]] = []
@@ -23,7 +23,7 @@ class Disk(Executor):
 
 
 class Account:
-    """State changed by transactions: numbers, and the uncommitted ones."""
+    """A state changed by transactions: numbers, and the uncommitted ones."""
 
     def __init__(self) -> None:
         self.disk = Disk()

@@ -104,7 +104,7 @@ def test_a_failed_multi_changes_nothing_and_names_the_failed_operation(one: Play
     assert results == ["OK", "OK", "BAD_VERSION", "RUNTIME_INCONSISTENCY"]
     assert one.exists("/b") == "NO_NODE"
     assert one.get("/a") == b""
-    assert one.stat("/").cversion == 0  # it begins at -1, because /zookeeper was never created
+    assert one.stat("/").cversion == 0  # starts at -1, because /zookeeper was never created
     assert one.take_heard() == []
 
 

@@ -1,4 +1,4 @@
-"""The simulated ZooKeeper treats a session as a real one does, at times the test controls."""
+"""The simulated ZooKeeper handles sessions as a real one, at times that the test controls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Play = Callable[[SimZooKeeper, SimZooKeeperSession, list[object]], Awaitable[Non
 
 
 def played(play: Play, *, delay: bool = False) -> list[object]:
-    """Run a play with one session that is started; returns what its callbacks heard."""
+    """Runs a scenario with one session that is started; returns the events of its callbacks."""
     heard: list[object] = []
 
     async def main(loop: SimLoop) -> None:
@@ -167,7 +167,7 @@ def test_an_expired_session_is_notified_on_reconnect() -> None:
 
 
 def test_a_write_under_way_when_the_connection_breaks_may_have_happened() -> None:
-    """The read behind it is sent again; the write is the caller's to judge."""
+    """The read after it is sent again; the write is reported to the caller."""
 
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, _: list[object]) -> None:
         outcomes = set()

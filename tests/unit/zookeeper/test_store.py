@@ -81,11 +81,16 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     session = keeper.sessions.find(player.session_id)
     assert session is not None
     with pytest.raises(sqlite3.IntegrityError):
-        store.commit(Changes(changes.zxid, changes.nodes, [session], []))  # this session is stored already
+        store.commit(Changes(changes.zxid, changes.nodes, [session], []))  # this session is already stored
     assert everything(loaded(store)) == before
     store.commit(changes)
     assert loaded(store).tree.find("/a") is not None
     store.close()
+
+
+def test_only_the_owner_can_read_the_folder_of_the_znodes(tmp_path: Path) -> None:
+    Store(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
 
 
 def test_two_servers_never_share_a_folder(tmp_path: Path) -> None:
@@ -142,7 +147,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, object]:
 
 
 def damages(data: bytes) -> dict[str, bytes]:
-    """Each page zeroed, each page filled with garbage, and the file cut off at each page."""
+    """Each page zeroed, each page overwritten with random bytes, and the file truncated at each page."""
     found: dict[str, bytes] = {"cut to nothing": b""}
     garbage = random.Random(1).randbytes(PAGE)
     for start in range(0, len(data), PAGE):
@@ -164,7 +169,7 @@ def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
         store = None
         try:
             store = Store(tmp_path)
-            # A page that holds nothing may be damaged without harm.
+            # Damage to an unused page has no effect.
             assert everything(loaded(store)) == held, name
         except ZooKeeperError as error:
             told[name] = str(error)

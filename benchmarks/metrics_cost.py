@@ -1,0 +1,172 @@
+"""What do metrics cost a broker, and how long does a scrape of 5,000 partitions take?
+
+    python -m benchmarks.metrics_cost [--runs 30] [--partitions 5000]
+
+Two brokers, one with metrics, take short turns in changing order, so that other load on the machine affects both.
+The cost is told in processor time of the broker, for requests with 1 MB and, as the worst case, for small ones.
+A scrape is measured from the request to its last byte; how long the event loop was busy at a time is read from the
+broker's own histogram.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import socket
+import statistics
+import struct
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from benchmarks.harness import librdkafka
+from benchmarks.harness.report import Figure, report
+from benchmarks.harness.subject import Subject, pin
+from kctl.protocol import codec
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kctl.protocol.headers import RequestHeader, encode_request_header
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from tests.peers import probe
+from tests.peers.kctl_broker import kctl_broker
+
+TOPIC = "cost"
+PIPELINED, PIPELINED_BYTES = 50, 1 << 20
+SCRAPES = 10
+BUCKET = re.compile(r'kctl_event_loop_busy_seconds_bucket\{le="([^"]+)"\} ([0-9.]+)')
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=30)
+    options.add_argument("--partitions", type=int, default=5000)
+    given = options.parse_args()
+    port = probe.free_port()
+    with (
+        tempfile.TemporaryDirectory(prefix="kctl-bench-") as folder,
+        kctl_broker(Path(folder) / "off") as off,
+        kctl_broker(Path(folder) / "on", properties={"metrics.port": str(port)}) as on,
+    ):
+        pin(off.pid, on.pid)
+        brokers = {"off": Subject(off.bootstrap, off.pid), "on": Subject(on.bootstrap, on.pid)}
+        figures = [*costs(brokers, runs=given.runs), *scrapes(brokers["on"], port, partitions=given.partitions)]
+    report("metrics_cost", figures, client=librdkafka.client_name(), runs=given.runs)
+
+
+def costs(brokers: dict[str, Subject], *, runs: int) -> list[Figure]:
+    """Processor time per request of each broker, and the difference in percent of the medians."""
+    for broker in brokers.values():
+        librdkafka.create_topic(broker.bootstrap, TOPIC)
+    figures = []
+    for what, (frame, count) in workloads().items():
+        values: dict[str, list[float]] = {name: [] for name in brokers}
+        for run in range(runs + 1):
+            for name in sorted(brokers, reverse=run % 2 == 0):
+                used_us = cpu_us(brokers[name], frame, count)
+                if run:  # The first warms up.
+                    values[name].append(used_us)
+        figures += [Figure(f"{what}, metrics {name}", "broker CPU us", values[name]) for name in brokers]
+        off, on = (statistics.median(values[name]) for name in ("off", "on"))
+        figures.append(Figure(f"{what}, cost of metrics", "%", [100 * (on - off) / off], "< 3"))
+    return figures
+
+
+def workloads() -> dict[str, tuple[bytes, int]]:
+    """A framed request, and how often it is sent in one turn."""
+    return {
+        "produce 1 MB": (produce_of(1000), 50),
+        "fetch 1 MB": (fetch_of(1_000_000), 50),
+        "produce 100 B": (produce_of(1, size=100), 1000),
+        "fetch of one batch": (fetch_of(1), 1000),
+    }
+
+
+def produce_of(records: int, *, size: int = 1024) -> bytes:
+    batch = build_batch([Record(offset=i, timestamp=0, key=None, value=b"x" * size) for i in range(records)])
+    data = [PartitionProduceData(index=0, records=memoryview(batch))]
+    topics = [TopicProduceData(name=TOPIC, partition_data=data)]
+    return framed(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 0, 7)
+
+
+def fetch_of(max_bytes: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=max_bytes,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
+    return framed(request, 1, 11)
+
+
+def cpu_us(broker: Subject, frame: bytes, count: int) -> float:
+    """Processor time of the broker for one of `count` pipelined requests."""
+    before_ns = thread_ns(broker.pid)
+    pipeline(broker, frame, count)
+    return (thread_ns(broker.pid) - before_ns) / count / 1000
+
+
+def thread_ns(pid: int) -> int:
+    """Processor time of the main thread, which runs the event loop."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+
+
+def framed(request: ProduceRequest | FetchRequest, key: int, version: int) -> bytes:
+    body = encode_request_header(RequestHeader(key, version, 1, "bench")) + codec.encode_bytes(request, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def pipeline(broker: Subject, frame: bytes, count: int) -> None:
+    """Sends the same request so often, a few at a time, and reads the responses."""
+    together = max(1, min(PIPELINED, PIPELINED_BYTES // len(frame)))
+    host, _, port = broker.bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port))) as sock, sock.makefile("rb") as stream:
+        for _ in range(count // together):
+            sock.sendall(frame * together)
+            for _ in range(together):
+                (size,) = struct.unpack(">i", stream.read(4))
+                stream.read(size)
+
+
+def scrapes(broker: Subject, port: int, *, partitions: int) -> list[Figure]:
+    """The time of scrapes with so many partitions, and the longest iterations of the event loop meanwhile."""
+    librdkafka.create_topic(broker.bootstrap, "many", partitions=partitions)
+    text = scrape(port)
+    while len(re.findall(r"^kafka_log_log_size\{", text, re.MULTILINE)) < partitions:
+        text = scrape(port)
+    before = buckets(text)
+    took_ms = []
+    for _ in range(SCRAPES):
+        began_s = time.perf_counter()
+        text = scrape(port)
+        took_ms.append((time.perf_counter() - began_s) * 1000)
+    after = buckets(text)
+    total = after["+Inf"] - before["+Inf"]
+    above = {bound: total - (after[bound] - before[bound]) for bound in ("0.005", "0.01", "0.02")}
+    return [
+        Figure(f"scrape of {partitions} partitions", "ms", took_ms, "< 300"),
+        Figure("its size", "MB", [len(text) / 1e6]),
+        *(
+            Figure(f"iterations above {bound} s in {SCRAPES} scrapes", "of " + str(int(total)), [n])
+            for bound, n in above.items()
+        ),
+    ]
+
+
+def scrape(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        body: bytes = response.read()
+    return body.decode()
+
+
+def buckets(text: str) -> dict[str, float]:
+    return {bound: float(count) for bound, count in BUCKET.findall(text)}
+
+
+if __name__ == "__main__":
+    main()

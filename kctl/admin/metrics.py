@@ -1,0 +1,81 @@
+"""Reads the metrics of a broker from its HTTP endpoint.
+
+The endpoint is told by the properties metrics.port and metrics.host of the broker.  Blocking sockets; one deadline.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kctl.errors import ClusterUnreachable
+from kctl.limits import METRICS_READ_BYTES_MAX
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+_ANY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with
+_PIECE_BYTES = 1 << 16
+
+
+class Sample(NamedTuple):
+    """One value of a metric."""
+
+    metric: str
+    labels: dict[str, str]
+    value: float
+
+
+async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str, int] | None:
+    """Host and port of the broker's endpoint, of any broker if None; None if it has none."""
+    from kctl.admin.configs import ConfigResource, ResourceType, describe_configs  # noqa: PLC0415 - not for --endpoint
+
+    brokers = (await client.metadata(())).brokers
+    chosen = min(brokers) if broker_id is None else broker_id
+    if chosen not in brokers:
+        raise ClusterUnreachable(f"broker {chosen} is not alive: the cluster has {sorted(brokers)}")
+    resource = ConfigResource(ResourceType.BROKER, str(chosen))
+    entries = (await describe_configs(client, [resource], names=["metrics.port", "metrics.host"]))[resource]
+    values = {entry.name: entry.value for entry in entries} if isinstance(entries, list) else {}
+    port = int(values.get("metrics.port") or -1)
+    if port <= 0:
+        return None
+    host = values.get("metrics.host") or ""
+    return (brokers[chosen].host if host in _ANY_INTERFACE else host), port
+
+
+def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Sample]:
+    """All values.  Raises ClusterUnreachable if the endpoint does not answer, or answers with something else."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - it takes 50 ms
+
+    text = _get(host, port, left_s)
+    try:
+        families = text_string_to_metric_families(text)
+        return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
+    except (ValueError, KeyError, IndexError) as error:
+        raise ClusterUnreachable(f"{host}:{port} does not answer with metrics: {error}") from None
+
+
+def _get(host: str, port: int, left_s: Callable[[], float]) -> str:
+    connection = http.client.HTTPConnection(host, port, timeout=max(left_s(), 0.001))
+    try:
+        connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
+        response = connection.getresponse()
+        if response.status != http.HTTPStatus.OK:
+            raise ClusterUnreachable(f"http://{host}:{port}/metrics answers with status {response.status}")
+        pieces: list[bytes] = []
+        size = 0
+        while piece := response.read(_PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > METRICS_READ_BYTES_MAX:
+                raise ClusterUnreachable(f"{host}:{port} sends more than {METRICS_READ_BYTES_MAX} bytes")
+            if left_s() <= 0:
+                raise TimeoutError("no time is left")
+        return b"".join(pieces).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise ClusterUnreachable(f"http://{host}:{port}/metrics cannot be read: {reason}") from None
+    finally:
+        connection.close()

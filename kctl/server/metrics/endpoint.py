@@ -1,0 +1,169 @@
+"""The HTTP endpoint for metrics: /metrics, /healthz and /readyz, read-only.
+
+Bounded against scrapers: number of connections, bytes and time of a request, time of a response.  Scrapes at the same
+time in the same format share one exposition, so that a thousand cost little more than one.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import NamedTuple
+
+from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX, METRICS_HEAD_MS_MAX, METRICS_SEND_MS_MAX
+from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
+from kctl.server.network.acceptor import ListenError, listening_socket
+
+log = logging.getLogger(__name__)
+
+_ACCEPTS_PER_ITERATION = 16
+_WRITE_BYTES = 64 << 10
+_TEXT = "text/plain; charset=utf-8"
+_HEAD_END = b"\r\n\r\n"
+
+
+class Page(NamedTuple):
+    """A response."""
+
+    status: int
+    content_type: str
+    body: Sequence[bytes]
+
+
+class MetricsEndpoint:
+    """Call `bind`, `start`, and `close`.
+
+    `scrape` makes the exposition for the value of an Accept header; `not_ready` returns why the broker does not serve
+    clients now, or an empty text.
+    """
+
+    def __init__(
+        self, scrape: Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]], not_ready: Callable[[], str]
+    ) -> None:
+        self._scrape = scrape
+        self._not_ready = not_ready
+        self._sock: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def bind(self, host: str, port: int) -> int:
+        """Binds without accepting yet; returns the port.  Raises ListenError."""
+        try:
+            self._sock = listening_socket(host, port)
+        except OSError as error:
+            raise ListenError(_bind_problem(host, port, error)) from None
+        bound: int = self._sock.getsockname()[1]
+        return bound
+
+    async def start(self) -> None:
+        """Accepts connections from now on."""
+        assert self._sock is not None, "call bind first"
+        self._server = await asyncio.start_server(
+            self._accept, sock=self._sock, limit=METRICS_HEAD_BYTES_MAX, backlog=_ACCEPTS_PER_ITERATION
+        )
+
+    async def close(self) -> None:
+        """Closes the port and all connections."""
+        if self._server is not None:
+            self._server.close()
+        elif self._sock is not None:
+            self._sock.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= METRICS_CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="metrics-connection")
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)  # drain returns when the socket has taken every byte.
+        try:
+            with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+                while await self._exchange(reader, writer):
+                    pass
+        except Exception:
+            log.exception("closing metrics connection after a failure")
+        finally:
+            # What was not sent by now is not sent any more; without this a peer that does not read keeps the memory.
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Serves one request; returns whether the connection stays open."""
+        try:
+            async with asyncio.timeout(METRICS_HEAD_MS_MAX / 1000):
+                head = await reader.readuntil(_HEAD_END)
+            request = parse_head(head[: -len(_HEAD_END)])
+        except asyncio.LimitOverrunError:
+            return await self._refuse(writer, Refused(431, f"the head has more than {METRICS_HEAD_BYTES_MAX} bytes"))
+        except Refused as refusal:
+            return await self._refuse(writer, refusal)
+        async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
+            await _send(writer, await self._page(request), request)
+        return request.keeps_alive
+
+    async def _refuse(self, writer: asyncio.StreamWriter, refusal: Refused) -> bool:
+        page = Page(refusal.status, _TEXT, (f"{refusal}\n".encode(),))
+        async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
+            await _send(writer, page, HttpRequest("", "", is_head=False, keeps_alive=False))
+        return False
+
+    async def _page(self, request: HttpRequest) -> Page:
+        match request.path:
+            case "/metrics":
+                content_type, body = await self._scrape(request.accept)
+                return Page(200, content_type, body)
+            case "/healthz":
+                return Page(200, _TEXT, (b"ok\n",))
+            case "/readyz":
+                reason = self._not_ready()
+                return Page(503, _TEXT, (f"{reason}\n".encode(),)) if reason else Page(200, _TEXT, (b"ok\n",))
+        return Page(404, _TEXT, (b"not found; there are /metrics, /healthz and /readyz\n",))
+
+
+async def _send(writer: asyncio.StreamWriter, page: Page, request: HttpRequest) -> None:
+    length = sum(map(len, page.body))
+    connection = "keep-alive" if request.keeps_alive else "close"
+    allow = "Allow: GET, HEAD\r\n" if page.status == HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\nContent-Type: {page.content_type}\r\n"
+        f"Content-Length: {length}\r\nConnection: {connection}\r\nX-Content-Type-Options: nosniff\r\n{allow}\r\n"
+    )
+    writer.write(head.encode())
+    if not request.is_head:
+        gathered: list[bytes] = []
+        size = 0
+        for piece in page.body:
+            gathered.append(piece)
+            size += len(piece)
+            if size >= _WRITE_BYTES:
+                writer.write(b"".join(gathered))
+                gathered.clear()
+                size = 0
+                await writer.drain()
+                await asyncio.sleep(0)  # drain does not pause while the socket takes everything.
+        writer.write(b"".join(gathered))
+    await writer.drain()
+
+
+def _bind_problem(host: str, port: int, error: OSError) -> str:
+    where = f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use by another process: choose another port for metrics with --metrics-port"
+    if error.errno == errno.EACCES:
+        return f"{where} may not be bound by this user: choose a --metrics-port above 1023"
+    return f"{where} cannot be bound for metrics: {error.strerror}: check metrics.host"

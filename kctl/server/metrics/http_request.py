@@ -1,0 +1,65 @@
+"""Reads the head of an HTTP/1.1 request of a scraper.  Pure.
+
+No header is trusted for a decision; only Accept and Connection are read at all.  A request with a body is refused,
+because reading or skipping bodies is where HTTP servers and proxies disagree.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_METHODS = frozenset({"GET", "HEAD"})
+
+
+class Refused(Exception):
+    """The request gets this status, and the connection is closed."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class HttpRequest(NamedTuple):
+    """The parts of a request that matter here."""
+
+    path: str
+    """Without the query."""
+    accept: str
+    is_head: bool
+    keeps_alive: bool
+
+
+def parse_head(head: bytes) -> HttpRequest:
+    """The request whose head ends with an empty line.  Raises Refused."""
+    try:
+        lines = head.decode("ascii").split("\r\n")
+    except UnicodeDecodeError:
+        raise Refused(400, "the head of the request is not ASCII") from None
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise Refused(400, "the request line is not that of HTTP/1.1")
+    method, target, version = words
+    if method not in _METHODS:
+        raise Refused(405, "only GET and HEAD are allowed: the endpoint is read-only")
+    headers = _headers(lines[1:])
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise Refused(400, "the request has a body")
+    connection = headers.get("connection", "").lower()
+    return HttpRequest(
+        path=target.partition("?")[0],
+        accept=headers.get("accept", ""),
+        is_head=method == "HEAD",
+        keeps_alive=version != "HTTP/1.0" and "close" not in connection,
+    )
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise Refused(400, "a header line has no name")
+        headers[name.lower()] = value.strip()
+    return headers

@@ -1,0 +1,1 @@
+"""The metrics, one module per subject: their definitions, and the functions that compute their values."""

@@ -1,0 +1,95 @@
+"""KafkaController and ControllerStats: what the controller knows and does.  Zero on other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kctl.model import TopicPartition
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.stats import Work
+from kctl.server.metrics.definitions import NO_LABELS, AnyFamily, Definition, HistogramFamily, Kind, single
+from kctl.server.metrics.quantiles import summarize
+from kctl.server.metrics.sources import Sources
+
+
+def _gauge(name: str, unit: str, doc: str) -> Definition:
+    return Definition("kafka.controller", "KafkaController", name, Kind.GAUGE, unit, doc)
+
+
+ACTIVE = _gauge("ActiveControllerCount", "controllers", "1 if this broker is the controller")
+STATE = _gauge("ControllerState", "state", "What the controller does now, as the number in Kafka; 0 is idle")
+TOPICS = _gauge("GlobalTopicCount", "topics", "Topics of the cluster")
+PARTITIONS = _gauge("GlobalPartitionCount", "partitions", "Partitions of the cluster")
+OFFLINE = _gauge("OfflinePartitionsCount", "partitions", "Partitions without a leader")
+IMBALANCE = _gauge("PreferredReplicaImbalanceCount", "partitions", "Partitions whose leader is not the preferred one")
+BROKERS = _gauge("ActiveBrokerCount", "brokers", "Registered brokers")
+DELETING = _gauge("TopicsToDeleteCount", "topics", "Topics whose deletion is requested or in progress")
+UNCLEAN = Definition(
+    "kafka.controller",
+    "ControllerStats",
+    "UncleanLeaderElectionsPerSec",
+    Kind.METER,
+    "partitions",
+    "Elections of leaders that were not in sync, with possible loss of records",
+)
+QUEUE = Definition(
+    "kafka.controller", "ControllerEventManager", "EventQueueSize", Kind.GAUGE, "events", "Events that wait"
+)
+TIMES = {
+    work: Definition(
+        "kafka.controller",
+        "ControllerStats",
+        f"{work.label}RateAndTimeMs",
+        Kind.HISTOGRAM,
+        "ms",
+        f"Time of the controller for events of the kind {work.label}",
+    )
+    for work in Work
+    if work.label
+}
+DEFINITIONS = (
+    ACTIVE,
+    STATE,
+    TOPICS,
+    PARTITIONS,
+    OFFLINE,
+    IMBALANCE,
+    BROKERS,
+    DELETING,
+    UNCLEAN,
+    QUEUE,
+    *TIMES.values(),
+)
+_PARTITIONS_PER_SLICE = 1_000
+
+
+def families(sources: Sources) -> Iterator[AnyFamily | None]:
+    """The state of the controller.  None is a point at which other work may be done."""
+    controller = sources.parts.controller
+    state, stats = controller.state, controller.stats
+    yield single(ACTIVE, int(state.is_active))
+    yield single(STATE, stats.current.number)
+    yield single(BROKERS, len(state.brokers))
+    yield single(TOPICS, len(state.topics))
+    yield single(DELETING, len(state.deleting))
+    yield single(QUEUE, controller.queue_size)
+    partitions = offline = imbalanced = 0
+    for topic, assignment in list(state.topics.items()):
+        if partitions and partitions % _PARTITIONS_PER_SLICE < len(assignment.replicas):
+            yield None
+        partitions += len(assignment.replicas)
+        if topic in state.deleting:
+            continue
+        for partition, replicas in assignment.replicas.items():
+            key = TopicPartition(topic, partition)
+            found = state.leaders.get(key)
+            if found is None or state.phase(key) is PartitionPhase.OFFLINE:
+                offline += 1
+            if found is not None and replicas and found.leader != replicas[0]:
+                imbalanced += 1
+    yield single(PARTITIONS, partitions)
+    yield single(OFFLINE, offline)
+    yield single(IMBALANCE, imbalanced)
+    yield single(UNCLEAN, stats.unclean_elections)
+    for work, definition in TIMES.items():
+        yield HistogramFamily(definition, ((NO_LABELS, summarize(stats.latest_ms[work], stats.counts[work])),))

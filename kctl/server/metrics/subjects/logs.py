@@ -1,0 +1,66 @@
+"""LogFlushStats, LogManager and the log cleaner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kctl.server.metrics.definitions import (
+    NO_LABELS,
+    AnyFamily,
+    Definition,
+    Family,
+    HistogramFamily,
+    Kind,
+    label_text,
+    single,
+)
+from kctl.server.metrics.quantiles import summarize
+from kctl.server.metrics.sources import Sources
+
+
+def _gauge(type_: str, name: str, unit: str, doc: str, *labels: str) -> Definition:
+    return Definition("kafka.log", type_, name, Kind.GAUGE, unit, doc, labels)
+
+
+FLUSHES = Definition(
+    "kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", Kind.HISTOGRAM, "ms", "Time of flushes of logs"
+)
+OFFLINE = _gauge("LogManager", "OfflineLogDirectoryCount", "directories", "Failed log directories")
+DIRECTORY_OFFLINE = _gauge(
+    "LogManager", "LogDirectoryOffline", "bool", "1 if the log directory has failed", "logDirectory"
+)
+MAX_CLEAN_TIME = _gauge(
+    "LogCleaner", "max-clean-time-secs", "s", "Time of the longest cleaning of a log since the start"
+)
+RECOPY = _gauge(
+    "LogCleaner", "cleaner-recopy-percent", "percent", "Bytes that the last cleaning wrote, of those it read"
+)
+MAX_DIRTY = _gauge("LogCleanerManager", "max-dirty-percent", "percent", "Highest share of uncleaned bytes of a log")
+SINCE_RUN = _gauge("LogCleanerManager", "time-since-last-run-ms", "ms", "Time since the cleaner last looked for logs")
+UNCLEANABLE = _gauge(
+    "LogCleanerManager",
+    "uncleanable-partitions-count",
+    "partitions",
+    "Logs that are not cleaned until the next start, because cleaning them failed",
+    "logDirectory",
+)
+DEFINITIONS = (FLUSHES, OFFLINE, DIRECTORY_OFFLINE, MAX_CLEAN_TIME, RECOPY, MAX_DIRTY, SINCE_RUN, UNCLEANABLE)
+
+
+def families(sources: Sources) -> Iterator[AnyFamily]:
+    """The state of the logs together."""
+    logs, tasks = sources.base.logs, sources.parts.log_tasks
+    times = sources.parts.replicas.flushes.times
+    yield HistogramFamily(FLUSHES, ((NO_LABELS, summarize(times.latest_ms, times.count)),))
+    directories = [(label_text(logDirectory=each.path), each) for each in logs.directories]
+    yield single(OFFLINE, sum(not each.is_online for _, each in directories))
+    yield Family(DIRECTORY_OFFLINE, ((text, int(not each.is_online)) for text, each in directories))
+    cleaner, now_ms = tasks.cleaners.cleaner, sources.base.world.clock.now_ms()
+    done = cleaner.statistics
+    yield single(MAX_CLEAN_TIME, tasks.cleaners.longest_ms / 1000)
+    yield single(RECOPY, 100 * done.bytes_written / max(done.bytes_read, 1))
+    yield single(MAX_DIRTY, 100 * cleaner.dirty_ratio_max)
+    last_ms = cleaner.last_selection_ms
+    yield single(SINCE_RUN, 0 if last_ms is None else max(now_ms - last_ms, 0))
+    failed = [logs.logs[tp].log_directory.path for tp in cleaner.uncleanable if tp in logs.logs]
+    yield Family(UNCLEANABLE, ((text, failed.count(each.path)) for text, each in directories))

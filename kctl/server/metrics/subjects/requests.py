@@ -1,0 +1,124 @@
+"""RequestMetrics: number, errors, sizes and times of requests by API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from kctl.errors import ErrorCode
+from kctl.protocol import registry
+from kctl.server.metrics.definitions import (
+    AnyFamily,
+    Definition,
+    Family,
+    HistogramFamily,
+    HistogramValue,
+    Kind,
+    label_text,
+)
+from kctl.server.metrics.quantiles import summarize
+from kctl.server.metrics.sources import Sources
+from kctl.server.requests.context import RequestTimes
+from kctl.server.requests.recorder import ApiRecord
+
+
+def _definition(name: str, kind: Kind, unit: str, doc: str, *labels: str) -> Definition:
+    return Definition("kafka.network", "RequestMetrics", name, kind, unit, doc, ("request", *labels))
+
+
+REQUESTS = _definition("RequestsPerSec", Kind.METER, "requests", "Requests by API and version", "version")
+ERRORS = _definition(
+    "ErrorsPerSec", Kind.METER, "errors", "Error codes in responses by API; NONE is the number of successes", "error"
+)
+HISTOGRAMS: Mapping[Definition, Callable[[RequestTimes], float]] = {
+    _definition("RequestBytes", Kind.HISTOGRAM, "bytes", "Size of requests"): lambda t: t.request_bytes,
+    _definition("TotalTimeMs", Kind.HISTOGRAM, "ms", "Time from the arrival of a request to its sent response"): (
+        lambda t: (t.sent_s - t.received_s) * 1000
+    ),
+    _definition("RequestQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a request waited for its turn"): (
+        lambda t: (t.started_s - t.received_s) * 1000
+    ),
+    _definition("LocalTimeMs", Kind.HISTOGRAM, "ms", "Time for decoding and handling a request, without waiting"): (
+        lambda t: (t.handled_s - t.started_s) * 1000 if t.handled_s else 0.0
+    ),
+    _definition(
+        "RemoteTimeMs", Kind.HISTOGRAM, "ms", "Time for waiting, for work in threads, and for encoding the response"
+    ): lambda t: (t.ready_s - (t.handled_s or t.started_s)) * 1000,
+    _definition("ThrottleTimeMs", Kind.HISTOGRAM, "ms", "Time for which a connection is muted after a response"): (
+        lambda t: t.throttle_ms
+    ),
+    _definition("ResponseQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a response waited to be sent"): (
+        lambda t: (t.flushed_s - t.ready_s) * 1000
+    ),
+    _definition("ResponseSendTimeMs", Kind.HISTOGRAM, "ms", "Time until the socket had taken the response"): (
+        lambda t: (t.sent_s - t.flushed_s) * 1000
+    ),
+}
+"""How each is computed from the times of one request."""
+DEFINITIONS = (REQUESTS, ERRORS, *HISTOGRAMS)
+
+
+class _Both:
+    """The Fetch requests of consumers and followers together."""
+
+    def __init__(self, records: tuple[ApiRecord, ApiRecord]) -> None:
+        self.latest = [*records[0].latest, *records[1].latest]
+        self.count = records[0].count + records[1].count
+
+
+def families(sources: Sources) -> Iterator[AnyFamily]:
+    """The values of the APIs that were requested.  Fetch requests are listed by reader too."""
+    followers = sources.recorder.follower_fetches
+    records: dict[str, ApiRecord] = {}
+    for name, record in list(sources.recorder.apis.items()):
+        kafka_name = registry.api_named(name).kafka_name
+        records["FetchConsumer" if kafka_name == "Fetch" else kafka_name] = record
+    records.setdefault("FetchConsumer", ApiRecord())
+    records["FetchFollower"] = followers
+    counted = list(records.items())
+    labels = {name: label_text(request=name) for name in ("Fetch", *records)}
+    yield Family(
+        REQUESTS,
+        (
+            (f'{labels[shown]},version="{version}"', count)
+            for name, record in counted
+            for shown in _shown(name)
+            for version, count in _versions(shown, record, records)
+            if not (shown == "Fetch" and name == "FetchFollower")
+        ),
+    )
+    yield Family(
+        ERRORS,
+        (
+            (f'{labels[name]},error="{ErrorCode.of(code).name}"', count)
+            for name, record in counted
+            for code, count in list(record.errors.items())
+        ),
+    )
+    both = _Both((records["FetchConsumer"], followers))
+    for definition, value_of in HISTOGRAMS.items():
+        yield HistogramFamily(
+            definition,
+            _histograms(value_of, counted, both, labels),
+        )
+
+
+def _histograms(
+    value_of: Callable[[RequestTimes], float],
+    records: Sequence[tuple[str, ApiRecord]],
+    fetches: _Both,
+    labels: Mapping[str, str],
+) -> Iterator[tuple[str, HistogramValue]]:
+    for name, record in records:
+        yield labels[name], summarize(map(value_of, record.latest), record.count)
+    yield labels["Fetch"], summarize(map(value_of, fetches.latest), fetches.count)
+
+
+def _shown(name: str) -> tuple[str, ...]:
+    return ("Fetch", name) if name == "FetchConsumer" else (name,)
+
+
+def _versions(shown: str, record: ApiRecord, records: Mapping[str, ApiRecord]) -> list[tuple[int, int]]:
+    if shown != "Fetch":
+        return sorted(record.versions.items())
+    consumers, followers = records["FetchConsumer"].versions, records["FetchFollower"].versions
+    return [(v, consumers.get(v, 0) + followers.get(v, 0)) for v in sorted({*consumers, *followers})]

@@ -1,0 +1,50 @@
+"""KafkaServer and app-info: the state and the version of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from kctl import __version__
+from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
+from kctl.server.metrics.sources import Sources
+
+
+def _gauge(name: str, unit: str, doc: str, *labels: str) -> Definition:
+    return Definition("kafka.server", "KafkaServer", name, Kind.GAUGE, unit, doc, labels)
+
+
+STATE = _gauge(
+    "BrokerState",
+    "state",
+    "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, 7 shutting down",
+)
+CLUSTER_ID = _gauge("ClusterId", "1", "Always 1; the label is the id of the cluster", "cluster_id")
+DISK_READ = _gauge("linux-disk-read-bytes", "bytes", "Bytes that this process caused to be read from disks")
+DISK_WRITE = _gauge("linux-disk-write-bytes", "bytes", "Bytes that this process caused to be written to disks")
+APP_INFO = Definition(
+    "kafka.server", "app-info", "info", Kind.GAUGE, "1", "Always 1; the labels are id and version", ("id", "version")
+)
+DEFINITIONS = (STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
+_PROCESS_IO = Path("/proc/self/io")
+
+
+def families(sources: Sources) -> Iterator[Family]:
+    """The state of the broker; bytes read and written on Linux only, as in Kafka."""
+    parts = sources.parts
+    yield single(STATE, int(sources.state()))
+    yield Family(CLUSTER_ID, ((label_text(cluster_id=parts.cluster_id), 1),))
+    yield Family(APP_INFO, ((label_text(id=str(parts.broker_id), version=__version__), 1),))
+    used = _disk_bytes()
+    if used is not None:
+        yield single(DISK_READ, used[0])
+        yield single(DISK_WRITE, used[1])
+
+
+def _disk_bytes() -> tuple[int, int] | None:
+    with suppress(OSError, ValueError):
+        values = dict(line.split(": ") for line in _PROCESS_IO.read_text().splitlines())
+        if "read_bytes" in values and "write_bytes" in values:
+            return int(values["read_bytes"]), int(values["write_bytes"])
+    return None

@@ -1,0 +1,69 @@
+"""Counts what clients and followers write to and read from topics.  Kafka: BrokerTopicStats.
+
+Owner: event loop.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(slots=True)
+class TopicTraffic:
+    """Counters since the start, of one topic or of several."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """To consumers."""
+    bytes_rejected: int = 0
+    """Of batches above max.message.bytes."""
+    produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_produce_requests: int = 0
+    failed_fetch_requests: int = 0
+    produce_conversions: int = 0
+    """Batches stored in another message format than that of the request."""
+    fetch_conversions: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    invalid_magic_numbers: int = 0
+    invalid_checksums: int = 0
+    invalid_sequences: int = 0
+    keyless_in_compacted: int = 0
+
+    def add(self, other: TopicTraffic) -> None:
+        """Adds the counters of another topic."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(slots=True)
+class BrokerTraffic:
+    """The counters of all topics with a replica on this broker."""
+
+    topics: dict[str, TopicTraffic] = field(default_factory=dict)
+    others: TopicTraffic = field(default_factory=TopicTraffic)
+    """Requests for unknown topics, and what was counted for topics that are gone."""
+
+    def of(self, topic: str) -> TopicTraffic:
+        """The counters of a topic, new ones for a new topic; only for topics with a replica here."""
+        return self.topics.setdefault(topic, TopicTraffic())
+
+    def found(self, topic: str) -> TopicTraffic:
+        """The counters of a topic that a client has named: `others` if it has no replica here."""
+        return self.topics.get(topic, self.others)
+
+    def keep(self, topics: Collection[str]) -> None:
+        """Removes the counters of other topics; they remain in the total."""
+        for topic in [topic for topic in self.topics if topic not in topics]:
+            self.others.add(self.topics.pop(topic))
+
+    def total(self) -> TopicTraffic:
+        """The counters of all topics together."""
+        total = TopicTraffic()
+        total.add(self.others)
+        for traffic in self.topics.values():
+            total.add(traffic)
+        return total

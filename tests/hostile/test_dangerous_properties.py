@@ -1,0 +1,121 @@
+"""AlterConfigs with values that make other programs load classes, open URLs or read files."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kctl.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.hostile.raw_client import Attacker
+from tests.peers.sasl_broker import SaslBroker, sasl_broker
+
+BROKER = 4
+LOADED = "kctl_loaded_by_attack"
+CONTENT = "content of a file that no client may see"
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    """A server that nobody should connect to."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
+
+
+def set_property(broker: SaslBroker, name: str, value: str, resource: str = "0") -> int:
+    """The error code."""
+    changed = AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name=resource,
+        configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=False)
+    with Attacker(broker.plaintext) as client:
+        (response,) = client.ask(request, IncrementalAlterConfigsResponse, 1).responses
+    return int(response.error_code)
+
+
+def described(broker: SaslBroker) -> str:
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=False)
+    with Attacker(broker.plaintext) as client:
+        return repr(client.ask(request, DescribeConfigsResponse, 4))
+
+
+def test_properties_load_no_code_and_open_no_url_and_show_no_file(
+    tmp_path: Path, server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CVE-2025-27817, CVE-2025-27818, CVE-2025-27819: the attacks, before and after a restart of the broker."""
+    (tmp_path / f"{LOADED}.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'w').close()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    private = tmp_path / "private"
+    private.write_text(CONTENT)
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    modules = "com.sun.security.auth.module"
+    jndi = f'{modules}.JndiLoginModule required user.provider.url="ldap://{address}/x" group.provider.url="x";'
+    ldap = f'{modules}.LdapLoginModule required userProvider="ldap://{address}/x";'
+    attacks = [
+        *(("sasl.jaas.config", each) for each in (jndi, ldap)),
+        *(
+            (f"listener.name.sasl.{name}.sasl.jaas.config", each)
+            for name in ("plain", "gssapi")
+            for each in (jndi, ldap)
+        ),
+        *(
+            (f"{prefix}sasl.oauthbearer.{name}.endpoint.url", url)
+            for prefix in ("", "listener.name.sasl.", "listener.name.sasl.oauthbearer.")
+            for name in ("jwks", "token")
+            for url in (f"http://{address}/keys", private.as_uri())
+        ),
+        *(
+            (f"{prefix}{name}", LOADED)
+            for prefix in ("", "listener.name.sasl.", "listener.name.sasl.plain.")
+            for name in (
+                "authorizer.class.name",
+                "metric.reporters",
+                "principal.builder.class",
+                "sasl.login.class",
+                "sasl.login.callback.handler.class",
+                "sasl.server.callback.handler.class",
+                "sasl.client.callback.handler.class",
+                "ssl.engine.factory.class",
+                "create.topic.policy.class.name",
+                "replica.selector.class",
+            )
+        ),
+        *(
+            (f"listener.name.sasl.ssl.{name}.location", value)
+            for name in ("keystore", "truststore")
+            for value in (str(private), f"http://{address}/store")
+        ),
+    ]
+    with sasl_broker(tmp_path / "broker", properties={"password.encoder.secret": "encoder-7397"}) as broker:
+        for name, value in attacks:
+            set_property(broker, name, value)
+            set_property(broker, name, value, resource="")
+        assert set_property(broker, "log.cleaner.threads", "2") == 0, "the client may change properties"
+        answers = described(broker)
+        broker.process.restart()
+        answers += described(broker)
+        with Attacker(broker.sasl):
+            pass
+        log = broker.process.log_text
+
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    assert not (tmp_path / "loaded").exists()
+    assert CONTENT not in answers + log
+    assert "Traceback" not in log

@@ -1,0 +1,185 @@
+"""Metrics of real brokers, scraped over HTTP and read by the parsers of other projects."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics import parser as openmetrics_parser
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from docs.reference.generate import dashboard_queries, samples_of
+from kctl.server.metrics.catalogue import DEFINITIONS
+from kctl.server.metrics.naming import Dialect
+from tests.peers import probe
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+
+ADVICE = "choose another port for metrics with --metrics-port"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+ONLY_WITH_WORK = {"kafka_server_fetcherlagmetrics_consumerlag"}
+"""It has a value for each partition that the broker follows; here there is one broker."""
+KAFKAS_OWN = (
+    "metric names should not contain abbreviated units",
+    "label names should be written in 'snake_case' not 'camelCase'",
+    'non-histogram and non-summary metrics should not have "_count" suffix',
+)
+"""What promtool recommends against in names of Kafka and of the rules of the JMX exporter."""
+
+
+class Measured(NamedTuple):
+    """A broker with metrics."""
+
+    broker: KctlBroker
+    port: int
+    dialect: Dialect
+
+    def get(self, path: str = "/metrics", accept: str = "text/plain") -> str:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            body: bytes = response.read()
+        return body.decode()
+
+    def samples(self) -> dict[str, list[dict[str, str]]]:
+        """The labels of all samples by name."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for family in parse_text(self.get()):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append(dict(sample.labels))
+        return found
+
+    def value(self, name: str, **labels: str) -> float:
+        [value] = [
+            sample.value
+            for family in parse_text(self.get())
+            for sample in family.samples
+            if sample.name == name and sample.labels == labels
+        ]
+        return value
+
+
+@pytest.fixture(scope="module", params=list(Dialect))
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    port = probe.free_port()
+    properties = {"metrics.port": str(port), "metrics.naming": request.param.value}
+    with kctl_broker(tmp_path_factory.mktemp(request.param.value) / "data", properties=properties) as started:
+        at = ("--bootstrap-server", started.bootstrap)
+        rates = (
+            "--producer-rate",
+            "1GB",
+            "--consumer-rate",
+            "1GB",
+            "--request-percentage",
+            "9999",
+            "--mutation-rate",
+            "99",
+        )
+        kctl("quotas", "alter", "--default-user", *rates, "--yes", *at)
+        one = Measured(started, port, request.param)
+        probe.wait_until(
+            lambda: kctl("topics", "list", *at) is not None and "request_time{" in one.get(),
+            what="quotas",
+            timeout_s=60,
+        )
+        producer = Producer({"bootstrap.servers": started.bootstrap, "client.id": 'a"b\\c'})
+        producer.produce("orders", b"hello")
+        assert producer.flush(30) == 0
+        kctl("consume", "orders", "--from", "start", "--until", "end", *at)
+        yield one
+
+
+def parsed_openmetrics(text: str) -> list[Metric]:
+    return list(openmetrics_parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+
+
+def kctl(*words: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "kctl", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_every_declared_metric_is_in_a_scrape(measured: Measured) -> None:
+    found = measured.samples()
+    for definition in DEFINITIONS:
+        for name, labels in samples_of(definition, measured.dialect).items():
+            if name in ONLY_WITH_WORK:
+                continue
+            assert name in found, definition
+            assert any(labels <= each.keys() for each in found[name]), (name, found[name])
+
+
+def test_every_query_of_a_dashboard_of_this_naming_has_data(measured: Measured) -> None:
+    found = measured.samples()
+    queried = [q for q in dashboard_queries() if q.naming == measured.dialect and not q.reason]
+    assert queried
+    assert [query.metric for query in queried if query.metric not in found] == []
+
+
+def test_openmetrics_is_parsed_strictly(measured: Measured) -> None:
+    families = parsed_openmetrics(measured.get(accept=OPENMETRICS))
+    assert len({family.name for family in families}) == len(families) > len(DEFINITIONS)
+
+
+def test_what_a_client_did_is_counted(measured: Measured) -> None:
+    [messages] = [
+        name for each in DEFINITIONS if each.name == "MessagesInPerSec" for name in samples_of(each, measured.dialect)
+    ]
+    assert measured.value(messages, topic="orders") == 1
+    assert measured.value("kafka_log_log_logendoffset", topic="orders", partition="0") == 1
+    assert measured.value("kafka_server_kafkaserver_brokerstate") == 3
+
+
+def test_promtool_finds_nothing_but_names_of_kafka(measured: Measured) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    if measured.dialect is not Dialect.JMX:
+        return
+    ran = subprocess.run(
+        ["promtool", "check", "metrics"], input=measured.get(), capture_output=True, text=True, timeout=60, check=False
+    )
+    lines = (ran.stdout + ran.stderr).splitlines()
+    assert [line for line in lines if not line.endswith(KAFKAS_OWN)] == []
+
+
+def test_health_and_readiness(measured: Measured) -> None:
+    assert measured.get("/healthz") == "ok\n"
+    assert measured.get("/readyz") == "ok\n"
+
+
+def test_show_finds_the_endpoint_of_the_broker(measured: Measured) -> None:
+    words = ("metrics", "show", "--match", "logendoffset.*orders", "--format", "json")
+    [row] = json.loads(kctl(*words, "--bootstrap-server", measured.broker.bootstrap))
+    assert row == {
+        "metric": "kafka_log_log_logendoffset",
+        "labels": {"topic": "orders", "partition": "0"},
+        "value": 1.0,
+    }
+    assert json.loads(kctl(*words, "--endpoint", f"127.0.0.1:{measured.port}")) == [row]
+
+
+def test_show_says_how_to_switch_metrics_on(broker: KctlBroker) -> None:
+    words = [sys.executable, "-m", "kctl", "metrics", "show", "--bootstrap-server", broker.bootstrap]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert "--metrics-port" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_busy_port_is_refused_at_start_with_one_line(measured: Measured, tmp_path: object) -> None:
+    words = [sys.executable, "-m", "kctl", "--quiet", "broker", "start", "--data-dir", f"{tmp_path}/second"]
+    words += ["--port", "0", "--metrics-port", str(measured.port)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert [line for line in ran.stderr.splitlines() if str(measured.port) in line] == [
+        f"kctl: 127.0.0.1:{measured.port} is in use by another process: {ADVICE}"
+    ]

@@ -1,0 +1,206 @@
+"""The HTTP endpoint, also against scrapers that mean harm."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX
+from kctl.server.metrics.endpoint import MetricsEndpoint
+from kctl.server.metrics.http_request import Refused, parse_head
+from kctl.server.network.acceptor import ListenError
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+Scrape = Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]]
+
+
+async def small(accept: str) -> tuple[str, Sequence[bytes]]:
+    return "text/plain", [b"a 1\n", b"b 2\n"]
+
+
+@asynccontextmanager
+async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator[int]:
+    one = MetricsEndpoint(scrape, lambda: not_ready)
+    port = one.bind("127.0.0.1", 0)
+    await one.start()
+    try:
+        yield port
+    finally:
+        await one.close()
+
+
+async def answer(port: int, sent: bytes) -> bytes:
+    """What the endpoint sends until it closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    try:
+        async with asyncio.timeout(30):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+def ask(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
+    async def main() -> bytes:
+        async with endpoint(scrape, not_ready) as port:
+            return await answer(port, sent)
+
+    return asyncio.run(main())
+
+
+def closing(request: bytes) -> bytes:
+    return request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+def test_metrics_are_sent_with_their_length() -> None:
+    head, _, body = ask(closing(GET)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert b"Content-Length: 8" in head
+    assert body == b"a 1\nb 2\n"
+
+
+def test_head_gets_no_body() -> None:
+    head, _, body = ask(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
+    assert b"Content-Length: 8" in head
+    assert body == b""
+
+
+def test_a_connection_serves_several_requests_in_order() -> None:
+    sent = GET.replace(b"/metrics", b"/healthz") + closing(GET)
+    answered = ask(sent)
+    assert answered.index(b"ok\n") < answered.index(b"a 1\n")
+
+
+@pytest.mark.parametrize(("not_ready", "status"), [("", b"200"), ("the broker is starting", b"503")])
+def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> None:
+    answered = ask(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
+    assert answered.startswith(b"HTTP/1.1 " + status)
+    assert not_ready.encode() in answered
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /metrics\r\n\r\n", b"400"),
+        (b"\r\n\r\n", b"400"),
+        (b"\x00\x00\x00\x10\x00\x12\x00\x03\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\n folded: x\r\n\r\n", b"400"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", b"404"),
+        (b"GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", b"404"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"a" * METRICS_HEAD_BYTES_MAX + b"\r\n\r\n", b"431"),
+    ],
+)
+def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, status: bytes) -> None:
+    answered = ask(sent)
+    assert answered.startswith(b"HTTP/1.1 " + status)
+    assert answered.count(b"\r\n\r\n") == 1
+
+
+@pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
+@pytest.mark.parametrize("method", [b"GET", b"PUT", b"POST"])
+def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
+    """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
+    request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))
+    plain = ask(request)
+    claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
+    assert {ask(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
+    assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
+
+
+def test_a_failure_of_a_scrape_closes_one_connection() -> None:
+    calls = 0
+
+    async def failing_once(accept: str) -> tuple[str, Sequence[bytes]]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("a bug")
+        return await small(accept)
+
+    async def main() -> tuple[bytes, bytes]:
+        async with endpoint(failing_once) as port:
+            return await answer(port, GET), await answer(port, closing(GET))
+
+    first, second = asyncio.run(main())
+    assert first == b""
+    assert second.endswith(b"b 2\n")
+
+
+def test_a_busy_port_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        async def main() -> None:
+            MetricsEndpoint(small, lambda: "").bind("127.0.0.1", port)
+
+        with pytest.raises(
+            ListenError, match=rf"^127.0.0.1:{port} is in use by another process: [^\n]*--metrics-port$"
+        ):
+            asyncio.run(main())
+
+
+def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None:
+    async def large(accept: str) -> tuple[str, Sequence[bytes]]:
+        return "text/plain", [b"x" * 65536] * 512
+
+    async def main() -> int:
+        async with endpoint(large) as port:
+            with socket.socket() as silent:
+                silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                silent.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(silent, ("127.0.0.1", port))
+                await asyncio.get_running_loop().sock_sendall(silent, GET)
+                return len(await answer(port, closing(GET)))
+
+    assert asyncio.run(main()) > 32 << 20
+
+
+def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
+    most = running = 0
+
+    async def counted(accept: str) -> tuple[str, Sequence[bytes]]:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return await small(accept)
+
+    async def main() -> tuple[list[bytes | BaseException], bytes]:
+        async with endpoint(counted) as port:
+            many = await asyncio.gather(*(answer(port, closing(GET)) for _ in range(1000)), return_exceptions=True)
+            while True:  # The last connections may be closing still; pytest's timeout bounds this.
+                if last := await refused_as_nothing(port):
+                    return many, last
+
+    async def refused_as_nothing(port: int) -> bytes:
+        try:
+            return await answer(port, closing(GET))
+        except ConnectionError:
+            return b""
+
+    many, last = asyncio.run(main())
+    assert any(isinstance(each, bytes) and each.endswith(b"b 2\n") for each in many)
+    assert most <= METRICS_CONNECTIONS_MAX
+    assert last.endswith(b"b 2\n")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_request_or_refused(head: bytes) -> None:
+    statuses = set()
+    try:
+        assert parse_head(head).path
+    except Refused as refusal:
+        statuses.add(refusal.status)
+    assert statuses <= {400, 405}

@@ -1,0 +1,101 @@
+"""What is recorded of requests."""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.api_versions import ApiVersionsResponse
+from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kctl.server.metrics.quantiles import SAMPLES_MAX
+from kctl.server.requests.context import ConnectionTiming, Peer
+from kctl.server.requests.recorder import RequestRecorder
+
+
+class Times:
+    """A clock that advances by 1 s with each reading."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+def record(recorder: RequestRecorder, response: object, *, api: str = "produce", is_follower: bool = False) -> None:
+    times = recorder.begin(api, Peer("/127.0.0.1", "PLAINTEXT"), 50)
+    recorder.count(api, 9, response, is_follower=is_follower)
+    if times is not None:
+        recorder.handled(times)
+        recorder.ready(api, times, None, is_follower=is_follower)
+
+
+def produced(*codes: ErrorCode) -> ProduceResponse:
+    answers = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate(codes)]
+    return ProduceResponse(responses=[TopicProduceResponse(name="a", partition_responses=answers)])
+
+
+def test_errors_of_single_partitions_are_counted() -> None:
+    recorder = RequestRecorder(Times())
+    record(recorder, produced(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE))
+    assert dict(recorder.apis["produce"].errors) == {ErrorCode.NONE: 2, ErrorCode.CORRUPT_MESSAGE: 1}
+
+
+def test_errors_of_the_response_and_of_its_partitions_are_counted() -> None:
+    recorder = RequestRecorder(Times())
+    data = PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.OFFSET_OUT_OF_RANGE,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        records=b"",
+    )
+    topics = [FetchableTopicResponse(topic="a", partitions=[data])]
+    record(recorder, FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=topics), api="fetch")
+    assert dict(recorder.apis["fetch"].errors) == {ErrorCode.NONE: 1, ErrorCode.OFFSET_OUT_OF_RANGE: 1}
+    record(recorder, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), api="api_versions")
+    assert dict(recorder.apis["api_versions"].errors) == {ErrorCode.UNSUPPORTED_VERSION: 1}
+
+
+def test_a_request_without_a_response_is_a_success() -> None:
+    recorder = RequestRecorder(Times())
+    record(recorder, None)
+    assert dict(recorder.apis["produce"].errors) == {ErrorCode.NONE: 1}
+    assert dict(recorder.apis["produce"].versions) == {9: 1}
+
+
+def test_fetches_of_followers_are_recorded_apart() -> None:
+    recorder = RequestRecorder(Times())
+    record(recorder, None, api="fetch", is_follower=True)
+    assert recorder.apis["fetch"].count == 0
+    assert recorder.follower_fetches.count == 1
+
+
+def test_the_stages_of_a_request_are_in_order() -> None:
+    clock = Times()
+    recorder = RequestRecorder(clock)
+    timing = ConnectionTiming()
+    timing.received_s = 90.0
+    times = recorder.begin("produce", Peer("/127.0.0.1", "PLAINTEXT", timing=timing), 50)
+    assert times is not None
+    recorder.handled(times)
+    recorder.ready("produce", times, timing)
+    timing.flushing_s = clock()
+    timing.sent(clock())
+    assert (times.received_s, times.started_s, times.handled_s, times.ready_s) == (90, 101, 102, 103)
+    assert (times.flushed_s, times.sent_s) == (104, 105)
+    assert timing.unsent == []
+
+
+def test_all_requests_are_counted_and_after_many_every_eighth_is_timed() -> None:
+    clock = Times()
+    recorder = RequestRecorder(clock)
+    for _ in range(SAMPLES_MAX):
+        record(recorder, None)
+    started_s = clock.now_s
+    for _ in range(80):
+        record(recorder, None)
+    assert clock.now_s - started_s == 10 * 3
+    assert recorder.apis["produce"].count == SAMPLES_MAX + 80
+    assert len(recorder.apis["produce"].latest) == SAMPLES_MAX
