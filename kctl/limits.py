@@ -140,6 +140,12 @@ _configured(
     "no limit",
     on_excess="nothing is accepted for a time",
 )
+LIMITED_HOSTS_MAX = _limit(
+    "host names in max.connections.per.ip.overrides",
+    64,
+    "names",
+    on_excess="the broker does not start, or keeps the old limits; addresses are not counted",
+)
 CONNECTION_RATES_MAX = _limit(
     "addresses whose connection rate is counted",
     10_000,
@@ -153,7 +159,7 @@ REFUSED_SOCKETS_MAX = _limit(
     on_excess="further ones are closed at once",
 )
 REFUSED_CONNECTION_LINES_MAX = _limit(
-    "lines in the broker's log per second about refused connections and failed TLS handshakes",
+    "lines in the broker's log per second about refused connections, failed TLS handshakes and malformed requests",
     10,
     "lines",
     on_excess="they are counted, and the next line has their number",

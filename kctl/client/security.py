@@ -8,7 +8,6 @@ Kafka: CommonClientConfigs, SslConfigs, SaslConfigs (2.8, and the OAuth properti
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_SECRET = re.compile(r"password|secret|sasl\.jaas\.config|ssl\.keystore\.key$")
 _RENEW_PERCENT_MIN = 85
 _RENEW_PERCENT_SPREAD = 10
 """A client authenticates again after 85 to 94 % of the session lifetime; random, so that clients do not all do it at
@@ -131,11 +129,6 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
     """The security of client properties; None for PLAINTEXT.  Raises ConfigError."""
     protocol = properties.get("security.protocol", PLAINTEXT).strip()
     return None if protocol.upper() == PLAINTEXT else ClientSecurity.of(protocol, properties)
-
-
-def has_secret(properties: Mapping[str, str]) -> bool:
-    """Whether client properties contain a password, a key or a client secret."""
-    return any(value.strip() and _SECRET.search(name) for name, value in properties.items())
 
 
 def _restored(protocol: str, tls: TlsSettings | None, sasl: SaslSettings | None) -> ClientSecurity:

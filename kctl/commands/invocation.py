@@ -30,6 +30,7 @@ class Invocation:
         self._budget: Budget | None = None
         self._properties: dict[str, str] | None = None
         self._security: Security | None = None
+        self._exposed: set[str] = set()
 
     @property
     def debug(self) -> bool:
@@ -56,15 +57,35 @@ class Invocation:
         """TLS and SASL of --command-config; warns about files with secrets that all users can read."""
         if "security.protocol" not in properties:
             return None
-        from kctl.client.security import client_security, has_secret  # noqa: PLC0415 - most commands do without
+        from kctl.client.security import client_security  # noqa: PLC0415 - most commands do without
 
         if self._security is None and (security := client_security(properties)) is not None:
             self._security = security
-            config_file = [self._config_file] if self._config_file and has_secret(properties) else []
-            for path in (*config_file, *security.secret_files):
-                if _is_readable_by_all(path):
-                    self.console.warn(f"{path} contains secrets, and every user can read it; run: chmod 600 {path}")
+            self._warn_of_exposure(self._config_file or "", properties, security.secret_files)
         return self._security
+
+    def secret_properties(self, path: str) -> dict[str, str]:
+        """The properties in a file that the user has named; warns if all users can read its secrets.
+
+        Raises UsageError.
+        """
+        from kctl.commands.secret_files import read_properties  # noqa: PLC0415 - rarely used
+
+        properties = read_properties(path)
+        self._warn_of_exposure(path, properties)
+        return properties
+
+    def _warn_of_exposure(self, path: str, properties: dict[str, str], more: tuple[str, ...] = ()) -> None:
+        """Warns once about each file with secrets that all users can read."""
+        import shlex  # noqa: PLC0415 - rarely needed
+
+        from kctl.commands.secret_files import exposed_files  # noqa: PLC0415 - only with TLS or SASL
+
+        for exposed in exposed_files(path, properties, more):
+            if exposed not in self._exposed:
+                self._exposed.add(exposed)
+                name = shlex.quote(exposed)
+                self.console.warn(f"{exposed} contains secrets, and every user can read it; run: chmod 600 {name}")
 
     def cluster_options(self) -> str:
         """The options of this command line that select the cluster, quoted for another command line."""
@@ -78,7 +99,7 @@ class Invocation:
         """The properties of --command-config; empty without it.  Raises UsageError."""
         if self._properties is None:
             # Once: the file may be a pipe.
-            self._properties = read_properties(self._config_file) if self._config_file else {}
+            self._properties = self.secret_properties(self._config_file) if self._config_file else {}
         return self._properties
 
     @property
@@ -165,26 +186,3 @@ def _duration_ms(text: str) -> int:
     if not 0 < duration_ms <= INT32_MAX:
         raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
     return duration_ms
-
-
-def _is_readable_by_all(path: str) -> bool:
-    import stat  # noqa: PLC0415 - only with TLS or SASL
-
-    try:
-        status = os.stat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
-
-
-def read_properties(path: str) -> dict[str, str]:
-    """The properties in a file that the user has named.  Raises UsageError."""
-    from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
-    from kctl.input_files import read_input  # noqa: PLC0415 - same
-
-    try:
-        return parse_properties(decode_properties(read_input(path)))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from None

@@ -7,6 +7,7 @@ before they are stored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
@@ -18,6 +19,9 @@ from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
 from kctl.errors import ApiError, ErrorCode
 
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Properties of a listener that may be a default for all brokers.  Kafka: ClusterLevelListenerConfigs."""
 ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -153,6 +157,9 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
 
 
 def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | None:
+    of_listener = _OF_LISTENER.match(name)
+    if of_listener is not None:
+        return _listener_problem(name, of_listener[1], text, per_broker=per_broker)
     described = BROKER_PROPERTIES.get(name) or DYNAMIC_ONLY_PROPERTIES.get(name)
     if described is None:
         return None
@@ -163,8 +170,20 @@ def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | Non
         )
     if described.dynamic is Dynamic.PER_BROKER and not per_broker:
         return Problem(name, shown, "cannot be a default for all brokers", "set it for each broker by its id")
+    return _value_problem(name, described, text)
+
+
+def _listener_problem(name: str, general_name: str, text: str, *, per_broker: bool) -> Problem | None:
+    """The problem of `listener.name.X.<general_name>`; names that are not known may belong to a plug-in."""
+    described = BROKER_PROPERTIES.get(general_name)
+    if general_name not in _CLUSTER_WIDE_OF_LISTENERS and not per_broker:
+        return Problem(name, "[hidden]", "cannot be a default for all brokers", "set it for each broker by its id")
+    return None if described is None else _value_problem(name, described, text)
+
+
+def _value_problem(name: str, described: Property, text: str) -> Problem | None:
     try:
         described.parse(text)
     except ValueError as error:
-        return Problem(name, shown, str(error), "correct it")
+        return Problem(name, "[hidden]" if described.sensitive else text, str(error), "correct it")
     return None

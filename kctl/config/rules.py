@@ -11,7 +11,7 @@ from kctl.config.subjects.versions import significant
 
 T = TypeVar("T")
 
-_ADDRESS_AND_COUNT = re.compile(r"\s*(\[?[0-9A-Fa-f.:]+\]?):[0-9]{1,9}\s*\Z")
+_ADDRESS_AND_COUNT = re.compile(r"\s*(\[[0-9A-Fa-f.:]+\]|[0-9A-Za-z.:_%-]{1,255}):[0-9]{1,9}\s*\Z")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?\Z")
 
 
@@ -60,7 +60,6 @@ THROTTLED_REPLICAS: Rule[tuple[str, ...]] = Rule(
 """Kafka's ThrottledReplicaListValidator."""
 
 COUNT_BY_ADDRESS: Rule[str] = Rule(
-    "a list of address:count pairs with IP addresses, as in 10.0.0.1:50,[::1]:10",
+    "a list of address:count pairs, as in 10.0.0.1:50,[::1]:10,host.example:20",
     lambda text: all(_ADDRESS_AND_COUNT.match(entry) for entry in text.split(",") if entry.strip()),
 )
-"""Kafka also accepts host names, which it resolves once."""

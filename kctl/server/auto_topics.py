@@ -19,6 +19,7 @@ from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import AUTO_CREATIONS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.topic_plans import PartitionRoom
 from kctl.server.topic_writer import TopicWriter
 
@@ -36,8 +37,11 @@ class AutoTopics:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._logged_reasons: dict[str, str] = {}
 
-    def request(self, name: str) -> ErrorCode:
-        """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created."""
+    def request(self, name: str, account: RequestAccount | None = None) -> ErrorCode:
+        """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created.
+
+        The partitions count for the quota of the client whose request creates the topic (KIP-599).
+        """
         if topic_name_problem(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if name in self._under_way or len(self._under_way) >= AUTO_CREATIONS_MAX:
@@ -54,6 +58,8 @@ class AutoTopics:
         except ApiError as error:
             self._log_once(name, str(error))
             return error.code
+        if account is not None:
+            account.count_mutations(partition_count)
         task = asyncio.get_running_loop().create_task(
             self._create(name, assignment, overrides), name=f"create-topic-{name}"
         )

@@ -26,21 +26,21 @@ from kctl.config.listeners import (
     listener_endpoints,
 )
 from kctl.config.topic import topic_config_ignoring_errors
-from kctl.errors import ConfigError, KctlError, ZooKeeperError
+from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
 from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.authorization.access import Access
-from kctl.server.authorization.loading import load_authorizer
+from kctl.server.authorization.loading import authorizer_of
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
-from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
+from kctl.server.limit_updates import LimitUpdates
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.loop_lag import LoopLag, MeasuredEventLoop
 from kctl.server.metadata_cache import MetadataCache
@@ -104,8 +104,7 @@ class Broker:
         self._state = BrokerState.NOT_RUNNING
         self._dispatcher = Dispatcher(self._base.quotas, world.clock)
         self._channels = Channels(
-            self._config,
-            properties,
+            self.configs,
             handle=self._dispatcher.handle,
             clock=world.clock,
             secrets=self._base.secrets,
@@ -113,6 +112,7 @@ class Broker:
         self._limits = ConnectionLimits()
         self._metrics: BrokerMetrics | None = self._make_metrics()
         self._limits.connection_rate_of = self._base.quotas.connection_rate_of
+        self._limit_updates = LimitUpdates(self.configs, self._limits, address_of)
         self._listening = world.listen(
             open_channel=self._channels.open,
             settings=ListenSettings(
@@ -128,6 +128,7 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
         self._are_logs_loaded = False
@@ -252,6 +253,7 @@ class Broker:
         self._listening.close()
         if self._access is not None:
             await self._access.close()
+        await self._limit_updates.close()
         await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
@@ -264,9 +266,9 @@ class Broker:
             log.info("stopped broker=%s", self.broker_id)
 
     async def _start_authorizer(self, zookeeper: ZooKeeper) -> None:
-        """Starts the configured authorizer, if any.  Raises KctlError."""
-        self._authorizer = load_authorizer(self._config, self.configs.static, zookeeper, self._world.clock)
-        if self._authorizer is not None:
+        """Starts the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
+        if self._open_authorizer is not None:
+            self._authorizer = self._open_authorizer(zookeeper)
             self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
             await self._access.start()
 
@@ -274,20 +276,13 @@ class Broker:
 
     async def _configure_listeners(self) -> None:
         """Raises ConfigError."""
-        self._limits.settings = limit_settings(self._config, self.configs.properties)
-        self.configs.subscribe(self._limits_changed)
+        await self._limit_updates.start()
         await self._base.certificates.load(
             endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
         )
         control_plane = control_plane_listener(self._config)
         own = inter_broker_listener(self._config)
         await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
-
-    def _limits_changed(self) -> None:
-        try:
-            self._limits.settings = limit_settings(self._config, self.configs.properties)
-        except ConfigError as error:
-            log.error("cannot change the limits of connections, the old ones stay in use error=%s", error)
 
     # Metrics: only with metrics.port, because recording requests costs time.
 

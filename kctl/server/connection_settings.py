@@ -7,6 +7,7 @@ Pure.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 
 from kctl.config.broker import BrokerConfig
@@ -15,23 +16,49 @@ from kctl.errors import ConfigError
 from kctl.server.network.connection_limits import UNLIMITED, LimitSettings, ListenerLimits
 
 
-def limit_settings(config: BrokerConfig, properties: Mapping[str, str]) -> LimitSettings:
-    """The limits in force.  `properties` has the texts of all properties.  Raises ConfigError."""
-    exceptions = [entry for entry in config.max_connections_per_ip_overrides.split(",") if entry.strip()]
+def limit_settings(
+    config: BrokerConfig, properties: Mapping[str, str], addresses: Mapping[str, str] | None = None
+) -> LimitSettings:
+    """The limits in force.  Raises ConfigError.
+
+    `properties` has the texts of all properties, `addresses` the address of each host in `named_hosts`.
+    """
+    known = addresses or {}
     names = [endpoint.listener for endpoint in listener_endpoints(config)]
     return LimitSettings(
         connections=config.max_connections,
         connections_per_second=config.max_connection_creation_rate,
         connections_per_address=config.max_connections_per_ip,
-        per_address=dict(_address_and_count(entry) for entry in exceptions),
+        per_address={known.get(host, host): count for host, count in _exceptions(config)},
         listeners={name: _listener_limits(properties, name) for name in names},
         protected_listener=inter_broker_listener(config) if len(names) > 1 else None,
+        windows=config.quota_window_num,
+        window_ms=config.quota_window_size_seconds * 1000,
     )
 
 
-def _address_and_count(entry: str) -> tuple[str, int]:
-    address, _, count = entry.strip().rpartition(":")
-    return address.strip("[]"), int(count)
+def named_hosts(config: BrokerConfig) -> list[str]:
+    """The hosts in max.connections.per.ip.overrides that are not IP addresses."""
+    return [host for host, _ in _exceptions(config) if not _is_address(host)]
+
+
+def _exceptions(config: BrokerConfig) -> list[tuple[str, int]]:
+    entries = [entry.strip() for entry in config.max_connections_per_ip_overrides.split(",") if entry.strip()]
+    pairs = (entry.rpartition(":") for entry in entries)
+    return [(_canonical(host.strip("[]")), int(count)) for host, _, count in pairs]
+
+
+def _canonical(host: str) -> str:
+    """An address in the form in which those of connections are written."""
+    return str(ipaddress.ip_address(host)) if _is_address(host) else host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _listener_limits(properties: Mapping[str, str], listener: str) -> ListenerLimits:

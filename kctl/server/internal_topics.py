@@ -14,6 +14,7 @@ from kctl.records.salvage import Piece
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorNode
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
@@ -172,9 +173,9 @@ class InternalTopicsView:
             return None
         return CoordinatorNode(broker.broker_id, endpoint.host, endpoint.port)
 
-    def ensure_topic(self, topic: str) -> None:
-        """Starts creating the topic."""
-        self._auto_topics.request(topic)
+    def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
+        """Starts creating the topic, which counts for the quota of the client."""
+        self._auto_topics.request(topic, account)
 
 
 class PartitionLeadersView:

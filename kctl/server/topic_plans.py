@@ -115,7 +115,7 @@ def plan_added_partitions(
 def _overrides(requested: CreatableTopic) -> dict[str, str]:
     nulls = sorted(entry.name for entry in requested.configs if entry.value is None)
     if nulls:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(nulls)}")
     return {entry.name: entry.value for entry in requested.configs if entry.value is not None}
 
 

@@ -86,6 +86,7 @@ class Group:
     subscribed: set[str] | None = None
     offsets: dict[At, Commit] = field(default_factory=dict)
     in_transactions: dict[int, dict[At, Commit]] = field(default_factory=dict)
+    """By producer.  A transaction keeps the group until it ends, also when its commits were deleted."""
     is_first: bool = False
     """A group that was empty gathers members until group.initial.rebalance.delay.ms is over, which is 0 here."""
     join_due_ms: int | None = None
@@ -279,10 +280,8 @@ class GroupModel:
             errors[at] = GROUP_SUBSCRIBED_TO_TOPIC if is_read else NONE
             if not is_read:
                 group.offsets.pop(at, None)
-                for producer in list(group.in_transactions):
-                    group.in_transactions[producer].pop(at, None)
-                    if not group.in_transactions[producer]:
-                        del group.in_transactions[producer]
+                for staged in group.in_transactions.values():
+                    staged.pop(at, None)
         if group.is_vacant:
             self.group = None
         return NONE, errors

@@ -14,9 +14,7 @@ from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.config.properties import decode_properties, parse_properties
 from kctl.errors import UsageError
-from kctl.input_files import read_input
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
 
@@ -112,7 +110,7 @@ def start(
     folder = DataFolder(data_dir_of(data_dir))
     wanted = process.Wanted(
         folder=folder,
-        file_properties=_file_properties(config),
+        file_properties=run.secret_properties(config) if config is not None else {},
         overrides=_overrides(
             override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
         ),
@@ -166,18 +164,6 @@ def _own_command() -> str:
         return f"{shlex.quote(sys.executable)} -m kctl"
     here = Path.cwd()
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
-
-
-def _file_properties(path: str | None) -> dict[str, str]:
-
-    if path is None:
-        return {}
-    try:
-        return parse_properties(decode_properties(read_input(path)))
-    except OSError as error:
-        raise UsageError(f"--config {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"--config {path}: {error}") from None
 
 
 def _overrides(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.configs import ConfigChange, ConfigOperation
 from kctl.admin.quotas import (
+    SCRAM_MECHANISMS,
     Entity,
     EntityQuotas,
     FilterPart,
@@ -70,6 +71,10 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
     known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
     wanted: list[QuotaChange] = []
     for change in changes:
+        if type_ == "user" and change.name.upper() in SCRAM_MECHANISMS.values():
+            raise UsageError(
+                f"{change.name} is a credential, not a quota; `kctl users create`, `alter` and `delete` change it"
+            )
         if change.name not in known:
             raise UsageError(f"'{change.name}' is no quota of a {type_}; known are {', '.join(known)}")
         if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:

@@ -135,5 +135,5 @@ def on_users(
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
 
     return ask_zookeeper(
-        ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
+        run, ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from kctl.commands.invocation import read_properties
+from kctl.commands.invocation import Invocation
 from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ TlsConfigFile = Annotated[
 
 
 def ask_zookeeper(
-    connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]], *, tls_config: str | None
+    run: Invocation,
+    connect: str,
+    path: str,
+    question: Callable[[ZooKeeperSession, str], Awaitable[T]],
+    *,
+    tls_config: str | None,
 ) -> T:
     """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError.
 
@@ -45,7 +50,7 @@ def ask_zookeeper(
 
     _require_path(path)
 
-    security = zookeeper_security(read_properties(tls_config)) if tls_config is not None else None
+    security = zookeeper_security(run.secret_properties(tls_config)) if tls_config is not None else None
 
     async def main() -> T:
         try:

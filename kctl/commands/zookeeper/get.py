@@ -33,7 +33,9 @@ def get(
     With json and jsonl also its stat; data that is not UTF-8 is base64, and "encoding" says which.
     """
     run: Invocation = ctx.obj
-    data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path), tls_config=zk_tls_config_file)
+    data, stat = ask_zookeeper(
+        run, zookeeper, path, lambda session, path: session.get(path), tls_config=zk_tls_config_file
+    )
     text, encoding = _as_text(data)
     if run.console.is_machine_readable:
         run.console.show_one(znode_row(path, text, encoding, stat))

@@ -39,7 +39,9 @@ def list_children(
 ) -> ExitStatus:
     """List the children of a znode."""
     run: Invocation = ctx.obj
-    names = ask_zookeeper(zookeeper, path, lambda session, path: session.children(path), tls_config=zk_tls_config_file)
+    names = ask_zookeeper(
+        run, zookeeper, path, lambda session, path: session.children(path), tls_config=zk_tls_config_file
+    )
     parent = path.rstrip("/")
     run.console.show(CHILD_COLUMNS, [ChildRow(name, f"{parent}/{name}") for name in names])
     return ExitStatus.DONE

@@ -26,7 +26,9 @@ def stat(
 ) -> ExitStatus:
     """Show the stat of a znode: transactions, versions, owner, size."""
     run: Invocation = ctx.obj
-    found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path), tls_config=zk_tls_config_file)
+    found = ask_zookeeper(
+        run, zookeeper, path, lambda session, path: session.exists(path), tls_config=zk_tls_config_file
+    )
     if found is None:
         raise NoNodeError(f"znode {path} does not exist", path)
     run.console.show_one(stat_row(path, found))

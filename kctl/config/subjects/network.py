@@ -133,7 +133,7 @@ class NetworkProperties:
         COUNT_BY_ADDRESS,
         default="",
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Exceptions from max.connections.per.ip, as address:count pairs.",
+        doc="Exceptions from max.connections.per.ip, as address:count pairs; host names are resolved when it is set.",
     )
     max_connections: int = prop(
         "max.connections",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 
 from kctl.config.broker import BrokerConfig
@@ -18,10 +19,13 @@ ACL_AUTHORIZERS = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.s
 PLUG_IN_GROUP = "kctl.authorizers"
 
 
-def load_authorizer(
-    config: BrokerConfig, properties: Mapping[str, str], zookeeper: ZooKeeper, clock: Clock
-) -> Authorizer | None:
-    """The configured authorizer, not started; None if there is none.  Raises ConfigError."""
+def authorizer_of(
+    config: BrokerConfig, properties: Mapping[str, str], clock: Clock
+) -> Callable[[ZooKeeper], Authorizer] | None:
+    """Returns the configured authorizer, not started, when ZooKeeper is connected; None if there is none.
+
+    Raises ConfigError, so that a broker with a wrong configuration connects nowhere.
+    """
     name = config.authorizer_class_name.strip()
     if not name:
         return None
@@ -31,8 +35,9 @@ def load_authorizer(
         except ValueError as error:
             raise ConfigError("super.users", config.super_users, str(error)) from error
         policy = AccessPolicy(super_users, allows_without_acl=config.allow_everyone_if_no_acl_found)
-        return ZooKeeperAcls(zookeeper, policy, clock)
-    return _plug_in(name, properties)
+        return partial(ZooKeeperAcls, policy=policy, clock=clock)
+    plug_in = _plug_in(name, properties)
+    return lambda _: plug_in
 
 
 def _plug_in(name: str, properties: Mapping[str, str]) -> Authorizer:

@@ -49,17 +49,23 @@ def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
 
 
 def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ApiError | None:
-    """Why the partition cannot be reassigned to `wanted`, or None; `wanted` None cancels."""
+    """Why the partition cannot be reassigned to `wanted`, or None; `wanted` None cancels.
+
+    The replicas are checked before the partition, as by Kafka 2.8 (KafkaController.processApiPartitionReassignment).
+    """
     topic, partition = topic_partition
     assignment = state.topics.get(topic)
+    present = () if assignment is None else assignment.replicas.get(partition, ())
+    problem = None if wanted is None else _problem(state, present, wanted)
+    if problem is not None:
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    if wanted is None and (assignment is None or not is_reassigning(assignment, partition)):
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if assignment is None or partition not in assignment.replicas:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
     if topic in state.deleting:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
-    if wanted is None and not is_reassigning(assignment, partition):
-        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    problem = None if wanted is None else _problem(state, assignment.replicas[partition], wanted)
-    problem = problem or _loss(state, topic_partition, begun(assignment, partition, wanted))
+    problem = _loss(state, topic_partition, begun(assignment, partition, wanted))
     return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from kctl.errors import ErrorCode
 from kctl.records.salvage import Piece
+from kctl.server.quotas.accounts import RequestAccount
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +74,11 @@ class InternalTopics(Protocol):
         """The leader's endpoint on the client's listener; None without a live leader or such a listener."""
         ...
 
-    def ensure_topic(self, topic: str) -> None:
-        """Starts creating the topic without waiting; does nothing while the creation is pending."""
+    def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
+        """Starts creating the topic without waiting; does nothing while the creation is pending.
+
+        A new topic counts for the quota of the client of `account`.
+        """
         ...
 
 

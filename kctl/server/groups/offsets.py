@@ -106,7 +106,7 @@ class CommittedOffsets:
 
     @property
     def is_vacant(self) -> bool:
-        """True if there is no commit, visible or not."""
+        """True if there is no commit, visible or not, and no open transaction that had one."""
         return not (self._committed or self._staged or self._transactions)
 
     def is_unstable(self, tp: TopicPartition) -> bool:
@@ -161,7 +161,7 @@ class CommittedOffsets:
 
     @property
     def open_transactions(self) -> list[int]:
-        """The ids of producers with commits that wait for a marker."""
+        """The ids of producers that committed in a transaction whose marker is missing."""
         return list(self._transactions)
 
     def load(self, committed: dict[TopicPartition, Packed]) -> None:
@@ -173,7 +173,10 @@ class CommittedOffsets:
         self._transactions.setdefault(producer_id, _OpenCommits()).appended[tp] = appended
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Removes these partitions; returns those of which the log has, or will have, records."""
+        """Removes these partitions; returns those of which the log has, or will have, records.
+
+        A transaction stays open until its marker, also without commits.  Kafka: GroupMetadata.removeOffsets.
+        """
         return [tp for tp in partitions if self._forget(tp)]
 
     def expired(
@@ -199,11 +202,10 @@ class CommittedOffsets:
     def _forget(self, tp: TopicPartition) -> bool:
         is_recorded = self._committed.pop(tp, None) is not None
         is_recorded |= self._staged.pop(tp, None) is not None
-        for producer_id, opened in list(self._transactions.items()):
+        for opened in self._transactions.values():
             if tp in opened:
                 opened.appended.pop(tp, None)
                 opened.staged.pop(tp, None)
-                self._drop_if_vacant(producer_id)
                 is_recorded = True
         return is_recorded
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -19,7 +19,7 @@ from kctl.protocol.apis.alter_configs import (
     AlterConfigsResponse,
 )
 from kctl.security.acls import Operation
-from kctl.server.config_alterations import replaced
+from kctl.server.config_alterations import ResourceType, replaced
 from kctl.server.config_resources import ConfigResources, check_access
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import Outcome, outcome_of
@@ -57,6 +57,9 @@ class AlterConfigsHandler:
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
         check_access(context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
+        if resource.resource_type == ResourceType.TOPIC and not resource.resource_name:
+            # IncrementalAlterConfigs answers INVALID_REQUEST; this request has no such check in Kafka.
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic '' does not exist.")
         overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
         entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)
         await self._resources.check(resource.resource_type, resource.resource_name, overrides)

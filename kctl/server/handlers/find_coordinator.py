@@ -37,7 +37,7 @@ class FindCoordinatorHandler:
             return _refusal(AUTHORIZATION_ERRORS[kind])
         count = self._topics.partition_count(topic)
         if count is None:
-            self._topics.ensure_topic(topic)
+            self._topics.ensure_topic(topic, context.account)
             return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         node = self._topics.leader_of(topic, partition_for_key(request.key, count), context.listener)
         return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE) if node is None else _response(node, ErrorCode.NONE, None)

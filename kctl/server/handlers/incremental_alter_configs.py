@@ -64,6 +64,8 @@ class IncrementalAlterConfigsHandler:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             self._alter_loggers(resource.resource_name, alterations, validate_only=validate_only)
             return
+        # Before the resource is looked up, as in Kafka; `altered` checks again.
+        check_alterations(alterations)
         kind, name = resource.resource_type, resource.resource_name
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)

@@ -121,7 +121,7 @@ class MetadataHandler:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             is_internal = name in INTERNAL_TOPICS
             if is_internal or may_create:
-                return _failed(name, self._auto_topics.request(name))
+                return _failed(name, self._auto_topics.request(name, context.account))
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,

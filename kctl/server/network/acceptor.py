@@ -198,7 +198,7 @@ class Acceptor:
             buffers=self._buffers,
             open_channel=self._open_channel,
             on_close=self._forget,
-            on_malformed=self._count_malformed,
+            on_malformed=self._malformed,
             is_urgent=peer.listener == self._settings.urgent_listener,
         )
         self._connections[connection] = None
@@ -244,8 +244,9 @@ class Acceptor:
         for listener in [each for each in self._full if self._limits.has_slot(self._listeners[each].listener)]:
             self._resume_accepting(listener)
 
-    def _count_malformed(self) -> None:
+    def _malformed(self, peer: Peer, reason: str) -> None:
         self.malformed_count += 1
+        self._refusals.record("closing connection", listener=peer.listener, peer=peer.client_host, reason=reason)
 
     def _schedule_idle_check(self) -> None:
         if self._idle_s > 0:

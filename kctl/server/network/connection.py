@@ -40,7 +40,7 @@ class Connection:
         buffers: BufferPool,
         open_channel: OpenChannel,
         on_close: Callable[[Connection], None],
-        on_malformed: Callable[[], None],
+        on_malformed: Callable[[Peer, str], None],
         is_urgent: bool = False,
     ) -> None:
         self.peer = peer
@@ -123,8 +123,7 @@ class Connection:
         try:
             return self._pump.turn()
         except MalformedRequest as error:
-            self._on_malformed()
-            log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
+            self._on_malformed(self.peer, str(error))
             self._flush()
         except UnansweredRequestFailed as error:
             log.info(

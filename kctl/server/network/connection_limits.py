@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from kctl.limits import CONNECTION_RATES_MAX
 
 UNLIMITED = 2**31 - 1
-_PAUSE_MS_MAX = 1000
-"""Kafka: maxThrottleTimeMs, one window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,10 @@ class LimitSettings:
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     protected_listener: str | None = None
     """The inter-broker listener, if the broker has others."""
+    windows: int = 11
+    """quota.window.num: the number of windows over which rates are taken."""
+    window_ms: int = 1000
+    """quota.window.size.seconds, in ms; also the longest pause.  Kafka: ConnectionQuotas.maxThrottleTimeMs."""
 
     def listener(self, name: str) -> ListenerLimits:
         """The limits of a listener."""
@@ -50,35 +52,34 @@ class LimitSettings:
 
 
 class RateWindow:
-    """Counts events in windows of one second.  Kafka: Rate with SampledStat."""
+    """Counts events in `count` windows of `length_ms` each.  Kafka: Rate with SampledStat."""
 
-    __slots__ = ("_windows",)
+    __slots__ = ("_count", "_length_ms", "_windows")
 
-    WINDOWS = 11
-    WINDOW_MS = 1000
-
-    def __init__(self) -> None:
+    def __init__(self, count: int = 11, length_ms: int = 1000) -> None:
+        self._count = count
+        self._length_ms = length_ms
         self._windows: deque[list[int]] = deque()
         """Start in ms and count of each window."""
 
     def record(self, now_ms: int, limit: float) -> int:
         """Counts one event; returns for how many ms to pause so that the rate falls to `limit` per second."""
         windows = self._windows
-        while windows and windows[0][0] <= now_ms - self.WINDOWS * self.WINDOW_MS:
+        while windows and windows[0][0] <= now_ms - self._count * self._length_ms:
             windows.popleft()
-        if windows and now_ms < windows[-1][0] + self.WINDOW_MS:
+        if windows and now_ms < windows[-1][0] + self._length_ms:
             windows[-1][1] += 1
         else:
             windows.append([now_ms, 1])
         elapsed_ms = now_ms - windows[0][0]
-        full = elapsed_ms // self.WINDOW_MS
-        if full < self.WINDOWS - 1:
-            elapsed_ms += (self.WINDOWS - 1 - full) * self.WINDOW_MS
+        full = elapsed_ms // self._length_ms
+        if full < self._count - 1:
+            elapsed_ms += (self._count - 1 - full) * self._length_ms
         allowed = limit * elapsed_ms / 1000
         excess = sum(count for _, count in windows) - allowed
         if excess <= 0:
             return 0
-        return min(round(excess / limit * 1000), _PAUSE_MS_MAX) if limit else _PAUSE_MS_MAX
+        return min(round(excess / limit * 1000), self._length_ms) if limit else self._length_ms
 
     def forget_one(self) -> None:
         """Takes back the event that was counted last."""
@@ -111,7 +112,7 @@ class ConnectionLimits:
         self._by_address: Counter[str] = Counter()
         self.admitted: Counter[str] = Counter()
         """Connections since the start, by listener."""
-        self._rate = RateWindow()
+        self._rate: RateWindow | None = None
         self._listener_rates: dict[str, RateWindow] = {}
         self._address_rates: dict[str, RateWindow] = {}
 
@@ -166,13 +167,21 @@ class ConnectionLimits:
         of_listener = self.settings.listener(listener).connections_per_second
         pause_ms = 0
         if of_broker != UNLIMITED and not self._is_protected(listener):
+            if self._rate is None:
+                self._rate = self._new_rate()
             pause_ms = self._rate.record(now_ms, of_broker)
         if of_listener != UNLIMITED:
             pause_ms = max(pause_ms, self._listener_rate(listener).record(now_ms, of_listener))
         return pause_ms
 
     def _listener_rate(self, listener: str) -> RateWindow:
-        return self._listener_rates.setdefault(listener, RateWindow())
+        rate = self._listener_rates.get(listener)
+        if rate is None:
+            rate = self._listener_rates[listener] = self._new_rate()
+        return rate
+
+    def _new_rate(self) -> RateWindow:
+        return RateWindow(self.settings.windows, self.settings.window_ms)
 
     def _record_address(self, address: str, now_ms: int) -> int:
         limit = self.connection_rate_of(address)
@@ -180,7 +189,7 @@ class ConnectionLimits:
             self._address_rates.pop(address, None)
             return 0
         rates = self._address_rates
-        rate = rates.pop(address, None) or RateWindow()
+        rate = rates.pop(address, None) or self._new_rate()
         # The address that has not connected for the longest time is first.
         rates[address] = rate
         if len(rates) > CONNECTION_RATES_MAX:

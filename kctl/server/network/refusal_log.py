@@ -1,4 +1,6 @@
-"""Logs connections that end before their first request, a bounded number of lines per second: anybody can cause them.
+"""Logs connections that are refused, or closed for what their client sent: a bounded number of lines per second.
+
+Anybody can cause them.
 
 Owner: event loop.
 """

@@ -122,6 +122,15 @@ class RequestAccount:
             self._mutations = MutationAllowance(meter, self._clock, is_strict=is_strict)
         return self._mutations
 
+    def count_mutations(self, partitions: int) -> None:
+        """Counts partitions of a topic that is created automatically: for the next changes, not for this request.
+
+        Kafka: PermissiveControllerMutationQuota, whose throttle time Metadata and FindCoordinator do not use.
+        """
+        meter = self._client.mutation
+        if meter is not None:
+            meter.take(partitions, self._clock.monotonic_ms())
+
     def throttle_fetch(self, response_bytes: Callable[[], int]) -> int:
         """The throttle time of a fetch; unless it is 0, the response has to be empty and its bytes do not count."""
         if self._is_exempt:

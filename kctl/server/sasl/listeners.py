@@ -1,18 +1,23 @@
 """The SASL listeners of a broker: their mechanisms, from its properties, and the channels of their connections.
 
-What can be known at start is refused there: a mechanism without users, keys or support in this program.
+What can be known at start is refused there: a mechanism without users, keys or support in this program.  Properties
+that change while the broker runs hold for new connections; a change that cannot be used is logged, and the old
+properties stay in use.  Kafka 2.8 accepts the change and uses it after a restart.
 
 Owner: event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kctl.config.broker import BrokerConfig
+from kctl.config.dynamic import ConfigView
 from kctl.config.listener_overrides import listener_property, mechanism_property_name
 from kctl.config.listeners import listener_endpoints
 from kctl.environment import Clock
@@ -33,6 +38,8 @@ from kctl.server.sasl.oauth import OAuthBearerExchange, TokenRules, TokenVerifie
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 
+log = logging.getLogger(__name__)
+
 SUPPORTED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
@@ -47,18 +54,20 @@ class Secrets:
 class Channels:
     """Opens the channel of each accepted connection, by its listener.  Call `start` before and `close` at the end."""
 
-    def __init__(
-        self, config: BrokerConfig, properties: Mapping[str, str], *, handle: Handle, clock: Clock, secrets: Secrets
-    ) -> None:
-        """`properties` are those of server.properties with overrides.  Raises ConfigError."""
+    def __init__(self, configs: ConfigView, *, handle: Handle, clock: Clock, secrets: Secrets) -> None:
+        """Raises ConfigError."""
+        self._configs = configs
         self._handle = handle
-        self._frame_bytes_max = config.socket_request_max_bytes
-        self._keys: list[JsonWebKeys] = []
-        self._listeners = {
-            endpoint.listener: self._sasl_listener(config, properties, endpoint, clock, secrets)
-            for endpoint in listener_endpoints(config)
-            if endpoint.security_protocol.startswith("SASL_")
-        }
+        self._clock = clock
+        self._secrets = secrets
+        self._frame_bytes_max = configs.current.socket_request_max_bytes
+        self._failures: dict[str, FailureLog] = {}
+        self._keys: dict[_KeySource, JsonWebKeys] = {}
+        self._used: set[_KeySource] = set()
+        """The sources of keys of the listeners that were built last."""
+        self._properties = _sasl_properties(configs.properties)
+        self._changing: asyncio.Task[None] | None = None
+        self._listeners = self._build()
 
     def open(self, peer: Peer) -> Channel:
         """The channel of a connection; implements network.channel.OpenChannel."""
@@ -68,14 +77,68 @@ class Channels:
         return SaslChannel(listener, self._handle, peer)
 
     async def start(self) -> None:
-        """Reads the keys for tokens.  Raises ConfigError."""
-        for keys in self._keys:
-            await keys.start()
+        """Takes the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
+        self._properties = _sasl_properties(self._configs.properties)
+        self._listeners = self._build()
+        await self._use_keys(dict(self._keys))
+        self._configs.subscribe(self._changed)
 
     async def close(self) -> None:
         """Stops reading keys."""
-        for keys in self._keys:
+        if self._changing is not None:
+            self._changing.cancel()
+            await asyncio.gather(self._changing, return_exceptions=True)
+        for keys in self._keys.values():
             await keys.close()
+
+    def _changed(self) -> None:
+        if self._listeners and self._changing is None and self._is_stale():
+            self._changing = asyncio.create_task(self._change(), name="sasl-properties")
+
+    def _is_stale(self) -> bool:
+        return _sasl_properties(self._configs.properties) != self._properties
+
+    async def _change(self) -> None:
+        try:
+            while self._is_stale():
+                self._properties = _sasl_properties(self._configs.properties)
+                known = dict(self._keys)
+                try:
+                    listeners = self._build()
+                    await self._use_keys({source: keys for source, keys in self._keys.items() if source not in known})
+                except ConfigError as error:
+                    self._keys = known
+                    log.error("cannot change the SASL properties, the old ones stay in use error=%s", error)
+                    continue
+                self._listeners = listeners
+                log.info("changed SASL properties listeners=%s", ",".join(sorted(listeners)))
+        finally:
+            self._changing = None
+
+    async def _use_keys(self, added: Mapping[_KeySource, JsonWebKeys]) -> None:
+        """Reads new keys and stops reading those that no listener uses.  Raises ConfigError; nothing is read then."""
+        started: list[JsonWebKeys] = []
+        try:
+            for source, keys in added.items():
+                if source in self._used:
+                    await keys.start()
+                    started.append(keys)
+        except ConfigError:
+            for keys in started:
+                await keys.close()
+            raise
+        for source in self._keys.keys() - self._used:
+            await self._keys.pop(source).close()
+
+    def _build(self) -> dict[str, SaslListener]:
+        """The SASL listeners of the current properties.  Raises ConfigError."""
+        self._used = set()
+        config, properties = self._configs.current, self._configs.properties
+        return {
+            endpoint.listener: self._sasl_listener(config, properties, endpoint, self._clock, self._secrets)
+            for endpoint in listener_endpoints(config)
+            if endpoint.security_protocol.startswith("SASL_")
+        }
 
     def _sasl_listener(
         self, config: BrokerConfig, properties: Mapping[str, str], endpoint: Endpoint, clock: Clock, secrets: Secrets
@@ -99,7 +162,7 @@ class Channels:
             unauthenticated_bytes_max=min(receive_bytes_max, config.socket_request_max_bytes),
             request_bytes_max=config.socket_request_max_bytes,
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
-            failures=FailureLog(clock.monotonic_ms),
+            failures=self._failures.setdefault(endpoint.listener, FailureLog(clock.monotonic_ms)),
             monotonic_ms=clock.monotonic_ms,
         )
 
@@ -132,16 +195,16 @@ class Channels:
                 f"listener {values.listener} cannot verify the signatures of OAUTHBEARER tokens without keys; "
                 "set it to file:///path or https://host/path of a JSON Web Key Set",
             )
-        keys = JsonWebKeys(
-            url,
-            Refresh(
-                interval_ms=values.get(prefix + "jwks.endpoint.refresh.ms"),
-                retry_ms=values.get(prefix + "jwks.endpoint.retry.backoff.ms"),
-                retry_ms_max=values.get(prefix + "jwks.endpoint.retry.backoff.max.ms"),
-            ),
-            clock.monotonic_ms,
+        refresh = Refresh(
+            interval_ms=values.get(prefix + "jwks.endpoint.refresh.ms"),
+            retry_ms=values.get(prefix + "jwks.endpoint.retry.backoff.ms"),
+            retry_ms_max=values.get(prefix + "jwks.endpoint.retry.backoff.max.ms"),
         )
-        self._keys.append(keys)
+        source = _KeySource(url, refresh, values.listener)
+        keys = self._keys.get(source)
+        if keys is None:
+            keys = self._keys[source] = JsonWebKeys(url, refresh, clock.monotonic_ms)
+        self._used.add(source)
         rules = TokenRules(
             issuer=values.get(prefix + "expected.issuer"),
             audiences=values.get(prefix + "expected.audience"),
@@ -150,6 +213,23 @@ class Channels:
             scope_claim=values.get(prefix + "scope.claim.name"),
         )
         return TokenVerifier(keys, rules, clock.now_ms)
+
+
+class _KeySource(NamedTuple):
+    """Where the keys of a listener come from; unchanged keys are not read again when other properties change."""
+
+    url: str
+    refresh: Refresh
+    listener: str
+
+
+def _sasl_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of which listeners are built."""
+    return {
+        name: value
+        for name, value in properties.items()
+        if "sasl." in name or name.endswith("connections.max.reauth.ms")
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
-from kctl.server.groups.actions import PersistOffsets, PersistTombstones
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.groups.actions import DeleteOffsetsOutcome, PersistOffsets, PersistTombstones
 from kctl.server.groups.committing import java_length
-from kctl.server.groups.events import DeleteGroup, DeleteOffsets, ExpireOffsets, ForgetTopics, Unload
+from kctl.server.groups.events import (
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    ForgetTopics,
+    TransactionalCommit,
+    TransactionCompleted,
+    Unload,
+)
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.states import GroupState
 from tests.unit.groups.world import SESSION_MS, GroupWorld
@@ -16,6 +24,7 @@ from tests.unit.groups.world import SESSION_MS, GroupWorld
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
+PRODUCER = ProducerIdAndEpoch(7, 0)
 RETENTION_MS = 10_080 * 60_000
 
 
@@ -281,6 +290,36 @@ def test_pending_commit_of_a_deleted_offset_gets_a_tombstone() -> None:
     world.commit({T0: 7})
     world.ask(DeleteOffsets, (T0, T1))
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
+
+
+def commit_in_transaction(world: GroupWorld) -> None:
+    values = {T0: OffsetAndMetadata(5)}
+    outcome = world.ask(lambda token: TransactionalCommit(token=token, producer=PRODUCER, offsets=values))
+    assert outcome == {T0: ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_open_transaction_keeps_a_group_whose_offsets_are_deleted(committed: bool) -> None:
+    """As Apache Kafka's GroupMetadata.hasOffsets; after the marker the group expires like others."""
+    world = GroupWorld()
+    commit_in_transaction(world)
+    assert world.ask(DeleteOffsets, (T0,)) == DeleteOffsetsOutcome(ErrorCode.NONE, {T0: ErrorCode.NONE})
+    assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
+    world.do(ForgetTopics(frozenset({"t"})))
+    world.do(ExpireOffsets())
+    assert not world.is_discarded
+    assert world.ask(DeleteOffsets, (T0,)).error is ErrorCode.NONE
+    world.do(TransactionCompleted(PRODUCER.producer_id, committed))
+    assert world.group.offsets.get(T0) is None
+    world.do(ExpireOffsets())
+    assert world.is_discarded
+
+
+def test_a_group_with_an_open_transaction_can_be_deleted() -> None:
+    world = GroupWorld()
+    commit_in_transaction(world)
+    assert world.ask(DeleteGroup) is ErrorCode.NONE
+    assert world.is_discarded
 
 
 def test_offset_of_a_simple_client_expires_by_the_time_of_the_commit() -> None:

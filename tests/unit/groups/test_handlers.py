@@ -42,6 +42,7 @@ from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host
@@ -490,7 +491,7 @@ class KnownTopics:
         assert (topic, partition, listener) == ("__consumer_offsets", 3, "PLAINTEXT")
         return self.leader
 
-    def ensure_topic(self, topic: str) -> None:
+    def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
         self.asked_for.append(topic)
 
 

@@ -5,7 +5,7 @@ It implements the runner without an event loop: unit tests, scenarios and proper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -229,7 +229,7 @@ class GroupWorld:
         )
         return token
 
-    def ask(self, make_event: type, *arguments: object) -> Any:
+    def ask(self, make_event: Callable[..., Event], *arguments: object) -> Any:
         """Performs an event with a token that completes at once; returns the outcome."""
         token: Token[Any] = self._ask(make_event.__name__)
         self.do(make_event(token, *arguments))

@@ -142,7 +142,6 @@ def test_a_property_may_be_altered_once() -> None:
 @pytest.mark.parametrize(
     ("resource", "code"),
     [
-        ((TOPIC, ""), ErrorCode.INVALID_REQUEST),
         ((TOPIC, "nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((BROKER, "1"), ErrorCode.INVALID_REQUEST),
         ((BROKER, "x"), ErrorCode.INVALID_REQUEST),
@@ -153,6 +152,23 @@ def test_unsupported_config_resources_are_refused(resource: Resource, code: Erro
     async def scene(world: World) -> None:
         assert await alter(world, resource, (SET, "flush.ms", "1")) is code
         assert await replace(world, (resource, {"flush.ms": "1"})) == {resource: code}
+
+    play(scene)
+
+
+def test_an_empty_topic_name_is_refused_as_by_kafka() -> None:
+    async def scene(world: World) -> None:
+        assert await alter(world, (TOPIC, ""), (SET, "flush.ms", "1")) is ErrorCode.INVALID_REQUEST
+        outcome = await replace(world, ((TOPIC, ""), {"flush.ms": "1"}))
+        assert outcome == {(TOPIC, ""): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    play(scene)
+
+
+def test_a_null_value_is_refused_before_the_topic_is_looked_up() -> None:
+    async def scene(world: World) -> None:
+        assert await alter(world, (TOPIC, "nope"), (SET, "flush.ms", None)) is ErrorCode.INVALID_REQUEST
+        assert await alter(world, (TOPIC, "nope"), (DELETE, "flush.ms", None)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     play(scene)
 

@@ -130,7 +130,7 @@ def test_validate_only_writes_nothing() -> None:
         (topic("a", -2), ErrorCode.INVALID_PARTITIONS),
         (topic("a", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("a", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (topic("a", retention_ms=None), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms=None), ErrorCode.INVALID_REQUEST),
         (topic("a", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
         (topic("a", no_such="1"), ErrorCode.INVALID_CONFIG),
         (topic("a", assignment={0: [0], 2: [0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

@@ -15,9 +15,11 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.quotas.accounts import RequestAccount
+from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_zookeeper import SimZooKeeper
-from tests.unit.handlers.world import context
+from tests.unit.handlers.world import World, context, play
 
 
 def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> None:
@@ -40,3 +42,26 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     told = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
     cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[told], live_brokers=[]))
     assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() -> None:
+    """As in Kafka permissively: the topic is created, and Metadata itself is not throttled."""
+
+    async def scene(world: World) -> None:
+        clock = world.clock
+        meter = BucketMeter(1.0, QuotaWindows(11, 1000))
+        account = RequestAccount(LimitedClient(None, None, None, meter), clock, world.loop.time, 100)
+        meter.take(12, clock.monotonic_ms())
+        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random)
+        handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
+        asked = context(9)
+        asked.account = account
+        for _ in range(2):
+            handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), asked)
+        assert meter.usage(clock.monotonic_ms()) == 11 - 12 - 3
+        assert account.settle(3, has_response=True) == 0
+        await world.until(lambda: world.metadata.has_leaders("new", 3))
+        automatic.request("__consumer_offsets", account)
+        assert meter.usage(clock.monotonic_ms()) < -50
+
+    play(scene, properties={"num.partitions": "3", "offsets.topic.replication.factor": "1"})

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.config.config_loading import load_broker_config
-from kctl.errors import ConfigError
+from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.limits import LIMITED_HOSTS_MAX
 from kctl.server.connection_settings import limit_settings
+from kctl.server.limit_updates import LimitUpdates
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings, ListenerLimits, RateWindow
+from kctl.testing.sim_loop import SimLoop, simulate
+
+OVERRIDES = "max.connections.per.ip.overrides"
 
 
 def test_the_maximum_of_the_broker_stops_all_listeners_except_the_protected_one() -> None:
@@ -110,5 +118,90 @@ def test_the_only_listener_is_not_protected() -> None:
 
 
 def test_an_exception_that_is_no_address_and_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match="list of address:count pairs"):
-        load_broker_config({"max.connections.per.ip.overrides": "host.example:5"})
+    for text in ("host.example", "host.example:many", "a b:5", "/etc:5", ":5"):
+        with pytest.raises(ConfigError, match="list of address:count pairs"):
+            load_broker_config({OVERRIDES: text})
+
+
+def test_rates_are_taken_over_the_windows_of_the_quotas() -> None:
+    properties = {"quota.window.num": "3", "quota.window.size.seconds": "2", "max.connection.creation.rate": "2"}
+    limits = ConnectionLimits(limit_settings(load_broker_config(properties)[0], properties))
+    pauses = [limits.admit("PLAINTEXT", "1.1.1.1", 0).pause_ms for _ in range(20)]
+    # Two whole windows of 2 s allow a burst of 8; a pause lasts at most one window.
+    assert pauses[:10] == [0] * 8 + [500, 1000]
+    assert pauses[-1] == 2000
+    limits.connection_rate_of = {"1.1.1.2": 1.0}.get
+    refusals = [limits.admit("PLAINTEXT", "1.1.1.2", 100_000).refusal for _ in range(5)]
+    assert refusals == [None] * 4 + ["connection_creation_rate of its address"]
+
+
+class Hosts:
+    """A resolver whose names can change."""
+
+    def __init__(self, **addresses: str) -> None:
+        self.addresses = addresses
+        self.asked: list[str] = []
+
+    async def address_of(self, name: str) -> str | None:
+        self.asked.append(name)
+        await asyncio.sleep(0)
+        return self.addresses.get(name)
+
+
+def test_host_names_are_resolved_at_start_and_when_the_property_changes(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(_: SimLoop) -> None:
+        hosts = Hosts(one="10.0.0.1", two="10.0.0.2")
+        view, limits = ConfigView({OVERRIDES: "one:5,[0:0::1]:7"}), ConnectionLimits()
+        updates = LimitUpdates(view, limits, hosts.address_of)
+        await updates.start()
+        assert limits.settings.per_address == {"10.0.0.1": 5, "::1": 7}
+        view.set_dynamic_default({OVERRIDES: "one:6", "max.connections": "9"})
+        assert (limits.settings.per_address, limits.settings.connections) == ({"10.0.0.1": 6}, 9)
+        assert hosts.asked == ["one"]
+        view.set_dynamic_default({OVERRIDES: "two:8"})
+        view.set_dynamic_default({OVERRIDES: "two:8,one:4"})
+        await asyncio.sleep(1)  # In virtual time.
+        assert limits.settings.per_address == {"10.0.0.2": 8, "10.0.0.1": 4}
+        view.set_dynamic_default({OVERRIDES: "three:8"})
+        await asyncio.sleep(1)  # In virtual time.
+        assert "three" in caplog.text
+        assert limits.settings.per_address == {"10.0.0.2": 8, "10.0.0.1": 4}, "the old limits stay"
+        await updates.close()
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize("hosts", ["nowhere:1", ",".join(f"host{n}:1" for n in range(LIMITED_HOSTS_MAX + 1))])
+def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str) -> None:
+    async def main(_: SimLoop) -> None:
+        resolver = Hosts()
+        with pytest.raises(ConfigError, match=OVERRIDES):
+            await LimitUpdates(ConfigView({OVERRIDES: hosts}), ConnectionLimits(), resolver.address_of).start()
+        assert len(resolver.asked) <= 1
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listener.name.plaintext.max.connections", "many"),
+        ("listener.name.plaintext.max.connections", "-1"),
+        ("listener.name.plaintext.max.connection.creation.rate", ""),
+    ],
+)
+@pytest.mark.parametrize("per_broker", [True, False])
+def test_an_invalid_limit_of_a_listener_is_refused(name: str, value: str, *, per_broker: bool) -> None:
+    with pytest.raises(ApiError, match=name) as caught:
+        validate_dynamic_overrides(ConfigView({}), {name: value}, per_broker=per_broker)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    validate_dynamic_overrides(ConfigView({}), {name: "5"}, per_broker=per_broker)
+
+
+def test_only_limits_of_a_listener_can_be_defaults_for_all_brokers() -> None:
+    """Kafka: DynamicBrokerConfig.perBrokerConfigs."""
+    jaas = {"listener.name.sasl.plain.sasl.jaas.config": "secret"}
+    with pytest.raises(ApiError, match="default for all brokers") as caught:
+        validate_dynamic_overrides(ConfigView({}), jaas, per_broker=False)
+    assert "secret" not in str(caught.value)
+    validate_dynamic_overrides(ConfigView({}), jaas, per_broker=True)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
+from kctl.limits import REFUSED_CONNECTION_LINES_MAX
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.channel import DirectChannel, Handle, Reply
@@ -136,6 +137,31 @@ def test_a_failed_request_without_a_response_closes_its_connection_and_is_not_ma
     (said,) = (record.getMessage() for record in caplog.records if record.name.startswith("kctl."))
     assert said.startswith("closing connection after a failed request without a response peer=/127.0.0.1 ")
     assert said.endswith("error=Produce with acks=0: t-0: INVALID_RECORD")
+
+
+def test_malformed_frames_write_a_bounded_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody can send them, also before authentication."""
+    clients = 60
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        acceptor, port = await listening(lambda frame, _: [bytes(frame)])
+        start_s = int(loop.time())
+        for _ in range(clients):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(struct.pack(">i", FRAME_MAX + 1))
+            assert await reader.read() == b""
+            writer.close()
+        seconds = int(loop.time()) - start_s + 1
+        assert acceptor.malformed_count == clients
+        acceptor.close()
+        return seconds
+
+    with caplog.at_level(logging.INFO):
+        seconds = asyncio.run(main())
+    lines = [record.getMessage() for record in caplog.records if "closing connection" in record.getMessage()]
+    assert 0 < len(lines) <= seconds * REFUSED_CONNECTION_LINES_MAX
+    assert f"reason=frame of {FRAME_MAX + 1} bytes" in lines[0]
 
 
 def test_a_malformed_frame_closes_only_its_connection() -> None:

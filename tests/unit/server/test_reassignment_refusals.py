@@ -38,6 +38,8 @@ def cluster() -> ControllerState:
         (TopicPartition("orders", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment"),
         (TopicPartition("orders", 7), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition orders-7"),
         (TopicPartition("nothing", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition nothing-0"),
+        (TopicPartition("nothing", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; live brokers: 0, 1, 2"),
+        (TopicPartition("nothing", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment"),
         (TopicPartition("going", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "going is being deleted"),
     ],
 )

@@ -1,0 +1,43 @@
+"""Properties files that the user names, and whether others can read the secrets in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+
+from kctl.config.properties import decode_properties, parse_properties
+from kctl.errors import UsageError
+from kctl.input_files import read_input
+
+_SECRET = re.compile(r"password$|secret|jaas\.config$|keystore\.key$|master\.key$", re.IGNORECASE)
+_KEYSTORE = re.compile(r"ssl\.keystore\.location$", re.IGNORECASE)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The properties in a file.  Raises UsageError."""
+    try:
+        return parse_properties(decode_properties(read_input(path)))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def exposed_files(path: str, properties: Mapping[str, str], more: Sequence[str] = ()) -> list[str]:
+    """The files with secrets that every user of the machine can read.
+
+    These may be the properties file itself, the keystores that it names, and `more` files with secrets.
+    """
+    files = [path] if any(value.strip() and _SECRET.search(name) for name, value in properties.items()) else []
+    files += [value for name, value in properties.items() if value and _KEYSTORE.search(name)]
+    return [each for each in dict.fromkeys((*files, *more)) if _is_readable_by_all(each)]
+
+
+def _is_readable_by_all(path: str) -> bool:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)

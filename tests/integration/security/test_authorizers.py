@@ -1,0 +1,104 @@
+"""The authorizer of a broker: a plug-in, super users, and configurations that are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.peers.kctl_broker import kctl_broker
+
+PLUG_IN = '''
+from kctl.security.acls import ResourceType
+from kctl.security.authorization import Decision, Reason
+
+
+class Authorizer:
+    """Denies everything about topics of the name in the broker's property `plugin.secret.topic`."""
+
+    def __init__(self, properties):
+        self.secret = properties["plugin.secret.topic"]
+
+    async def start(self):
+        print("plug-in started", flush=True)
+
+    async def close(self):
+        print("plug-in closed", flush=True)
+
+    def authorize(self, client, operation, kind, name):
+        return Decision(not (kind is ResourceType.TOPIC and name == self.secret), Reason.PLUG_IN)
+
+    def authorize_on_any(self, client, operation, kind):
+        return Decision(True, Reason.PLUG_IN)
+
+    def acls(self):
+        return ()
+
+    async def create(self, bindings):
+        return []
+
+    async def delete(self, filters):
+        return []
+'''
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+
+
+def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kctl", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution with an entry point, as pip leaves it, for the processes that are started from now on."""
+    metadata = folder / "topic_authorizer-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: topic-authorizer\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[kctl.authorizers]\ntopic-authorizer = topic_authorizer:Authorizer\n")
+    (folder / "topic_authorizer.py").write_text(PLUG_IN)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_a_plug_in_authorizes_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_plug_in(tmp_path / "site", monkeypatch)
+    properties = {"authorizer.class.name": "topic-authorizer", "plugin.secret.topic": "hidden"}
+    with kctl_broker(tmp_path / "data", properties=properties) as broker:
+        server = ("--bootstrap-server", broker.bootstrap)
+        for name in ("visible", "hidden"):
+            assert kctl("topics", "create", name, "--partitions", "1", *server).returncode == 0
+        described = {name: kctl("topics", "describe", name, *server) for name in ("visible", "hidden")}
+        assert {name: ran.returncode for name, ran in described.items()} == {"visible": 0, "hidden": 1}
+        assert "TOPIC_AUTHORIZATION_FAILED" in described["hidden"].stdout + described["hidden"].stderr
+        assert "plug-in started" in broker.log_text
+    assert "plug-in closed" in broker.log_text
+
+
+def test_super_users_of_a_running_broker_are_known_to_acls_check(tmp_path: Path) -> None:
+    properties = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS;User:boss"}
+    with kctl_broker(tmp_path / "data", properties=properties) as broker:
+        told = {
+            user: kctl("acls", "check", f"User:{user}", "alter", "cluster", "--bootstrap-server", broker.bootstrap)
+            for user in ("boss", "bob")
+        }
+    assert {user: ran.returncode for user, ran in told.items()} == {"boss": 0, "bob": 3}
+    assert "super user" in told["boss"].stdout
+    assert "super.users" not in told["bob"].stderr, "no warning that it is unknown"
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        (["authorizer.class.name=nobody.knows.It"], "authorizer.class.name=nobody.knows.It"),
+        ([f"authorizer.class.name={ACL_AUTHORIZER}", "super.users=alice"], "super.users=alice"),
+    ],
+)
+def test_a_wrong_authorizer_is_refused_before_zookeeper_is_connected(
+    tmp_path: Path, properties: list[str], reason: str
+) -> None:
+    """Nothing listens on port 1: to connect would end in another error, after a timeout."""
+    options = [word for text in properties for word in ("-o", text)]
+    ran = kctl("broker", "start", "--data-dir", str(tmp_path / "data"), "--zookeeper", "127.0.0.1:1", *options)
+    assert ran.returncode != 0
+    assert reason in ran.stderr
+    assert "127.0.0.1:1" not in ran.stderr
