@@ -80,6 +80,8 @@ class ValidBatches:
 
     buffer: memoryview
     headers: tuple[BatchHeader, ...]
+    is_converted: bool = False
+    """Whether messages of magic 0 or 1 were converted."""
 
 
 def validate_produced(
@@ -92,6 +94,7 @@ def validate_produced(
     """
     view = memoryview(records)
     header = _only_batch(view, request_version)
+    is_converted = header is None
     _check_stored_codec(header, rules)
     if allowance is None:
         allowance = Allowance.for_batches(len(view))
@@ -105,7 +108,7 @@ def validate_produced(
         _check_crc(view, header)
     view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms, allowance)
     _check_sizes(header, rules)
-    return ValidBatches(view, (header,))
+    return ValidBatches(view, (header,), is_converted)
 
 
 def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> ValidBatches:

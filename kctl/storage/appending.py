@@ -24,6 +24,8 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
+    is_converted: bool = False
+    """Whether messages of magic 0 or 1 were stored as a batch of magic 2."""
 
 
 def check_producers(

@@ -260,7 +260,13 @@ class Log:
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
-        return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
+        return AppendResult(
+            headers[0].base_offset,
+            headers[-1].last_offset,
+            append_time,
+            self.log_start_offset,
+            is_converted=valid.is_converted,
+        )
 
     def _apply_batches(self, valid: ValidBatches) -> None:
         """Update epochs and producers from batches that were written to the active segment."""

@@ -38,6 +38,7 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header, seal
+from kctl.records.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.produce import ProduceHandler
@@ -123,6 +124,19 @@ def test_a_small_batch_is_checked_and_appended_at_once(tmp_path: Path, codec: Co
         disk.lead("a")
         (answer,) = answers(producer(disk, work)(build_batch(LONG[:10], codec=codec)))
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+
+    play(tmp_path, scene)
+
+
+def test_messages_of_an_old_format_count_as_conversions(tmp_path: Path) -> None:
+    async def scene(disk: Disk, work: RecordWork) -> None:
+        partition = disk.lead("a")
+        produce = producer(disk, work)
+        assert answers(produce(build_batch(LONG[:1])))[0].error_code == ErrorCode.NONE
+        assert partition.traffic.produce_conversions == 0
+        old = build_messages(LONG[:1], magic=1)
+        assert answers(produce(old, version=2))[0].error_code == ErrorCode.NONE
+        assert partition.traffic.produce_conversions == 1
 
     play(tmp_path, scene)
 

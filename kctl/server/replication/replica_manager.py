@@ -111,6 +111,7 @@ class ReplicaManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
         if not result.duplicate:
             traffic = partition.traffic
+            traffic.produce_conversions += result.is_converted
             traffic.messages_in += result.last_offset - result.base_offset + 1
             traffic.bytes_in += len(records) if isinstance(records, memoryview) else len(records.buffer)
         partition.advance_high_watermark(self._clock.monotonic_ms())
