@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from confluent_kafka import Consumer
+from kafka import KafkaProducer
 
 from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
 from tests.integration.cli.group_readers import TIMEOUT_S
@@ -83,7 +84,7 @@ def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -
     with consuming(read, bootstrap):
         ran = kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute")
         assert (ran.status, ran.out) == (5, "")
-        assert "is active (Stable) with kafka-python" in ran.err
+        assert "is active (Stable) with reader" in ran.err
         (row,) = kctl(f"groups members {read}").rows
         assert row[5:7] == ["3", f"{read}(0,1,2)"]
         assert read in [row[0] for row in kctl("groups list --state Stable").rows]
@@ -96,11 +97,20 @@ def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -
 @contextlib.contextmanager
 def consuming(topic: str, bootstrap: str) -> Iterator[None]:
     """A member that reads but commits nothing."""
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)
-    while not consumer.assignment():
-        consumer.poll(timeout_ms=200)
-    yield
-    consumer.close()
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "client.id": "reader", "enable.auto.commit": False}
+    )
+    consumer.subscribe([topic])
+
+    def has_partitions() -> bool:
+        consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    try:
+        probe.wait_until(has_partitions, what=f"the member of {topic} has partitions", timeout_s=TIMEOUT_S)
+        yield
+    finally:
+        consumer.close()
 
 
 @pytest.mark.jvm
