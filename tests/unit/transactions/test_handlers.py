@@ -43,6 +43,7 @@ from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.transactions.partition_markers import PartitionMarkers
@@ -69,6 +70,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.state = ProducerState()
+        self.traffic = BrokerTraffic()
         self.produced: list[bytes] = []
 
     def partition(self, topic: str, index: int) -> Any:
