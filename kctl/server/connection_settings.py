@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from kctl.config.broker import BrokerConfig
+from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
 from kctl.config.listeners import inter_broker_listener, listener_endpoints
 from kctl.errors import ConfigError
 from kctl.server.network.connection_limits import UNLIMITED, LimitSettings, ListenerLimits
@@ -62,17 +62,20 @@ def _is_address(host: str) -> bool:
 
 
 def _listener_limits(properties: Mapping[str, str], listener: str) -> ListenerLimits:
-    prefix = f"listener.name.{listener.lower()}."
     return ListenerLimits(
-        connections=_limit(properties, prefix + "max.connections"),
-        connections_per_second=_limit(properties, prefix + "max.connection.creation.rate"),
+        connections=_limit(properties, listener, "max.connections"),
+        connections_per_second=_limit(properties, listener, "max.connection.creation.rate"),
     )
 
 
-def _limit(properties: Mapping[str, str], name: str) -> int:
-    text = properties.get(name, "").strip()
+def _limit(properties: Mapping[str, str], listener: str, name: str) -> int:
+    of_listener = f"listener.name.{listener.lower()}.{name}"
+    text = properties.get(of_listener, "").strip()
     if not text:
         return UNLIMITED
-    if not text.isdecimal():
-        raise ConfigError(name, text, "must be a number that is not negative")
-    return min(int(text), UNLIMITED)
+    try:
+        value = BROKER_PROPERTIES[name].parse(text)
+    except ValueError as error:
+        raise ConfigError(of_listener, text, str(error)) from None
+    assert isinstance(value, int)
+    return min(value, UNLIMITED)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from kctl.security.scram_credentials import Mechanism, ScramCredential, parse_credential
 from kctl.security.scram_messages import ITERATIONS_MIN, ScramError
+from kctl.server.problem_log import ProblemLog
 from kctl.zookeeper import paths
 
 log = logging.getLogger(__name__)
@@ -32,25 +33,24 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[Mechanism, ScramCredential]] = {}
-        self._reported: dict[str, str] = {}
-        """The last reported reason by user, so that reading the same credential again does not log it again."""
+        self._problems = ProblemLog(log, "ignoring invalid SCRAM credential user=%s reason=%s")
         self._secret = secrets.token_bytes(32)
 
-    async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+    async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
         """Takes the configuration of all users; there are no others."""
         users = {user: config for path, config in configs.items() if (user := _user(path)) is not None}
         for user in self._by_user.keys() - users.keys():
             self._set(user, {})
         for position, (user, config) in enumerate(users.items()):
-            self._set(user, config)
+            self._set(user, config or {})
             if position % _USERS_PER_SLICE == _USERS_PER_SLICE - 1:
                 await asyncio.sleep(0)
 
-    async def change(self, path: str, config: Mapping[str, str]) -> None:
-        """Takes the configuration of one entity."""
+    async def change(self, path: str, config: Mapping[str, str] | None) -> None:
+        """Takes the configuration of one entity; a user whose configuration is unreadable has no credential."""
         user = _user(path)
         if user is not None:
-            self._set(user, config)
+            self._set(user, config or {})
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
         """The credential of a user, or one that no password matches."""
@@ -79,14 +79,7 @@ class ScramCredentials:
             self._by_user[user] = credentials
         else:
             self._by_user.pop(user, None)
-        self._report(user, "; ".join(problems))
-
-    def _report(self, user: str, problems: str) -> None:
-        if not problems:
-            self._reported.pop(user, None)
-        elif self._reported.get(user) != problems:
-            self._reported[user] = problems
-            log.error("ignoring invalid SCRAM credential user=%s reason=%s", user, problems)
+        self._problems.report(user, *problems)
 
 
 def _user(path: str) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 
 
@@ -73,15 +75,21 @@ def test_a_contradiction_keeps_the_old_snapshot() -> None:
         ({"listeners": "PLAINTEXT://:1"}, False),
         ({"message.max.bytes": "x"}, True),
         ({"log.cleaner.threads": "1000"}, False),
+        ({"process.roles": "broker"}, True),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:²"}, False),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:" + "1" * 5000}, False),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"}, True),
+        ({"listener.name.a.sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"}, True),
+        ({"listener.name.a.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file:///x"}, True),
     ],
 )
 def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[str, str], per_broker: bool) -> None:
     with pytest.raises(ApiError) as caught:
-        validate_dynamic_overrides(ConfigView({}), overrides, per_broker=per_broker)
+        asyncio.run(ConfigView({}).validate(overrides, per_broker=per_broker))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_names_of_plug_ins_and_replication_throttles_pass() -> None:
     overrides = {"plugin.x": "1", "leader.replication.throttled.rate": "1000"}
-    validate_dynamic_overrides(ConfigView({}), overrides, per_broker=True)
+    asyncio.run(ConfigView({}).validate(overrides, per_broker=True))
     assert ConfigView({}).set_dynamic_broker(overrides) == []

@@ -45,6 +45,15 @@ def test_a_removed_credential_and_a_removed_user_are_forgotten() -> None:
     assert credentials.credential(SHA_256, "b") == CREDENTIAL
 
 
+def test_a_user_whose_configuration_becomes_unreadable_has_no_credential() -> None:
+    credentials = read(("users/a", CONFIG), ("users/b", CONFIG), ("users/a", None))
+    assert credentials.credential(SHA_256, "a") != CREDENTIAL
+    assert credentials.credential(SHA_256, "b") == CREDENTIAL
+    asyncio.run(credentials.replace({"users/a": CONFIG, "users/b": None}))
+    assert credentials.credential(SHA_256, "a") == CREDENTIAL
+    assert credentials.credential(SHA_256, "b") != CREDENTIAL
+
+
 def test_an_unknown_user_gets_the_same_salt_each_time_and_keys_that_nobody_knows() -> None:
     credentials = ScramCredentials()
     one, two = credentials.credential(SHA_256, "x"), credentials.credential(SHA_256, "x")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.config.config_loading import load_broker_config
-from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.limits import LIMITED_HOSTS_MAX
 from kctl.server.connection_settings import limit_settings
@@ -193,15 +193,15 @@ def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str)
 @pytest.mark.parametrize("per_broker", [True, False])
 def test_an_invalid_limit_of_a_listener_is_refused(name: str, value: str, *, per_broker: bool) -> None:
     with pytest.raises(ApiError, match=name) as caught:
-        validate_dynamic_overrides(ConfigView({}), {name: value}, per_broker=per_broker)
+        asyncio.run(ConfigView({}).validate({name: value}, per_broker=per_broker))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    validate_dynamic_overrides(ConfigView({}), {name: "5"}, per_broker=per_broker)
+    asyncio.run(ConfigView({}).validate({name: "5"}, per_broker=per_broker))
 
 
 def test_only_limits_of_a_listener_can_be_defaults_for_all_brokers() -> None:
     """Kafka: DynamicBrokerConfig.perBrokerConfigs."""
     jaas = {"listener.name.sasl.plain.sasl.jaas.config": "secret"}
     with pytest.raises(ApiError, match="default for all brokers") as caught:
-        validate_dynamic_overrides(ConfigView({}), jaas, per_broker=False)
+        asyncio.run(ConfigView({}).validate(jaas, per_broker=False))
     assert "secret" not in str(caught.value)
-    validate_dynamic_overrides(ConfigView({}), jaas, per_broker=True)
+    asyncio.run(ConfigView({}).validate(jaas, per_broker=True))
