@@ -24,6 +24,7 @@ from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
+from kctl.zookeeper.jaas_file import refuse_client_section
 
 if TYPE_CHECKING:
     from kctl.server.secure_setup import SecureSetup
@@ -85,6 +86,7 @@ def run(
     log_stream: TextIO | None,
 ) -> None:
     """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
+    refuse_client_section(os.environ)
     properties = wanted.properties()
     _, warnings = load_broker_config(properties)
     for warning in warnings:
