@@ -242,7 +242,7 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper -o --override --format --header --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
