@@ -85,12 +85,18 @@ class ConfigView:
     def set_dynamic_broker(self, overrides: Mapping[str, str]) -> list[Problem]:
         """Replaces the values of /config/brokers/N."""
         usable, problems = _usable(overrides, per_broker=True)
-        return problems + self._change(self.dynamic_default, usable)
+        fitting, contradicting = _fitting(usable, lambda given: {**self.static, **self.dynamic_default, **given})
+        if fitting is not None:
+            self._change(self.dynamic_default, fitting)
+        return problems + contradicting
 
     def set_dynamic_default(self, overrides: Mapping[str, str]) -> list[Problem]:
         """Replaces the values of /config/brokers/<default>."""
         usable, problems = _usable(overrides, per_broker=False)
-        return problems + self._change(usable, self.dynamic_broker)
+        fitting, contradicting = _fitting(usable, lambda given: {**self.static, **given, **self.dynamic_broker})
+        if fitting is not None:
+            self._change(fitting, self.dynamic_broker)
+        return problems + contradicting
 
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
         """Replaces the values of /config/topics/T."""
@@ -141,15 +147,11 @@ class ConfigView:
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[Problem]:
-        changed = _snapshot({**self.static, **default, **broker})
-        problems = list(contradictions(changed))
-        if problems:
-            return problems
-        self.dynamic_default, self.dynamic_broker, self.current = default, broker, changed
+    def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        self.dynamic_default, self.dynamic_broker = default, broker
+        self.current = _snapshot(self.properties)
         self._topics.clear()
         self._tell()
-        return []
 
     def _tell(self) -> None:
         for changed in self._subscribers:
@@ -172,6 +174,31 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
         else:
             problems.append(problem)
     return usable, problems
+
+
+def _fitting(
+    usable: Mapping[str, str], properties_with: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> tuple[dict[str, str] | None, list[Problem]]:
+    """The overrides without those that contradict other properties, and the contradictions.
+
+    `properties_with` returns all properties with some of the overrides.  None if leaving out no override helps.
+    """
+
+    def problems_without(name: str | None) -> list[Problem]:
+        given = {each: text for each, text in known.items() if each != name}
+        return list(contradictions(_snapshot(properties_with(given))))
+
+    known = {name: text for name, text in usable.items() if name in BROKER_PROPERTIES}
+    fitting = dict(usable)
+    problems = found = problems_without(None)
+    while found:
+        remaining = {name: problems_without(name) for name in known}
+        removed = min(remaining, key=lambda name: len(remaining[name]), default=None)
+        if removed is None or len(remaining[removed]) >= len(found):
+            return None, problems
+        found = remaining[removed]
+        del fitting[removed], known[removed]
+    return fitting, problems
 
 
 def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | None:

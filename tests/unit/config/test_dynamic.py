@@ -59,12 +59,24 @@ def test_unusable_values_are_ignored_and_logged() -> None:
     assert view.current.broker_id == -1
 
 
-def test_a_contradiction_keeps_the_old_snapshot() -> None:
+def test_a_stored_property_that_contradicts_others_is_left_out() -> None:
     view = ConfigView({})
     before = view.current
     assert view.set_dynamic_broker({"log.cleaner.threads": "1000"})
-    assert view.current is before
+    assert view.current == before
+    overrides = {"log.cleaner.threads": "1000", "max.connections.per.ip.overrides": "x", "log.segment.bytes": "800"}
+    assert len(view.set_dynamic_broker(overrides)) == 2
+    assert view.dynamic_broker == {"log.segment.bytes": "800"}
+    assert view.current.log_segment_bytes == 800
+
+
+def test_a_stored_property_that_contradicts_a_default_of_all_brokers_is_left_out() -> None:
+    view = ConfigView({})
+    assert view.set_dynamic_broker({"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.threads": "2"}) == []
+    assert view.set_dynamic_default({"log.cleaner.threads": "3", "log.segment.bytes": "800"}) == []
+    assert view.set_dynamic_broker({"log.cleaner.dedupe.buffer.size": "3000000"})
     assert view.dynamic_broker == {}
+    assert view.current.log_cleaner_threads == 3
 
 
 @pytest.mark.parametrize(
