@@ -1,6 +1,6 @@
 """The SASL authentication of a connection, as a dialogue.  KIP-43, KIP-152, KIP-368.
 
-It follows ApiVersions, whose response says in which versions the broker supports SaslHandshake and SaslAuthenticate.
+It follows ApiVersions, whose response has the supported versions of SaslHandshake and SaslAuthenticate.
 
 Kafka: SaslClientAuthenticator.
 """
@@ -96,7 +96,7 @@ def _next(mechanism: str, client: SaslClient, message: bytes) -> bytes | None:
 
 
 def _refused(mechanism: str, reason: str | None) -> str:
-    """The text for a failed exchange; neither the broker's reason nor the client's contains a secret."""
+    """The error text for a failed exchange; the reasons of broker and client contain no secret."""
     text = shortened(reason) or "the broker gave no reason"
     return f"authentication with {mechanism} failed: {text.removesuffix('.')}; check sasl.jaas.config"
 

@@ -26,7 +26,7 @@ from kctl.limits import TOKEN_BYTES_MAX
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
 _REUSED_PART = 0.8
-"""A token is fetched again after this part of its lifetime; sasl.login.refresh.window.factor in Kafka."""
+"""A token is fetched again after this fraction of its lifetime; sasl.login.refresh.window.factor in Kafka."""
 _ERROR_CHARACTERS_MAX = 200
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
@@ -91,7 +91,7 @@ def _token_of_file(path: str) -> str:
 
 
 def _checked(token: object, source: str) -> str:
-    """The token in the text.  Raises AuthenticationFailed without repeating the text, which may be a secret."""
+    """The token in the text.  The text of AuthenticationFailed does not contain it, because it may be a secret."""
     if not isinstance(token, str) or len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
         raise AuthenticationFailed(f"{source} contains no token")
     return token

@@ -1,6 +1,6 @@
-"""Dialogues with a broker, without IO, and the first one of every connection: ApiVersions.
+"""Sequences of requests at the start of a connection, without IO: ApiVersions, then SASL.
 
-A dialogue is a generator: it yields what to send, receives the frame of the response, and returns a result.  Both
+A dialogue is a generator: it yields a request to send, receives the frame of the response, and returns a result.  Both
 transports run the same dialogues.
 """
 
@@ -39,7 +39,7 @@ Dialogue: TypeAlias = Generator[Ask | RawToken, memoryview, T]
 
 
 def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask | RawToken | Finished[T]:
-    """Continues with a frame, with the reason why there is none, or with None to begin.
+    """Continues a dialogue with a frame, or with the error that prevented it; None begins the dialogue.
 
     Raises AuthenticationFailed and other errors of the dialogue.  Steps of SASL may take a second of processor time.
     """
@@ -52,7 +52,7 @@ def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask 
 
 
 def negotiate() -> Dialogue[BrokerVersions]:
-    """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
+    """Fetches the API versions; falls back to the ApiVersions version that an older broker returns (KIP-511)."""
     outcome: BrokerVersions | int = API_VERSIONS_MAX
     while isinstance(outcome, int):
         frame = yield Ask(api_versions_request(), outcome)

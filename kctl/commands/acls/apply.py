@@ -42,7 +42,7 @@ def apply(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
-    """Add the ACLs of a document that a cluster does not have, and show what it has in addition.
+    """Add the ACLs of a document that a cluster does not have, and show the ACLs that only the cluster has.
 
     ACLs are removed only with --delete, after all others have been added.  Asks for confirmation on a terminal;
     elsewhere --yes is required (exit status 5).
@@ -60,7 +60,7 @@ def apply(
         return ExitStatus.UNMET if check and rows else ExitStatus.DONE
     removed = extra if delete else []
     if not missing and not removed:
-        run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} others" if extra else ""))
+        run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
         return ExitStatus.DONE
     run.consent(f"Add {len(missing)} ACLs and remove {len(removed)}?", yes=yes)
     rows = []

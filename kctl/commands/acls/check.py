@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 ANY_HOST = "any other host"
-"""Represents a host without ACLs of its own."""
+"""The host for the decision if --host is not given: no ACL names it."""
 
 
 class CheckRow(NamedTuple):
@@ -100,7 +100,7 @@ def check(
     else:
         acls, settings = read_acls(from_), BrokerSettings(AccessPolicy(), ["super.users"])
     for property_name in settings.unknown:
-        run.console.warn(f"{property_name} is a property of the brokers that is not known here")
+        run.console.warn(f"the value of the broker property {property_name} is not known")
     decision = decide(AclIndex(acls), settings.policy, Client(principal, host or ANY_HOST), asked, kind, name)
     row = CheckRow(
         principal,
@@ -147,7 +147,7 @@ async def _settings(client: ClusterClient) -> BrokerSettings:
     if not isinstance(described, list):
         return BrokerSettings(AccessPolicy(), names)
     super_users, is_open = (entry_named(described, name) for name in names)
-    # A broker that does not have the property does not list it; one that hides it lists it without a value.
+    # A broker without the property does not return it; sensitive properties are returned without a value.
     unknown = [each.name for each in (super_users, is_open) if each is not None and each.value is None]
     principals = parse_super_users((super_users.value if super_users else None) or "")
     allows = is_open is not None and (is_open.value or "").lower() == "true"

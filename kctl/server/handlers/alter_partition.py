@@ -1,7 +1,7 @@
 """AlterPartition (key 56, version 0; AlterIsr in 2.8): leaders change the ISR through the controller.  KIP-497.
 
 Only the active controller serves it, and only for a broker's current epoch.  Each partition has its state as written,
-or an error: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION tell the leader that a newer LeaderAndIsr will follow.
+or an error: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION mean that a newer LeaderAndIsr will follow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DeleteRecords (key 21, versions 0-2): deletes records by advancing the log start offset of partitions.  KIP-107.
 
 The leader responds with the low watermark, the smallest log start offset of the live replicas.  It waits until that has
-reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark, above which nothing can be
-deleted.  Topics that are only compacted get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
+reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark; records above it cannot be
+deleted.  Topics with cleanup.policy=compact get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_LOW_WATERMARK = -1
 
 @dataclass(slots=True)
 class _Deletion:
-    """One partition whose log start offset was advanced, and that may have to wait for its replicas."""
+    """One partition whose log start offset was advanced; it is complete when its live replicas have followed."""
 
     partition: Partition
     offset: int
@@ -54,7 +54,7 @@ class _Deletion:
 
 
 class _Wait:
-    """A DelayedOperation over all partitions of a request."""
+    """A DelayedOperation that completes when all partitions of a request are complete."""
 
     def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
         self._deletions = deletions

@@ -1,9 +1,8 @@
 """DescribeClientQuotas (key 48, versions 0-1): the quotas of users, client IDs and IP addresses that match a filter.
 
-Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
-have more types; a filter without components matches all entities, or none if strict.  KIP-546.
-
-Not done: authorization.
+Any broker reads them from ZooKeeper.  Requires DESCRIBE_CONFIGS on the cluster.  A strict filter matches entities of
+exactly its types, any other filter also entities with more types; a filter without components matches all entities, or
+none if strict.  KIP-546.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ElectLeaders (key 43, versions 0-2): holds preferred or unclean leader elections.  KIP-183, KIP-460.
 
 Only the active controller serves it.  The response is sent when the metadata has the new leaders; a partition without
-one at the timeout gets REQUEST_TIMED_OUT.  In a request for all partitions, those that need no election are left out.
+a new leader at the timeout gets REQUEST_TIMED_OUT.  The response to a request for all partitions omits those that
+need no election.
 
 Version notes: 0 preferred only; 1 unclean elections and a top-level error.
 """
@@ -84,4 +85,4 @@ _REASONS = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such partition.",
 }
-"""Messages where the description of the code does not fit an election."""
+"""Messages for codes whose general description does not apply to an election."""

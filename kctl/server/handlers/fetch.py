@@ -1,9 +1,9 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
-What a reader may see is in replication/fetch_reading; a follower's fetch offset also reports its log end.  The response
-is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an error, or for a follower a new
-high watermark.  The first batch is complete even if it is larger than the limits (KIP-74), else its reader could not
-continue.  Sessions: KIP-227, replication/fetch_session.
+replication/fetch_reading decides which records a reader may read; the fetch offset of a follower also reports its log
+end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an
+error, or for a follower a new high watermark.  The first batch is returned whole even if it is larger than the limits
+(KIP-74), because its reader could not continue without it.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
@@ -123,7 +123,7 @@ class FetchHandler:
         return delayed.future
 
     async def _answer_old_reader(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
-        """A fetch with down-conversion; if that leaves nothing to send, continues to wait."""
+        """Serves a fetch with down-conversion; continues to wait if no records remain to send."""
         deadline_ms = self._clock.monotonic_ms() + max_wait_ms
         reading = fetch.read()
         if max_wait_ms > 0 and not fetch.is_enough(reading):
@@ -209,7 +209,7 @@ class _WaitForRecords:
 
 
 class DelayedFetch:
-    """A fetch that waits until there is enough to respond with."""
+    """A fetch that waits until min_bytes are available."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class DelayedFetch:
         return True
 
     def on_timeout(self) -> None:
-        """Completes with what is available."""
+        """Completes with the records that are available."""
         self._answer(self._fetch.read())
 
     def response(self, reading: Reading) -> FetchResponse:

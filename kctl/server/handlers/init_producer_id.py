@@ -65,7 +65,7 @@ class InitProducerIdHandler:
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
-    """The authorization error, if any.  Since 2.8 whoever may write to any topic may be idempotent (KIP-679)."""
+    """The authorization error, if any.  Since 2.8 WRITE on any topic permits an idempotent producer (KIP-679)."""
     if request.transactional_id is not None:
         is_allowed = context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

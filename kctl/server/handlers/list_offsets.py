@@ -2,8 +2,8 @@
 
 -1 means the latest offset: the high watermark, or the last stable offset for read_committed.  -2 means the earliest.  A
 timestamp after the last record gets offset -1.  Partitions listed twice get INVALID_REQUEST.  A new leader whose high
-watermark has not reached the start of its epoch does not know the end yet: readers of the previous leader would go
-back, so it responds with OFFSET_NOT_AVAILABLE (KIP-207).
+watermark has not reached the start of its epoch responds with OFFSET_NOT_AVAILABLE (KIP-207): the high watermark of the
+previous leader may have been larger, and its readers would go back.
 
 A search by timestamp that has to read many records continues in a thread (requests/record_work).
 
@@ -176,7 +176,7 @@ def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, versi
 
 
 def _segment_offsets(partition: Partition, requested: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
-    """Version 0: base offsets of segments last written at or before the timestamp, newest first, preceded by the end.
+    """Version 0: the end offset, then base offsets of segments last written at or before the timestamp, newest first.
 
     Times are those of the files, not of records; at most max_num_offsets.  Kafka: Log.legacyFetchOffsetsBefore.
     """

@@ -2,8 +2,8 @@
 
 Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
-response is then LEADER_NOT_AVAILABLE and the client retries.  The same holds while this broker has just started and has
-no metadata from a controller: topics with a configuration do exist.
+response is then LEADER_NOT_AVAILABLE and the client retries.  A broker that has just started and has no metadata from a
+controller responds in the same way for topics that have a configuration, because these exist.
 
 Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
@@ -83,7 +83,7 @@ class MetadataHandler:
                 continue
             if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
                 if not is_all:
-                    # The same for a topic that does not exist, so that nothing is disclosed.
+                    # As for a topic that does not exist: the response must not reveal which topics exist.
                     yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
                 continue
             answer = self._topic(topic.name, context, may_create=may_create)

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23, versions 0-4): the end offset of a leader epoch in this leader's log.
 
-Followers truncate their logs to it after a leader change; consumers detect with it that records they read were lost.
+Followers truncate their logs to it after a leader change; consumers use it to detect that records they read were lost.
 KIP-101, KIP-279, KIP-320.
 """
 

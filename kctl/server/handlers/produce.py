@@ -1,6 +1,6 @@
 """Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
 
-acks 0: no response; on an error the connection is closed, which is all that such a client can notice.
+acks 0: no response; on an error the connection is closed, because there is no other way to report it.
 acks 1: responds after the local append, and after the flush if flush.messages requires one.  acks -1: responds when the
 high watermark has passed the records; if fewer replicas than min.insync.replicas are in sync by then,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
@@ -14,7 +14,7 @@ refused by the partition, by its epoch.
 
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
 start offset; 7 zstd; 8 errors of single records.
-Not done: whether a partition was added to the transaction is not verified (KIP-890).
+Not implemented: the check that a partition was added to the transaction (KIP-890).
 """
 
 from __future__ import annotations

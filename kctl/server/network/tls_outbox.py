@@ -15,10 +15,10 @@ from kctl.server.network.tls_stream import TlsStream
 
 _RECORD_BYTES_MAX = 1 << 14
 _shared = memoryview(bytearray(1 << 17))
-"""For joined chunks and pieces of files.
+"""The size of the buffer for joined chunks and pieces of files.
 
-If the socket is full, OpenSSL keeps the record that it has encrypted, and the next call must offer the same bytes, at
-least as many.  They are joined and read again then: the chunks at the head are the same until they have been sent.
+If the socket is full, OpenSSL keeps the record that it has encrypted, and the next call must pass at least the same
+bytes again.  They are then joined and read again: the chunks at the head do not change until they have been sent.
 """
 
 

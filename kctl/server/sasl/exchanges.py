@@ -1,4 +1,4 @@
-"""The broker's end of one authentication, mechanism by mechanism: PLAIN and SCRAM.
+"""The broker's side of PLAIN and SCRAM authentication.
 
 Owner: event loop.
 """
@@ -22,9 +22,9 @@ USER = "User"
 
 
 class AuthenticationRefused(KctlError):
-    """The client is not who it says, or its message is malformed.
+    """The credentials are invalid, or the client's message is malformed.
 
-    The text is for the log and contains no secret; `message` is for the client, "" for the general one.
+    The text is for the log and contains no secret; `message` is for the client, "" for the default message.
     """
 
     def __init__(self, reason: str, message: str = "") -> None:
@@ -36,7 +36,7 @@ class Exchange(Protocol):
     """One authentication."""
 
     def respond(self, token: bytes) -> TokenAnswered | Awaitable[TokenAnswered]:
-        """The answer to a message of the client.  Raises AuthenticationRefused."""
+        """Handles a message of the client.  Raises AuthenticationRefused."""
         ...
 
 

@@ -30,7 +30,7 @@ class _Phase(Enum):
     CONTEXT = "context"
     """Tickets are exchanged."""
     OFFER = "offer"
-    """The client's empty answer to the last ticket is expected."""
+    """The client's empty reply to the last ticket is expected."""
     CHOICE = "choice"
     """The client's choice of a security layer is expected."""
 
@@ -68,7 +68,7 @@ class Acceptor:
         return self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
 
     def refusal(self, error: Exception) -> bool:
-        """Whether the exception says that the client is refused."""
+        """Whether the exception means that the client is refused."""
         return isinstance(error, self._gssapi.exceptions.GSSError)
 
     def user(self, principal: str) -> str:
@@ -120,7 +120,7 @@ class GssapiExchange:
             if answer:
                 return TokenAnswered(answer)
         elif token:
-            raise AuthenticationRefused("a message where the client's empty answer is expected")
+            raise AuthenticationRefused("a message where the client's empty reply is expected")
         self._phase = _Phase.CHOICE
         return TokenAnswered(self._context.wrap(_NO_SECURITY_LAYER, False).message)
 

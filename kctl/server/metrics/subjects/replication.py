@@ -51,7 +51,7 @@ _OPERATION = "delayedOperation"
 PURGATORY_SIZE = _gauge(
     _PURGATORY, "PurgatorySize", "operations", "Entries of waiting requests, one per partition", _OPERATION
 )
-DELAYED = _gauge(_PURGATORY, "NumDelayedOperations", "operations", "Requests that wait", _OPERATION)
+DELAYED = _gauge(_PURGATORY, "NumDelayedOperations", "operations", "Waiting requests", _OPERATION)
 _SESSIONS = "FetchSessionCache"
 SESSIONS = _gauge(_SESSIONS, "NumIncrementalFetchSessions", "sessions", "Fetch sessions (KIP-227)")
 SESSION_PARTITIONS = _gauge(
