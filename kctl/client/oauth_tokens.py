@@ -109,7 +109,7 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
         connection.connect()
         read_s = max(0.0, min(settings.read_timeout_ms / 1000, end_s - time.monotonic()))
         with _shut_down_after(read_s, connection.sock, expired):
-            status, body = _ask(connection, settings)
+            status, body = _request(connection, settings)
     except (OSError, http.client.HTTPException) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
             raise AuthenticationFailed(f"{where} did not respond in time; check {_ENDPOINT}") from None
@@ -154,7 +154,7 @@ def _connection(settings: OAuthSettings, timeout_s: float) -> http.client.HTTPCo
     return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
 
 
-def _ask(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
+def _request(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
     assert settings.url is not None
     url = urlsplit(settings.url)
     form = {"grant_type": "client_credentials"}

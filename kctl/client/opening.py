@@ -16,7 +16,7 @@ from kctl.errors import KctlError
 T = TypeVar("T")
 
 
-class Ask(NamedTuple):
+class Send(NamedTuple):
     """A request to send; the dialogue receives the frame of its response."""
 
     request: object
@@ -35,10 +35,10 @@ class Finished(NamedTuple, Generic[T]):
     result: T
 
 
-Dialogue: TypeAlias = Generator[Ask | RawToken, memoryview, T]
+Dialogue: TypeAlias = Generator[Send | RawToken, memoryview, T]
 
 
-def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask | RawToken | Finished[T]:
+def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Send | RawToken | Finished[T]:
     """Continues a dialogue with a frame, or with the error that prevented it; None begins the dialogue.
 
     Raises AuthenticationFailed and other errors of the dialogue.  Steps of SASL may take a second of processor time.
@@ -55,6 +55,6 @@ def negotiate() -> Dialogue[BrokerVersions]:
     """Fetches the API versions; falls back to the ApiVersions version that an older broker returns (KIP-511)."""
     outcome: BrokerVersions | int = API_VERSIONS_MAX
     while isinstance(outcome, int):
-        frame = yield Ask(api_versions_request(), outcome)
+        frame = yield Send(api_versions_request(), outcome)
         outcome = broker_versions_of(frame, outcome)
     return outcome

@@ -1,6 +1,6 @@
 """The help of each verb as rendered by `./dev docs`, so that `kctl NOUN VERB --help` in a pipe does not import typer.
 
-help_pages.txt has for each verb a line with a form feed and the words of the command, followed by the help text.  On a
+help_pages.txt has for each verb a line with a form feed and the name of the command, followed by the help text.  On a
 terminal typer renders the help instead, because it fits the width and has colours.
 """
 
@@ -13,7 +13,7 @@ PATH = Path(__file__).with_name("help_pages.txt")
 
 
 def page_for(words: Sequence[str]) -> str | None:
-    """The help that a command line asks for; None unless it is the words of a command followed by --help or -h."""
+    """The help that a command line requests; None unless it is the name of a command followed by --help or -h."""
     *command, last = words or [""]
     if last not in {"--help", "-h"} or not command or not PATH.exists():
         return None

@@ -61,19 +61,19 @@ app = typer.Typer(
 )
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status.  Raises UsageError if it is invalid."""
-    return run_command(typer.main.get_group(app), "kctl", words)
+    return run_command(typer.main.get_group(app), "kctl", arguments)
 
 
-def run_command(command: Any, name: str, words: Sequence[str]) -> int:
-    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `words`.
+def run_command(command: Any, name: str, arguments: Sequence[str]) -> int:
+    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `arguments`.
 
     `command.main` is not used, because it ends the process on a broken pipe and reads variables for typer's own
     completion.
     """
     try:
-        with command.make_context(name, list(words), **CONTEXT) as ctx:
+        with command.make_context(name, list(arguments), **CONTEXT) as ctx:
             return int(command.invoke(ctx) or 0)
     except typer.Exit as end:
         return end.exit_code

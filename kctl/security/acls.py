@@ -26,14 +26,14 @@ class _Named(IntEnum):
     @property
     def label(self) -> str:
         """The name in znodes and messages, such as DescribeConfigs."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
+        return "".join(part.capitalize() for part in self.name.split("_"))
 
     @classmethod
     def of_label(cls, text: str) -> Self:
         """Parses a name in any case, with or without separators.  Raises ValueError."""
-        wanted = text.replace("_", "").replace("-", "").lower()
+        normalized = text.replace("_", "").replace("-", "").lower()
         for member in cls:
-            if member.name.replace("_", "").lower() == wanted:
+            if member.name.replace("_", "").lower() == normalized:
                 return member
         raise ValueError(f"{text!r} is not one of {', '.join(member.label for member in cls)}")
 

@@ -93,23 +93,23 @@ class ScramServer:
         """The next message of the server.  Raises ScramError if the exchange fails, and what `lookup` raises."""
         phase, self.phase = self.phase, Phase.FAILED
         if phase is Phase.FIRST:
-            answer = self._server_first(message)
+            reply = self._server_first(message)
             self.phase = Phase.FINAL
         elif phase is Phase.FINAL:
-            answer = self._server_final(message)
+            reply = self._server_final(message)
             self.phase = Phase.COMPLETE
         else:
             raise ScramError("a message after the end of the exchange")
-        return answer
+        return reply
 
     def _server_first(self, message: bytes) -> bytes:
         first, bare = parse_client_first(message)
         if first.authorization_id not in ("", first.user):
             raise ScramError("the client requested an authorization id that is different from the user name")
         credential = self._lookup(first.user, first.is_token)
-        answer = ServerFirst(first.nonce + self._nonce, credential.salt, credential.iterations).text()
-        self._first, self._credential, self._signed = first, credential, f"{bare},{answer}"
-        return answer.encode()
+        reply = ServerFirst(first.nonce + self._nonce, credential.salt, credential.iterations).text()
+        self._first, self._credential, self._signed = first, credential, f"{bare},{reply}"
+        return reply.encode()
 
     def _server_final(self, message: bytes) -> bytes:
         assert self._first is not None
@@ -157,9 +157,9 @@ class ScramClient:
         """
         phase, self.phase = self.phase, Phase.FAILED
         if phase is Phase.FINAL:
-            answer = self._client_final(message)
+            reply = self._client_final(message)
             self.phase = Phase.SIGNATURE
-            return answer
+            return reply
         if phase is not Phase.SIGNATURE:
             raise ScramError("a message after the end of the exchange")
         if not hmac.compare_digest(parse_server_final(message), self._server_signature):

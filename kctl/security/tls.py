@@ -161,7 +161,7 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise ConfigError(
                 "ssl.cipher.suites",
                 ",".join(settings.cipher_suites),
-                "OpenSSL knows none of them: correct the names or remove the property",
+                "OpenSSL supports none of them: correct the names or remove the property",
             ) from None
     pair = _key_pair(settings)
     if pair is not None:

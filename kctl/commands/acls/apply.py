@@ -50,8 +50,8 @@ def apply(
     run: Invocation = ctx.obj
     if check and (yes or dry_run):
         raise UsageError("--check changes nothing: leave out --yes and --dry-run")
-    wanted = read_acls(file)
-    missing, extra = difference(wanted, run.on_cluster(list_acls))
+    requested = read_acls(file)
+    missing, extra = difference(requested, run.on_cluster(list_acls))
     if check or dry_run:
         kept = "would be removed" if delete else "only in the cluster"
         rows = [change_row(binding, "only in the document" if check else "would be added") for binding in missing]

@@ -81,8 +81,8 @@ class CreateTopicsHandler:
         if not request.validate_only:
             outcomes |= await self._create_all(plans, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
-        answers = [(topic.name, outcomes[topic.name]) for topic in request.topics]
-        response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in answers])
+        results = [(topic.name, outcomes[topic.name]) for topic in request.topics]
+        response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in results])
         for result in response.topics:
             if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])

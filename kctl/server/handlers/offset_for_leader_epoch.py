@@ -39,7 +39,7 @@ class OffsetForLeaderEpochHandler:
                     partitions=[
                         EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
                         if topic.topic in denied
-                        else self._answer(topic.topic, requested)
+                        else self._result(topic.topic, requested)
                         for requested in topic.partitions
                     ],
                 )
@@ -47,7 +47,7 @@ class OffsetForLeaderEpochHandler:
             ]
         )
 
-    def _answer(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _result(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             partition = self._replicas.partition(topic, requested.partition)
             partition.check_leader(requested.current_leader_epoch)

@@ -35,10 +35,10 @@ def parse_head(head: bytes) -> HttpRequest:
         lines = head.decode("ascii").split("\r\n")
     except UnicodeDecodeError:
         raise Refused(400, "the head of the request is not ASCII") from None
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
         raise Refused(400, "the request line is not valid HTTP/1.1")
-    method, target, version = words
+    method, target, version = parts
     if method not in _METHODS:
         raise Refused(405, "only GET and HEAD are allowed: the endpoint is read-only")
     headers = _headers(lines[1:])

@@ -177,14 +177,14 @@ class Connection:
             self._update_reading()
 
     def _update_reading(self) -> None:
-        wants_bytes = self._inbox.wants_bytes and not self._waits_for_memory
-        if wants_bytes is not self._is_reading:
-            self._is_reading = wants_bytes
-            if wants_bytes:
+        needs_bytes = self._inbox.needs_bytes and not self._waits_for_memory
+        if needs_bytes is not self._is_reading:
+            self._is_reading = needs_bytes
+            if needs_bytes:
                 self._loop.add_reader(self._sock, self._on_readable)
             else:
                 self._loop.remove_reader(self._sock)
-        if wants_bytes and self._tls is not None and self._tls.has_pending and not self._is_rereading:
+        if needs_bytes and self._tls is not None and self._tls.has_pending and not self._is_rereading:
             self._is_rereading = True
             self._loop.call_soon(self._reread)
 

@@ -59,7 +59,7 @@ class Inbox:
         return self._end - self._start
 
     @property
-    def wants_bytes(self) -> bool:
+    def needs_bytes(self) -> bool:
         """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
         available = self._end - self._start
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()

@@ -69,10 +69,10 @@ class TlsOutbox(Outbox):
                 continue
             if self._has_sendfile:
                 break
-            wanted = min(room, chunk.remaining)
-            if os.preadv(chunk.source.fileno(), [_shared[size : size + wanted]], chunk.position) < wanted:
+            piece_bytes = min(room, chunk.remaining)
+            if os.preadv(chunk.source.fileno(), [_shared[size : size + piece_bytes]], chunk.position) < piece_bytes:
                 raise ConnectionAbortedError("the file ended before its slice did")
-            size += wanted
+            size += piece_bytes
         return size
 
     def _drop(self, sent: int) -> None:

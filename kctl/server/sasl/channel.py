@@ -39,9 +39,9 @@ from kctl.server.sasl.negotiation import (
     SendMechanisms,
     SendToken,
     SendVersions,
-    TokenAnswered,
     TokenReceived,
     TokenRefused,
+    TokenReply,
     VersionsRequested,
     step,
 )
@@ -172,16 +172,16 @@ class SaslChannel:
     def _evaluate(self, token: bytes) -> Reply | asyncio.Future[Reply]:
         assert self._exchange is not None
         try:
-            answer = self._exchange.respond(token)
+            token_reply = self._exchange.respond(token)
         except AuthenticationRefused as error:
             return self._perform(self._step(TokenRefused(str(error), error.message)), memoryview(b""), None)
-        if isinstance(answer, TokenAnswered):
-            return self._perform(self._step(answer), memoryview(b""), None)
-        return asyncio.ensure_future(self._evaluate_later(answer))
+        if isinstance(token_reply, TokenReply):
+            return self._perform(self._step(token_reply), memoryview(b""), None)
+        return asyncio.ensure_future(self._evaluate_later(token_reply))
 
-    async def _evaluate_later(self, answer: Awaitable[TokenAnswered]) -> Reply:
+    async def _evaluate_later(self, token_reply: Awaitable[TokenReply]) -> Reply:
         try:
-            event: Event = await answer
+            event: Event = await token_reply
         except AuthenticationRefused as error:
             event = TokenRefused(str(error), error.message)
         reply = self._perform(self._step(event), memoryview(b""), None)

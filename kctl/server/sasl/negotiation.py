@@ -102,7 +102,7 @@ class TokenReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenAnswered:
+class TokenReply:
     """The mechanism's reply; `identity` is set if the authentication is complete."""
 
     token: bytes = field(repr=False)
@@ -124,7 +124,7 @@ class RequestReceived:
     api_key: int
 
 
-Event = VersionsRequested | HandshakeRequested | TokenReceived | TokenAnswered | TokenRefused | RequestReceived
+Event = VersionsRequested | HandshakeRequested | TokenReceived | TokenReply | TokenRefused | RequestReceived
 
 
 # Actions.
@@ -200,8 +200,8 @@ def _action(state: Negotiation, event: Event, now_ms: int) -> Action:
     match event:
         case TokenReceived():
             return _token_received(state, event)
-        case TokenAnswered():
-            return _token_answered(state, event, now_ms)
+        case TokenReply():
+            return _token_reply(state, event, now_ms)
         case TokenRefused():
             return _token_refused(state, event)
         case HandshakeRequested():
@@ -257,7 +257,7 @@ def _token_received(state: Negotiation, event: TokenReceived) -> Action:
     return Evaluate(event.token)
 
 
-def _token_answered(state: Negotiation, event: TokenAnswered, now_ms: int) -> Action:
+def _token_reply(state: Negotiation, event: TokenReply, now_ms: int) -> Action:
     assert state.phase is Phase.AUTHENTICATING
     identity = event.identity
     if identity is None:

@@ -20,7 +20,7 @@ from kctl.security.oauthbearer import (
 )
 from kctl.server.sasl.exchanges import USER, AuthenticationRefused
 from kctl.server.sasl.json_web_keys import JsonWebKeys
-from kctl.server.sasl.negotiation import Identity, TokenAnswered
+from kctl.server.sasl.negotiation import Identity, TokenReply
 
 _NAME_MAX = 1_000
 
@@ -127,7 +127,7 @@ class OAuthBearerExchange:
         self._now_ms = now_ms
         self._reason = ""
 
-    def respond(self, token: bytes) -> TokenAnswered:
+    def respond(self, token: bytes) -> TokenReply:
         """Handles the token, or the acknowledgement of an error message."""
         if self._reason:
             if token != ACKNOWLEDGEMENT:
@@ -141,7 +141,7 @@ class OAuthBearerExchange:
             subject = self._verifier.verify(message.token)
         except TokenInvalid as error:
             self._reason = str(error)
-            return TokenAnswered(invalid_token_message())
+            return TokenReply(invalid_token_message())
         if message.authorization_id not in ("", subject.name):
             raise AuthenticationRefused(
                 "the client requested an authorization id that is different from the token's subject",
@@ -149,4 +149,4 @@ class OAuthBearerExchange:
                 "principal name",
             )
         lifetime_ms = subject.expiry_ms - self._now_ms()
-        return TokenAnswered(b"", Identity(f"{USER}:{subject.name}", lifetime_ms=lifetime_ms))
+        return TokenReply(b"", Identity(f"{USER}:{subject.name}", lifetime_ms=lifetime_ms))
