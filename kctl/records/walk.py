@@ -1,6 +1,6 @@
 """Walks over the records of a batch without an object per record: checks them, and finds where their fields are.
 
-This module is compiled by mypyc where a C compiler is at hand when kctl is built; wheels contain the compiled form.
+This module is compiled by mypyc if a C compiler is available when kctl is built; wheels contain the compiled form.
 Elsewhere the same source is interpreted, about a hundred times slower: docs/decisions/record-walk.md.  Compiled code
 checks each index of `bytes` as Python does, so that no input can make it read outside of its buffer.
 

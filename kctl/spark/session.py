@@ -39,7 +39,7 @@ ARCHIVE_TIMEOUT_S = 900
 MASTER_CONNECT_TIMEOUT_S = 10
 PORT_MAX = 65_535
 JVM_DEATH_TIMEOUT_S = 5
-"""How long to wait for the exit status of a JVM that no longer answers."""
+"""How long to wait for the exit status of a JVM that no longer responds."""
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
@@ -228,7 +228,7 @@ def _stop(context: SparkContext) -> None:
 def _launch_jvm(conf: SparkConf, log: Path) -> Any:
     """A JVM that listens to this process.
 
-    PySpark's own waiting cannot be interrupted safely: it would forget the JVM, which then waits for ever.  So it
+    PySpark's own wait cannot be interrupted safely: it would lose the JVM, which then waits for ever.  So it
     waits in a thread, where no signal arrives, and an interrupt ends the JVM as soon as it is known.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
@@ -264,11 +264,11 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
         return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
         return UsageError(f"Spark does not take '{settings.master}' as a master")
-    reason = _told(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
+    reason = _reason_in(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
     return SparkFailed(f"Spark did not start: {reason or _message(error)}; its log: {_keep(log)}")
 
 
-def _told(output: str) -> str:
+def _reason_in(output: str) -> str:
     """The reason of a JVM's end in its output: the first line that is not a warning or a stack frame."""
     lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
     return lines[0] if lines else ""
@@ -335,5 +335,5 @@ def _message(error: Exception) -> str:
     """
     _, traceback, after = str(error).partition("Traceback (most recent call last):\n")
     lines = [line for line in (after if traceback else str(error)).splitlines() if line.strip()]
-    told = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
-    return (told or [type(error).__name__])[0].removeprefix(": ")
+    messages = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
+    return (messages or [type(error).__name__])[0].removeprefix(": ")

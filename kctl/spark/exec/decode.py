@@ -1,8 +1,8 @@
 """Decodes records into Arrow columns without a Python object per record.
 
 `locate` finds the fields of all records of a chunk.  Keys and values are not touched: one array of positions makes the
-chunk itself a binary array of alternating gaps, keys and values, and Arrow's `take` copies the wanted slots out.  A
-null is a null index.
+chunk itself a binary array of alternating gaps, keys and values, and Arrow's `take` copies the requested slots.  A null
+is a null index.
 
 The result equals that of kctl.records.batch.iterate_records, with three differences: a timestamp outside the range of
 microseconds (years -290,308 to 294,247) becomes the nearest one inside, invalid UTF-8 in header keys is replaced, as in
