@@ -1,10 +1,10 @@
 """The SASL listeners of a broker: their mechanisms, from its properties, and the channels of their connections.
 
-What can be known at start is refused there: a mechanism without users, keys or support in this program.  Properties
-that change while the broker runs apply to new connections.  A dynamic change that cannot be used is refused; one that
-is in ZooKeeper nevertheless is logged once, and the mechanism continues with what it had before: at start with its
-properties in server.properties.  A mechanism that had nothing before is not offered.  Kafka 2.8 accepts the change and
-uses it after a restart.
+Invalid properties stop the broker at start: a mechanism without users or keys, or one that is not supported.
+Properties that change while the broker runs apply to new connections.  A dynamic change that the listener cannot use
+is refused.  If another program has stored one in ZooKeeper, it is logged once, and the mechanism continues with the
+properties that it had before: at start with those of server.properties.  A mechanism that had none before is not
+offered.  Kafka 2.8 accepts the change and applies it after a restart.
 
 Owner: event loop.
 """
@@ -74,7 +74,7 @@ class Channels:
         return SaslChannel(listener, self._handle, peer)
 
     async def start(self) -> None:
-        """Takes the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
+        """Applies the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
         for keys in self._mechanisms.keys.values():
             await keys.start()
         self._changed()

@@ -29,7 +29,7 @@ SUPPORTED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What mechanisms verify clients with."""
+    """The stores with which mechanisms verify clients."""
 
     credentials: ScramCredentials
     tokens: TokenCache
