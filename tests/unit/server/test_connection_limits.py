@@ -182,6 +182,27 @@ def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str)
     simulate(main, seed=1)
 
 
+def test_a_broker_starts_with_its_static_limits_when_a_stored_host_is_not_resolved(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(_: SimLoop) -> None:
+        view, limits = ConfigView({OVERRIDES: "one:5"}), ConnectionLimits()
+        view.set_dynamic_default({OVERRIDES: "nowhere:1"})
+        updates = LimitUpdates(view, limits, Hosts(one="10.0.0.1").address_of)
+        await updates.start()
+        for number in range(3):
+            view.set_dynamic_default({OVERRIDES: "nowhere:1", "log.segment.bytes": f"{1000 + number}"})
+            await asyncio.sleep(1)  # In virtual time.
+            assert limits.settings.per_address == {"10.0.0.1": 5}
+        with pytest.raises(ApiError, match="elsewhere") as caught:
+            await view.validate({OVERRIDES: "elsewhere:1"}, per_broker=False)
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        await updates.close()
+
+    simulate(main, seed=1)
+    assert caplog.text.count("cannot change the limits") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
