@@ -15,7 +15,7 @@ CREDENTIAL = credential_of_password(SHA_256, "secret", salt=b"salt", iterations=
 CONFIG = {SHA_256.config_key: credential_text(CREDENTIAL), "producer_byte_rate": "1000"}
 
 
-def read(*changes: tuple[str, dict[str, str]]) -> ScramCredentials:
+def read(*changes: tuple[str, dict[str, str] | None]) -> ScramCredentials:
     credentials = ScramCredentials()
 
     async def apply() -> None:

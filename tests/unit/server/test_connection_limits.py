@@ -107,7 +107,7 @@ def test_the_settings_come_from_the_properties() -> None:
     assert settings.listener("INSIDE") == ListenerLimits(7, 3)
     assert settings.listener("PLAINTEXT") == ListenerLimits()
     assert settings.protected_listener == "INSIDE"
-    with pytest.raises(ConfigError, match="must be a number"):
+    with pytest.raises(ConfigError, match="is not a whole number"):
         limit_settings(
             load_broker_config(properties)[0], {**properties, "listener.name.inside.max.connections": "many"}
         )
