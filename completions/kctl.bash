@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls metrics broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -35,6 +35,7 @@ _kctl() {
     metrics) [[ -n $verb ]] || words='show' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
+    export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     completion) verb=completion ;;
     esac
@@ -576,16 +577,30 @@ _kctl() {
         --zookeeper) kind='none' ;;
         esac
         ;;
-    'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'export export')
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'spark export')
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --to) kind='directory' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --compression) words='zstd snappy none' flags='' ;;
+        --on-data-loss) words='fail warn' flags='' ;;
+        --engine) words='local spark' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')

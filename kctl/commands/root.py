@@ -39,6 +39,7 @@ NOUNS: dict[str, Member] = {
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
+    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
