@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.integration.clients.family import TIMEOUT_S, Entry, Shared
 
 POLL_MS = 100
-RETURN_TIMEOUT_S = 2 * TIMEOUT_S
+RETURN_TIMEOUT_S = TIMEOUT_S + 30
 
 Result = TypeVar("Result")
 
