@@ -784,3 +784,27 @@ CONCURRENT_REQUESTS_MAX = _limit(
     "requests",
     on_excess="further requests are sent when one of them is answered",
 )
+LAG_FETCH_BYTES_MAX = _limit(
+    "records that `kctl groups lag` fetches to find the first unread ones",
+    64 << 20,
+    "bytes",
+    on_excess="the lag in time of further partitions is unknown",
+)
+LAG_HISTORY_BYTES_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` fetches",
+    32 << 20,
+    "bytes",
+    on_excess="the commits of groups in partitions that were not read to the end are unknown",
+)
+LAG_HISTORY_RECORDS_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
+    20_000,
+    "records",
+    on_excess="the known history of commits is shorter than --window",
+)
+LAG_LOOKS_MAX = _limit(
+    "earlier observations of a partition that `kctl groups lag --watch` keeps",
+    64,
+    "observations",
+    on_excess="every second one is dropped",
+)
