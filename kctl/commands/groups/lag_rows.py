@@ -1,0 +1,255 @@
+"""Lag of groups as rows and as JSON, and which rows are shown in which order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kctl.admin.lag_rules import Verdict
+from kctl.admin.lag_totals import Grouping, totals_by
+from kctl.commands.rows import exception_error, outcome_error
+from kctl.commands.times import format_duration, parse_duration_ms
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import UsageError
+from kctl.integers import INT64_MAX, parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kctl.admin.lag import GroupLag, PartitionLag
+    from kctl.admin.lag_rules import Judgement
+    from kctl.admin.lag_totals import LagTotal, Subject
+    from kctl.admin.outcome import Outcome
+
+Sort = Literal["lag", "time", "verdict", "name"]
+UNKNOWN = "unknown"
+NEVER = "never"
+
+_LAG_COLUMNS = (
+    Column("lag", numeric=True),
+    Column("time_lag", numeric=True),
+    Column("consumed", "CONSUMED/S", numeric=True),
+    Column("produced", "PRODUCED/S", numeric=True),
+    Column("catch_up", numeric=True),
+    Column("commit_age", numeric=True),
+    Column("lost", numeric=True, is_rare=True),
+    Column("time_left", numeric=True, is_rare=True),
+    Column("verdict"),
+    Column("reason", wraps=True, is_rare=True),
+    *ERROR_COLUMNS,
+)
+PARTITION_COLUMNS = (
+    Column("group"),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("current_offset", numeric=True),
+    Column("log_end_offset", numeric=True),
+    *_LAG_COLUMNS,
+)
+TOTAL_COLUMNS = {
+    Grouping.GROUP: (Column("group"), Column("state"), Column("members", numeric=True), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.MEMBER: (Column("group"), Column("member_id"), Column("host"), Column("client_id"), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", numeric=True), *_LAG_COLUMNS),
+}
+
+
+class LagItem(NamedTuple):
+    """A partition of a group as a JSON object.  Times are in ms, rates in records per second; null for unknown."""
+
+    group: str | None
+    topic: str | None
+    partition: int | None
+    current_offset: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    time: str
+    error: str | None = None
+    message: str | None = None
+
+
+class LagTotalItem(NamedTuple):
+    """The lag of several partitions as a JSON object; null for what does not apply to the grouping, or is unknown."""
+
+    group: str | None
+    state: str | None
+    members: int | None
+    topic: str | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+    groups: int
+    partitions: int
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+    time: str
+    error: str | None = None
+    message: str | None = None
+
+
+AnyItem = LagItem | LagTotalItem
+
+
+class LagCells(NamedTuple):
+    """The fields of an item that a table shows in another way."""
+
+    time_lag: str | None
+    consumed: str | None
+    produced: str | None
+    catch_up: str | None
+    commit_age: str | None
+    lost: int | None
+    time_left: str | None
+
+
+class Condition(NamedTuple):
+    """The value of --lag: `>1000` compares records, `>5m` compares time."""
+
+    compare: Callable[[float, float], bool]
+    records: int | None
+    time_ms: int | None
+
+    def holds(self, item: AnyItem) -> bool:
+        """Whether the lag of the item is known and satisfies the condition."""
+        value, bound = (item.lag, self.records) if self.records is not None else (item.time_lag_ms, self.time_ms)
+        return value is not None and bound is not None and self.compare(value, bound)
+
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    "=": lambda a, b: a == b,
+}
+
+
+def parse_condition(text: str | None) -> Condition | None:
+    """Reads `>1000`, `>=5m`, `=0`; None stays None.  Raises UsageError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(>=|<=|>|<|=)\s*(\S+)\s*", text)
+    if found is None:
+        raise UsageError(f"--lag takes a condition such as '>1000' (records) or '>5m' (time), not '{text}'")
+    compare = _COMPARISONS[found[1]]
+    if found[2].isdecimal():
+        return Condition(compare, parse_integer(found[2], "the number of --lag", high=INT64_MAX), None)
+    return Condition(compare, None, parse_duration_ms(found[2]))
+
+
+def lag_items(
+    groups: Sequence[GroupLag], failed: Iterable[Outcome], grouping: Grouping | None, time: str
+) -> list[AnyItem]:
+    """A row for each partition, or with a grouping for each total, then the groups and brokers with an error."""
+    items: list[AnyItem] = []
+    if grouping is None:
+        items += [_item(group, one, time) for group in groups for one in group.partitions]
+    else:
+        done = [group for group in groups if group.outcome.is_done]
+        items += [_total_item(subject, total, len(done), time) for subject, total in totals_by(done, grouping)]
+        if grouping is not Grouping.GROUP:
+            # A total is about the partitions without an error: those with one have a row of their own.
+            items += [_item(group, one, time) for group in done for one in group.partitions if one.error]
+    items += [_failure(group.outcome.name, group.outcome, time) for group in groups if not group.outcome.is_done]
+    for one in failed:
+        message = f"broker {one.name} cannot list its groups: {one.message}"
+        items.append(_failure(None, one, time)._replace(message=message))
+    return items
+
+
+def selected(items: Iterable[AnyItem], condition: Condition | None, sort: Sort) -> list[AnyItem]:
+    """The rows with an error, and those that satisfy the condition, in this order."""
+    shown = [item for item in items if item.error or condition is None or condition.holds(item)]
+    return sorted(shown, key=lambda item: (item.error is None, *_sort_key(item, sort), *_name(item)))
+
+
+def _sort_key(item: AnyItem, sort: Sort) -> tuple[int, ...]:
+    lag = -1 if item.lag is None else item.lag
+    match sort:
+        case "lag":
+            return (-lag,)
+        case "time":
+            # An unknown time may be a long one.
+            unknown_first = item.lag is not None and item.time_lag_ms is None
+            return (not unknown_first, -(item.time_lag_ms or 0))
+        case "verdict":
+            return (-Verdict[item.verdict] if item.verdict else 0, -lag)
+        case "name":
+            return ()
+
+
+def _name(item: AnyItem) -> tuple[str, str, int, str]:
+    number = item.partition or 0 if isinstance(item, LagItem) else 0
+    return item.group or "", item.topic or "", number, item.member_id or ""
+
+
+def lag_row(item: AnyItem) -> dict[str, object]:
+    """The item with the cells of a table."""
+    return item._asdict() | _cells(item)._asdict()
+
+
+def _cells(item: AnyItem) -> LagCells:
+    behind = bool(item.lag)
+    catch_up = None if item.catch_up_ms is None else format_duration(item.catch_up_ms)
+    if behind and item.catches_up is False:
+        catch_up = NEVER
+    commit_age = None if item.commit_age_ms is None else format_duration(item.commit_age_ms)
+    if commit_age is None and item.commit_age_ms_min is not None:
+        commit_age = f">{format_duration(item.commit_age_ms_min)}"
+    time_lag = None if item.time_lag_ms is None else format_duration(item.time_lag_ms)
+    return LagCells(
+        time_lag=UNKNOWN if time_lag is None and behind else time_lag,
+        consumed=_rate(item.consumed_per_s),
+        produced=_rate(item.produced_per_s),
+        catch_up=UNKNOWN if catch_up is None and behind else catch_up,
+        commit_age=commit_age,
+        lost=item.lost or None,
+        time_left=None if item.time_left_ms is None else format_duration(item.time_left_ms),
+    )
+
+
+def _rate(per_s: float | None) -> str | None:
+    return None if per_s is None else f"{per_s:.1f}" if per_s < 100 else f"{per_s:.0f}"
+
+
+def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
+    found = one.judgement
+    return LagItem(
+        group=group.outcome.name,
+        topic=one.tp.topic,
+        partition=one.tp.partition,
+        current_offset=one.committed,
+        log_start_offset=one.log.start if one.log else None,
+        log_end_offset=one.log.end if one.log else None,
+        **_lag_fields(found),
+        member_id=one.member.member_id if one.member else None,
+        host=one.member.host if one.member else None,
+        client_id=one.member.client_id if one.member else None,
+        time=time,
+        **({"error": None, "message": None} if one.error is None else exception_error(one.error)),
+    )
