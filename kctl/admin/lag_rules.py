@@ -54,7 +54,7 @@ class Unread(NamedTuple):
 
     oldest_timestamp_ms: int | None = None
     """Timestamp of the first unread record; None if it has none or was not found."""
-    count: int | None = None
+    records: int | None = None
     """Number of unread records; None if they were not read to the end."""
 
 
@@ -234,7 +234,7 @@ def _lag(facts: Facts) -> int | None:
     committed, log = facts.committed, facts.log
     if committed is None or committed > log.high_watermark:
         return None
-    return facts.unread.count if facts.unread.count is not None else max(0, log.end - max(committed, log.start))
+    return facts.unread.records if facts.unread.records is not None else max(0, log.end - max(committed, log.start))
 
 
 def _time_lag_ms(facts: Facts, lag: int | None) -> int | None:

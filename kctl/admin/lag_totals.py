@@ -105,7 +105,9 @@ def total_of(partitions: Sequence[PartitionLag]) -> LagTotal:
         catches_up=_catches_up(behind),
         catch_up_ms=_longest(one.catch_up_ms for one in behind),
         commit_age_ms=min((one.commit_age_ms for one in judged if one.commit_age_ms is not None), default=None),
-        commit_age_ms_min=min((one.commit_age_ms_min for one in judged if one.commit_age_ms_min is not None), default=None),
+        commit_age_ms_min=min(
+            (one.commit_age_ms_min for one in judged if one.commit_age_ms_min is not None), default=None
+        ),
         time_left_ms=min((one.time_left_ms for one in judged if one.time_left_ms is not None), default=None),
         verdict=worst.verdict if worst else Verdict.OK,
         reason=worst.reason if worst else "",

@@ -6,7 +6,8 @@ are the last ones.  Up to the last stable offset they are recognised; the record
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.admin.lag_rules import Unread
@@ -19,19 +20,21 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import LAG_FETCH_BYTES_MAX
 from kctl.model import TopicPartition
 from kctl.records.batch import iterate_records
-from kctl.records.header import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchHeader, CorruptBatch, Record
+from kctl.records.header import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchHeader, CorruptBatch
 
-ROUNDS = ((8 << 10, 1_000), (128 << 10, 64), (1 << 20, 8), (1 << 20, 1), (1 << 20, 1), (1 << 20, 1))
-"""Bytes of a partition and partitions of a request, in each round.
+SIZES = ((20 << 10, 500), (160 << 10, 50), (1 << 20, 8), (1 << 20, 1))
+"""Bytes of a partition and partitions of a request, the smallest first.
 
-A broker sends a batch that is larger than the bytes only as the first of a response, so that the last rounds ask for
-one partition at a time.
+A broker sends a batch that is larger than the bytes only as the first of a response, so that the last requests are for
+one partition.
 """
+NO_PROGRESS_MAX = 3
+"""How often the largest size is tried for partitions whose responses have nothing but aborted records."""
 
 
 @dataclass(slots=True)
 class Search:
-    """The search in one partition, from the committed offset or the start of the log up to `end`."""
+    """The search in one partition, from a committed offset or the start of the log up to `end`."""
 
     tp: TopicPartition
     position: int
@@ -40,7 +43,7 @@ class Search:
     oldest_timestamp_ms: int | None = None
     has_found: bool = False
     """Whether an unread record was found, which may have no timestamp."""
-    count: int = 0
+    records: int = 0
     is_complete: bool = False
 
     @property
@@ -51,116 +54,135 @@ class Search:
     @property
     def unread(self) -> Unread:
         """What was found so far."""
-        return Unread(self.oldest_timestamp_ms, self.count if self.is_complete else None)
+        return Unread(self.oldest_timestamp_ms, self.records if self.is_complete else None)
 
 
-def advance(search: Search, fetched: FetchedPartition) -> None:
-    """Counts the records of one response and moves the position behind them.  Raises CorruptBatch."""
-    for header, is_visible in visible_batches(fetched, search.isolation):
-        if header.last_offset < search.position:
-            continue
-        if header.base_offset >= search.end:
-            search.position = search.end
-            break
-        if is_visible:
-            _count(search, fetched.records, header)
-        search.position = header.next_offset
+def advance(searches: Sequence[Search], fetched: FetchedPartition, isolation: IsolationLevel) -> None:
+    """Counts the records of one response, which was fetched from the first of the searches, and moves positions.
+
+    All searches are in that partition, have this isolation level, and are sorted by position.  Raises CorruptBatch.
+    """
+    reached = searches[0].position
+    for header, is_visible in visible_batches(fetched, isolation):
+        batch = _Batch(fetched.records, header)
+        for search in searches:
+            # One whose position is behind an earlier batch has seen that batch too, or began in it.
+            if header.base_offset <= search.position <= header.last_offset or (
+                reached <= search.position < header.base_offset
+            ):
+                _advance_one(search, batch, is_visible=is_visible)
+        reached = header.next_offset
+    for search in searches:
+        if search.position <= reached:
+            _finish(search, fetched.last_stable_offset, isolation)
+
+
+def _advance_one(search: Search, batch: _Batch, *, is_visible: bool) -> None:
+    header = batch.header
+    if header.base_offset >= search.end:
+        search.position = search.end
+        return
+    if is_visible:
+        records, timestamp_ms = batch.from_offset(search.position, search.end)
+        if records and not search.has_found:
+            search.has_found = True
+            search.oldest_timestamp_ms = timestamp_ms if timestamp_ms >= 0 else None
+        search.records += records
+    search.position = header.next_offset
+
+
+def _finish(search: Search, last_stable_offset: int, isolation: IsolationLevel) -> None:
     if search.position >= search.end:
         search.is_complete = True
-    elif search.isolation is IsolationLevel.READ_COMMITTED and search.position >= fetched.last_stable_offset >= 0:
+    elif isolation is IsolationLevel.READ_COMMITTED and search.position >= last_stable_offset >= 0:
         if search.has_found:
-            search.count += search.end - search.position
+            search.records += search.end - search.position
             search.is_complete = True
         else:
             search.isolation = IsolationLevel.READ_UNCOMMITTED
 
 
-def _count(search: Search, buffer: memoryview, header: BatchHeader) -> None:
-    """Counts the unread records of a batch; decodes them only if some of them are not unread."""
-    is_whole = header.base_offset >= search.position and header.last_offset < search.end
-    if is_whole and header.magic == 2 and not header.attributes & DELETE_HORIZON_BIT:
-        if header.record_count > 0:
+class _Batch:
+    """A batch whose records are decoded once, and only if its header is not enough."""
+
+    def __init__(self, buffer: memoryview, header: BatchHeader) -> None:
+        self.header = header
+        self._buffer = buffer
+        self._offsets: list[int] | None = None
+        self._timestamps: list[int] = []
+
+    def from_offset(self, first: int, end: int) -> tuple[int, int]:
+        """The number of records from one offset up to another, and the timestamp of the first of them."""
+        header = self.header
+        is_whole = first <= header.base_offset and header.last_offset < end
+        if is_whole and header.magic == 2 and not header.attributes & DELETE_HORIZON_BIT:
             has_append_time = header.attributes & LOG_APPEND_TIME_BIT
-            _found(search, header.max_timestamp if has_append_time else header.base_timestamp, header.record_count)
-        return
-    for record in _unread_of(search, iterate_records(buffer, header)):
-        _found(search, record.timestamp, 1)
-
-
-def _unread_of(search: Search, records: Iterator[Record]) -> Iterator[Record]:
-    return (record for record in records if search.position <= record.offset < search.end)
-
-
-def _found(search: Search, timestamp_ms: int, count: int) -> None:
-    if not search.has_found:
-        search.has_found = True
-        search.oldest_timestamp_ms = timestamp_ms if timestamp_ms >= 0 else None
-    search.count += count
+            return max(0, header.record_count), header.max_timestamp if has_append_time else header.base_timestamp
+        if self._offsets is None:
+            records = [(record.offset, record.timestamp) for record in iterate_records(self._buffer, header)]
+            self._offsets = [offset for offset, _ in records]
+            self._timestamps = [timestamp for _, timestamp in records]
+        index = bisect_left(self._offsets, first)
+        count = bisect_left(self._offsets, end) - index
+        return max(0, count), self._timestamps[index] if count > 0 else -1
 
 
 async def find_unread(client: ClusterClient, searches: Sequence[Search]) -> None:
-    """Advances the searches; what is not found within LAG_FETCH_BYTES_MAX stays unknown."""
+    """Advances the searches; what is not found within LAG_FETCH_BYTES_MAX stays unknown.
+
+    One response serves all searches in a partition whose positions it covers.
+    """
     left_bytes = LAG_FETCH_BYTES_MAX
-    for partition_bytes, count in ROUNDS:
-        pending = [search for search in searches if not search.is_over][: left_bytes // partition_bytes]
-        if not pending:
-            return
-        left_bytes -= await _round(client, pending, partition_bytes, count)
+    open_searches = sorted(searches, key=lambda search: (search.tp, search.position))
+    for partition_bytes, count in (*SIZES, *(SIZES[-1:] * NO_PROGRESS_MAX)):
+        stuck: list[Search] = []
+        while open_searches:
+            by_partition: dict[TopicPartition, list[Search]] = {}
+            for search in open_searches:
+                by_partition.setdefault(search.tp, []).append(search)
+            if left_bytes < partition_bytes * len(by_partition):
+                by_partition = dict(list(by_partition.items())[: left_bytes // partition_bytes])
+            if not by_partition:
+                return
+            left_bytes -= await _fetch(client, by_partition, partition_bytes, count)
+            # A partition whose first search is not over needs a larger response.
+            stuck += [some[0] for some in by_partition.values() if not some[0].is_over]
+            passed = {id(search) for search in stuck}
+            open_searches = [one for one in open_searches if not one.is_over and id(one) not in passed]
+        open_searches = sorted(stuck, key=lambda search: (search.tp, search.position))
 
 
-async def _round(client: ClusterClient, searches: Sequence[Search], partition_bytes: int, count: int) -> int:
-    """Fetches once for each search; returns the bytes that were read."""
+async def _fetch(
+    client: ClusterClient, searches: Mapping[TopicPartition, list[Search]], partition_bytes: int, count: int
+) -> int:
+    """Fetches once for each partition, from the position of its first search; returns the bytes that were read."""
     limits = FetchLimits(
         max_wait_ms=0, min_bytes=0, max_bytes=partition_bytes * count, partition_max_bytes=partition_bytes
     )
-    by_partition: dict[TopicPartition, list[Search]] = {}
-    for search in searches:
-        by_partition.setdefault(search.tp, []).append(search)
     read_bytes = 0
 
-    async def fetch(connection: Connection, some: Mapping[TopicPartition, Search], isolation: IsolationLevel) -> None:
-        nonlocal read_bytes
-        positions = {tp: search.position for tp, search in some.items()}
-        for one in await fetch_batches(connection, positions, limits=limits, isolation=isolation):
-            read_bytes += len(one.records)
-            errors[one.tp] = _advanced(some[one.tp], one)
-
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[None]:
-        wanted = [search for tp in tps for search in by_partition[tp]]
-        requests = [
-            fetch(connection, batch, isolation)
-            for isolation in IsolationLevel
-            for batch in _batches([one for one in wanted if one.isolation is isolation], count)
-        ]
-        await client.gather(requests)
-        return {tp: errors.get(tp) for tp in tps}
+        nonlocal read_bytes
+        outcomes: Outcomes[None] = {}
+        for isolation in IsolationLevel:
+            some = [tp for tp in tps if searches[tp][0].isolation is isolation]
+            for start in range(0, len(some), count):
+                positions = {tp: searches[tp][0].position for tp in some[start : start + count]}
+                for one in await fetch_batches(connection, positions, limits=limits, isolation=isolation):
+                    read_bytes += len(one.records)
+                    outcomes[one.tp] = _advanced(searches[one.tp], one, isolation)
+        return outcomes
 
-    errors: Outcomes[None] = {}
     # An error of a partition leaves its searches as they are: the error itself is known from ListOffsets.
-    await ask_leaders(client, list(by_partition), ask)
+    await ask_leaders(client, list(searches), ask)
     return read_bytes
 
 
-def _batches(searches: Sequence[Search], count: int) -> list[dict[TopicPartition, Search]]:
-    """The searches in groups of at most `count`, in which each partition is only once, as a Fetch request requires."""
-    batches: list[dict[TopicPartition, Search]] = []
-    first_open: dict[TopicPartition, int] = {}
-    for search in searches:
-        index = first_open.get(search.tp, 0)
-        while index < len(batches) and len(batches[index]) >= count:
-            index += 1
-        if index == len(batches):
-            batches.append({})
-        batches[index][search.tp] = search
-        first_open[search.tp] = index + 1
-    return batches
-
-
-def _advanced(search: Search, fetched: FetchedPartition) -> ApiError | None:
+def _advanced(searches: Sequence[Search], fetched: FetchedPartition, isolation: IsolationLevel) -> ApiError | None:
     if fetched.error is not ErrorCode.NONE:
         return ApiError(fetched.error)
     try:
-        advance(search, fetched)
+        advance([one for one in searches if one.isolation is isolation], fetched, isolation)
     except CorruptBatch:
         return ApiError(ErrorCode.CORRUPT_MESSAGE)
     return None

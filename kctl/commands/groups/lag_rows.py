@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from kctl.admin.lag_rules import Verdict
 from kctl.admin.lag_totals import Grouping, totals_by
-from kctl.commands.rows import exception_error, outcome_error
+from kctl.commands.rows import outcome_error
 from kctl.commands.times import format_duration, parse_duration_ms
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Sort = Literal["lag", "time", "verdict", "name"]
 UNKNOWN = "unknown"
 NEVER = "never"
+PARTITIONS_FAILED = "PARTITIONS_FAILED"
+"""Error of a total some of whose partitions have an error."""
 
 _LAG_COLUMNS = (
     Column("lag", numeric=True),
@@ -47,9 +49,22 @@ PARTITION_COLUMNS = (
     *_LAG_COLUMNS,
 )
 TOTAL_COLUMNS = {
-    Grouping.GROUP: (Column("group"), Column("state"), Column("members", numeric=True), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.GROUP: (
+        Column("group"),
+        Column("state"),
+        Column("members", numeric=True),
+        Column("partitions", numeric=True),
+        *_LAG_COLUMNS,
+    ),
     Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", numeric=True), *_LAG_COLUMNS),
-    Grouping.MEMBER: (Column("group"), Column("member_id"), Column("host"), Column("client_id"), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.MEMBER: (
+        Column("group"),
+        Column("member_id"),
+        Column("host"),
+        Column("client_id"),
+        Column("partitions", numeric=True),
+        *_LAG_COLUMNS,
+    ),
     Grouping.ALL: (Column("groups", numeric=True), Column("partitions", numeric=True), *_LAG_COLUMNS),
 }
 
@@ -115,6 +130,23 @@ class LagTotalItem(NamedTuple):
 AnyItem = LagItem | LagTotalItem
 
 
+class LagFields(TypedDict):
+    """The fields of an item that a judgement or a total fills in."""
+
+    lag: int | None
+    time_lag_ms: int | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    catches_up: bool | None
+    catch_up_ms: int | None
+    commit_age_ms: int | None
+    commit_age_ms_min: int | None
+    lost: int | None
+    time_left_ms: int | None
+    verdict: str | None
+    reason: str | None
+
+
 class LagCells(NamedTuple):
     """The fields of an item that a table shows in another way."""
 
@@ -172,9 +204,6 @@ def lag_items(
     else:
         done = [group for group in groups if group.outcome.is_done]
         items += [_total_item(subject, total, len(done), time) for subject, total in totals_by(done, grouping)]
-        if grouping is not Grouping.GROUP:
-            # A total is about the partitions without an error: those with one have a row of their own.
-            items += [_item(group, one, time) for group in done for one in group.partitions if one.error]
     items += [_failure(group.outcome.name, group.outcome, time) for group in groups if not group.outcome.is_done]
     for one in failed:
         message = f"broker {one.name} cannot list its groups: {one.message}"
@@ -208,6 +237,16 @@ def _name(item: AnyItem) -> tuple[str, str, int, str]:
     return item.group or "", item.topic or "", number, item.member_id or ""
 
 
+def summary(items: Sequence[AnyItem]) -> str:
+    """One line with the sums of all rows, for the end of a table."""
+    groups = len({item.group for item in items if item.group is not None})
+    partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
+    lag = sum(item.lag or 0 for item in items)
+    verdicts = [Verdict[item.verdict] for item in items if item.verdict]
+    counts = (f"{verdicts.count(one)} {one.name}" for one in reversed(Verdict) if one in verdicts)
+    return ", ".join([f"groups: {groups}, partitions: {partitions}, unread records: {lag:,}", *counts])
+
+
 def lag_row(item: AnyItem) -> dict[str, object]:
     """The item with the cells of a table."""
     return item._asdict() | _cells(item)._asdict()
@@ -238,7 +277,6 @@ def _rate(per_s: float | None) -> str | None:
 
 
 def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
-    found = one.judgement
     return LagItem(
         group=group.outcome.name,
         topic=one.tp.topic,
@@ -246,10 +284,70 @@ def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
         current_offset=one.committed,
         log_start_offset=one.log.start if one.log else None,
         log_end_offset=one.log.end if one.log else None,
-        **_lag_fields(found),
+        **_lag_fields(one.judgement),
         member_id=one.member.member_id if one.member else None,
         host=one.member.host if one.member else None,
         client_id=one.member.client_id if one.member else None,
         time=time,
-        **({"error": None, "message": None} if one.error is None else exception_error(one.error)),
+        error=one.error.code.name if one.error else None,
+        message=str(one.error) if one.error else None,
+    )
+
+
+def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> LagTotalItem:
+    group, member = subject.group, subject.member
+    failed = f"{total.failed} of {total.partitions} partitions have an error; see --by partition"
+    return LagTotalItem(
+        group=group.outcome.name if group else None,
+        state=group.state or None if group else None,
+        members=group.member_count if group else None,
+        topic=subject.topic,
+        member_id=member.member_id if member else None,
+        host=member.host if member else None,
+        client_id=member.client_id if member else None,
+        groups=1 if group else groups,
+        partitions=total.partitions,
+        **_lag_fields(total),
+        time=time,
+        error=PARTITIONS_FAILED if total.failed else None,
+        message=failed if total.failed else None,
+    )
+
+
+def _lag_fields(found: Judgement | LagTotal | None) -> LagFields:
+    return LagFields(
+        lag=found.lag if found else None,
+        time_lag_ms=found.time_lag_ms if found else None,
+        consumed_per_s=_rounded(found.consumed_per_s) if found else None,
+        produced_per_s=_rounded(found.produced_per_s) if found else None,
+        catches_up=found.catches_up if found else None,
+        catch_up_ms=found.catch_up_ms if found else None,
+        commit_age_ms=found.commit_age_ms if found else None,
+        commit_age_ms_min=found.commit_age_ms_min if found else None,
+        lost=found.lost if found else None,
+        time_left_ms=found.time_left_ms if found else None,
+        verdict=found.verdict.name if found else None,
+        reason=found.reason or None if found else None,
+    )
+
+
+def _rounded(per_s: float | None) -> float | None:
+    return None if per_s is None else round(per_s, 3)
+
+
+def _failure(group: str | None, outcome: Outcome, time: str) -> LagTotalItem:
+    """A group or broker with an error."""
+    return LagTotalItem(
+        group=group,
+        state=None,
+        members=None,
+        topic=None,
+        member_id=None,
+        host=None,
+        client_id=None,
+        groups=1,
+        partitions=0,
+        **_lag_fields(None),
+        time=time,
+        **outcome_error(outcome),
     )
