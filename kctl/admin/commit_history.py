@@ -55,6 +55,11 @@ class CommitHistory:
         """The known commits in the order of the log."""
         return tuple(self.commits.get((group, tp), ()))
 
+    def keep(self, present: Collection[Key]) -> None:
+        """Forgets the commits of all other partitions."""
+        for key in self.commits.keys() - present:
+            del self.commits[key]
+
     def since_ms(self, group: str) -> int | None:
         """All commits of the group since this time are known; None if the history is unknown."""
         if not self._partition_count:

@@ -94,6 +94,7 @@ class LagReader:
         """The lag of the groups, by name.  Raises ClusterUnreachable."""
         groups = await look_up_groups(client, group_ids)
         offsets = {group.outcome.name: self._offsets_of(group) for group in groups}
+        self._forget({(name, tp) for name, known in offsets.items() for tp in known})
         partitions = {tp for known in offsets.values() for tp in known}
         if self.options.with_rates:
             await self.history.read(client, group_ids, now_ms - self.options.window_ms)
@@ -232,6 +233,12 @@ class LagReader:
             for replica in directory.replicas
             if not replica.is_future and leaders.get(replica.tp) == directory.broker_id
         }
+
+    def _forget(self, present: Collection[Key]) -> None:
+        """Drops what is known of partitions that no group reads any more."""
+        for key in self._looks.keys() - present:
+            del self._looks[key]
+        self.history.keep(present)
 
     def _remember(self, key: Key, look: Look) -> None:
         """Keeps the looks of the window, and the last one before it."""

@@ -7,7 +7,7 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "show"),
+    cls=verbs(__name__, "show", "serve"),
     help="Show the metrics of a broker.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
