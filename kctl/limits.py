@@ -726,6 +726,18 @@ METRICS_SLICE_MS = _limit(
     "ms",
     on_excess="other connections are served in between",
 )
+METRICS_LAG_TIMEOUT_MS = _limit(
+    "time to read the lag of groups for one scrape of a broker",
+    10_000,
+    "ms",
+    on_excess="the scrape has no lag",
+)
+METRICS_LAG_CACHE_MS = _limit(
+    "time for which the lag of groups in the metrics of a broker is used, at least",
+    5_000,
+    "ms",
+    on_excess="it is read again, and used for ten times as long as that took",
+)
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
     200,
