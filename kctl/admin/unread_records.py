@@ -115,9 +115,11 @@ class _Batch:
         """The number of records from one offset up to another, and the timestamp of the first of them."""
         header = self.header
         is_whole = first <= header.base_offset and header.last_offset < end
-        if is_whole and header.magic == 2 and not header.attributes & DELETE_HORIZON_BIT:
+        # In a compacted batch, the base timestamp may be that of a removed record.
+        is_dense = header.magic == 2 and header.record_count == header.last_offset_delta + 1
+        if is_whole and is_dense and not header.attributes & DELETE_HORIZON_BIT:
             has_append_time = header.attributes & LOG_APPEND_TIME_BIT
-            return max(0, header.record_count), header.max_timestamp if has_append_time else header.base_timestamp
+            return header.record_count, header.max_timestamp if has_append_time else header.base_timestamp
         if self._offsets is None:
             records = [(record.offset, record.timestamp) for record in iterate_records(self._buffer, header)]
             self._offsets = [offset for offset, _ in records]
