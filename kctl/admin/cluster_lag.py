@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kctl.admin.group_description import OTHER_TYPES
+from kctl.admin.group_lag import GroupLag
 from kctl.admin.groups import list_groups
-from kctl.admin.lag import GroupLag, LagReader
+from kctl.admin.lag import LagReader
 from kctl.admin.lag_rules import LogRange
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets_at

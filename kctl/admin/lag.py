@@ -11,24 +11,22 @@ from dataclasses import dataclass, field
 
 from kctl.admin.commit_history import CommitHistory
 from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
-from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
+from kctl.admin.group_description import GroupDescription, GroupOffset
+from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.groups import look_up_groups
 from kctl.admin.lag_rules import (
     NO_LIMITS,
     NOTHING_FETCHED,
     WINDOW_MS,
     Facts,
-    Judgement,
     LogRange,
     Look,
     Position,
     Retention,
     Unread,
-    Verdict,
     judge,
 )
 from kctl.admin.log_dirs import describe_log_dirs
-from kctl.admin.outcome import Outcome
 from kctl.admin.unread_records import Search, find_unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
@@ -40,33 +38,6 @@ from kctl.model import TopicPartition
 _RETENTION_MS, _RETENTION_BYTES, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
 
 Key = tuple[str, TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """One partition of a group.  With an error there is no judgement."""
-
-    tp: TopicPartition
-    committed: int | None
-    log: LogRange | None
-    member: GroupMember | None
-    judgement: Judgement | None
-    error: ApiError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLag:
-    """One group; without partitions if its outcome is an error."""
-
-    outcome: Outcome
-    state: str = ""
-    member_count: int = 0
-    partitions: tuple[PartitionLag, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """The most severe verdict of its partitions."""
-        return max((one.judgement.verdict for one in self.partitions if one.judgement), default=Verdict.OK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kctl.admin.group_description import GroupMember
-from kctl.admin.lag import GroupLag, PartitionLag
+from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.lag_rules import Judgement, Verdict
 
 

@@ -16,7 +16,7 @@ from kctl.integers import INT64_MAX, parse_integer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kctl.admin.lag import GroupLag, PartitionLag
+    from kctl.admin.group_lag import GroupLag, PartitionLag
     from kctl.admin.lag_rules import Judgement
     from kctl.admin.lag_totals import LagTotal, Subject
     from kctl.admin.outcome import Outcome

@@ -33,6 +33,7 @@ class Log(NamedTuple):
     data: bytes
     end: int
     aborted: list[tuple[int, int]]
+    """First offset and offset of the marker of aborted transactions."""
     visible: list[tuple[int, int]]
     """Offset and timestamp of records that are neither control records nor aborted."""
 
@@ -41,7 +42,8 @@ class Log(NamedTuple):
         start, data = 0, memoryview(self.data)
         while start < len(data) and parse_header(data[start:]).last_offset < position:
             start += parse_header(data[start:]).size
-        aborted = self.aborted if isolation is COMMITTED else []
+        aborted = [(first, PRODUCER) for first, marker in self.aborted if marker >= position]
+        aborted = aborted if isolation is COMMITTED else []
         return FetchedPartition(TP, ErrorCode.NONE, self.end, self.end, 0, data[start:], aborted=aborted)
 
 
@@ -70,7 +72,7 @@ def logs(draw: st.DrawFn) -> Log:
             batch = rebuild_batch(parse_header(batch), records)
         data += batch
         if kind == "aborted":
-            aborted.append((end, PRODUCER))
+            aborted.append((end, end + count))
         else:
             visible += [(record.offset, record.timestamp) for record in records]
         end += count

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kctl.admin.cluster_lag import ClusterLag
-from kctl.admin.lag import GroupLag
+from kctl.admin.group_lag import GroupLag
 from kctl.admin.lag_rules import Verdict
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.server.metrics.definitions import Definition, Family, Kind, Row, escaped, label_text, single
