@@ -728,7 +728,7 @@ METRICS_SLICE_MS = _limit(
 )
 METRICS_LAG_TIMEOUT_MS = _limit(
     "time to read the lag of groups for one scrape of a broker",
-    10_000,
+    5_000,
     "ms",
     on_excess="the scrape has no lag",
 )

@@ -82,11 +82,11 @@ def lag(
 ) -> ExitStatus:
     """Show how far consumer groups are behind, in records and in time, and whether they catch up.
 
-    TIME-LAG is the age of the first unread record.  CONSUMED/S is read from the commits of the last --window in
-    __consumer_offsets.  Verdicts, from the least severe to the most severe: OK; WARN (records wait, and the group is
-    not catching up); REWOUND (the offset was set back); STALLED (there is a reader, and it makes no progress); STOPPED
-    (nobody reads); LOSING (unread records were deleted or are about to be, TIME-LEFT says when).  docs/lag.md has the
-    exact rules.
+    TIME-LAG is the age of the first unread record.  READ/S is how fast the group reads, from its commits of the last
+    --window in __consumer_offsets; NEW/S is how fast others write.  Verdicts, from the least severe to the most severe:
+    OK; WARN (records wait, and the group is not catching up); REWOUND (the offset was set back); STALLED (there is a
+    reader, and it makes no progress); STOPPED (nobody reads); LOSING (unread records were deleted or are about to be,
+    TIME-LEFT says when).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
     wanted = lag_rows.parse_condition(condition)

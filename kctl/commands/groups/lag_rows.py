@@ -30,14 +30,13 @@ PARTITIONS_FAILED = "PARTITIONS_FAILED"
 _LAG_COLUMNS = (
     Column("lag", numeric=True),
     Column("time_lag", numeric=True),
-    Column("consumed", "CONSUMED/S", numeric=True),
-    Column("produced", "PRODUCED/S", numeric=True),
+    Column("consumed", "READ/S", numeric=True),
+    Column("produced", "NEW/S", numeric=True),
     Column("catch_up", numeric=True),
     Column("commit_age", numeric=True),
     Column("lost", numeric=True, is_rare=True),
     Column("time_left", numeric=True, is_rare=True),
     Column("verdict"),
-    Column("reason", wraps=True, is_rare=True),
     *ERROR_COLUMNS,
 )
 PARTITION_COLUMNS = (
@@ -52,20 +51,19 @@ TOTAL_COLUMNS = {
     Grouping.GROUP: (
         Column("group"),
         Column("state"),
-        Column("members", numeric=True),
-        Column("partitions", numeric=True),
+        Column("partitions", "PARTS", numeric=True),
         *_LAG_COLUMNS,
     ),
-    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", "PARTS", numeric=True), *_LAG_COLUMNS),
     Grouping.MEMBER: (
         Column("group"),
         Column("member_id"),
         Column("host"),
         Column("client_id"),
-        Column("partitions", numeric=True),
+        Column("partitions", "PARTS", numeric=True),
         *_LAG_COLUMNS,
     ),
-    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", numeric=True), *_LAG_COLUMNS),
+    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", "PARTS", numeric=True), *_LAG_COLUMNS),
 }
 
 

@@ -15,10 +15,14 @@ from kctl.admin.cluster_lag import ClusterLag, read_cluster_lag
 from kctl.admin.lag import LagReader
 from kctl.client.cluster import ClusterClient
 from kctl.errors import KctlError
+from kctl.limits import METRICS_SEND_MS_MAX
 from kctl.server.metrics.endpoint import MetricsEndpoint, ScrapeFailed
 from kctl.server.metrics.exposition import Format, exposition
 from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.subjects import lag
+
+_COLLECT_MS_MAX = METRICS_SEND_MS_MAX - 5_000
+"""Leaves time to send the reason of a failure."""
 
 
 class LagExporter:
@@ -66,7 +70,7 @@ class LagExporter:
 
     async def _collect(self) -> ClusterLag:
         try:
-            with self._client.one_deadline():
+            with self._client.budget.command(min(self._client.settings.timeout_ms, _COLLECT_MS_MAX)):
                 found = await read_cluster_lag(self._client, self._reader, self._now_ms())
         except KctlError as error:
             if str(error) != self._problem:
