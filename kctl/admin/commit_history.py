@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kctl.admin.lag_rules import Position
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import LATEST, IsolationLevel, list_offsets
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
@@ -120,7 +120,7 @@ class CommitHistory:
         ends = {tp: end.offset for tp, end in found.items() if not isinstance(end, ApiError)}
         left_bytes = LAG_HISTORY_BYTES_MAX
 
-        async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
+        async def send(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
             positions = {tp: self._cursors[tp].position for tp in tps}
             answered = await fetch_batches(
                 connection, positions, limits=_LIMITS, isolation=IsolationLevel.READ_COMMITTED
@@ -129,7 +129,7 @@ class CommitHistory:
 
         pending = [tp for tp in ends if self._cursors[tp].position < ends[tp]]
         while pending and left_bytes > 0:
-            outcomes = await ask_leaders(client, pending, ask)
+            outcomes = await on_leaders(client, pending, send)
             left_bytes -= sum(one for one in outcomes.values() if isinstance(one, int))
             # A partition without progress has an error, or nothing more to read before its end.
             pending = [tp for tp in pending if outcomes[tp] and self._is_behind(tp, ends[tp], outcomes[tp])]

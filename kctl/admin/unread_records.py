@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kctl.admin.lag_rules import Unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
@@ -163,7 +163,7 @@ async def _fetch(
     )
     read_bytes = 0
 
-    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[None]:
+    async def send(connection: Connection, tps: list[TopicPartition]) -> Outcomes[None]:
         nonlocal read_bytes
         outcomes: Outcomes[None] = {}
         for isolation in IsolationLevel:
@@ -176,7 +176,7 @@ async def _fetch(
         return outcomes
 
     # An error of a partition leaves its searches as they are: the error itself is known from ListOffsets.
-    await ask_leaders(client, list(searches), ask)
+    await on_leaders(client, list(searches), send)
     return read_bytes
 
 

@@ -12,7 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import lag_rows
 from kctl.commands.groups.options import Names, Topics
 from kctl.commands.groups.reset import parse_scope
-from kctl.commands.groups.selection import wanted_groups
+from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.values import format_time
@@ -134,7 +134,7 @@ class _View:
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
         """The rows to show.  Raises ClusterUnreachable."""
-        wanted, failed = await wanted_groups(self._run, client, self._names, all_=False)
+        wanted, failed = await selected_groups(self._run, client, self._names, all_=False)
         now_ms = round(time.time() * 1000)
         groups = await self._reader.read(client, wanted, now_ms)
         problem = self._reader.history.problem
