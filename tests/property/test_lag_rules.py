@@ -132,6 +132,7 @@ def facts(draw: st.DrawFn) -> Facts:
     if committed is not None and committed < stable:
         unread = Unread(draw(st.none() | times), draw(st.none() | st.integers(0, readable)))
     positions = st.builds(Position, times, offsets)
+    looks = st.builds(Look, times, st.none() | offsets, offsets, offsets)
     return Facts(
         now_ms=NOW,
         log=LogRange(start, stable, end),
@@ -140,8 +141,7 @@ def facts(draw: st.DrawFn) -> Facts:
         is_assigned=draw(st.booleans()),
         commits=tuple(sorted(draw(st.lists(positions, max_size=5)))),
         commits_since_ms=draw(st.none() | times),
-        looks=tuple(sorted(draw(st.lists(st.builds(Look, times, st.none() | offsets, offsets, offsets), max_size=4)))
-                    if committed is not None else ()),
+        looks=tuple(sorted(draw(st.lists(looks, max_size=4)), key=lambda look: look.time_ms)),
         end_before=draw(st.none() | st.builds(Position, times, offsets)),
         retention=Retention(draw(st.none() | st.integers(0, 10 * WINDOW)), draw(st.none() | st.integers(0, 5000))),
         size_bytes=draw(st.none() | st.integers(0, 10_000)),
