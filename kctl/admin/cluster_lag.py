@@ -9,7 +9,7 @@ from kctl.admin.group_description import OTHER_TYPES
 from kctl.admin.group_lag import GroupLag
 from kctl.admin.groups import list_groups
 from kctl.admin.lag import LagReader
-from kctl.admin.lag_rules import LogRange
+from kctl.admin.lag_facts import LogRange
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets_at
 from kctl.errors import ApiError, ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from kctl.admin.lag_rules import Position
+from kctl.admin.lag_facts import Position
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.leaders import Outcomes, on_leaders

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl.admin.group_description import GroupMember
-from kctl.admin.lag_rules import Judgement, LogRange, Verdict
+from kctl.admin.lag_facts import LogRange
+from kctl.admin.lag_rules import Judgement, Verdict
 from kctl.admin.outcome import Outcome
 from kctl.errors import ApiError
 from kctl.model import TopicPartition

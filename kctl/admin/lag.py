@@ -14,7 +14,7 @@ from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.group_description import GroupDescription, GroupOffset
 from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.groups import look_up_groups
-from kctl.admin.lag_rules import (
+from kctl.admin.lag_facts import (
     NO_LIMITS,
     NOTHING_FETCHED,
     WINDOW_MS,
@@ -24,9 +24,8 @@ from kctl.admin.lag_rules import (
     Position,
     Retention,
     Unread,
-    judge,
 )
-from kctl.admin.log_dirs import describe_log_dirs
+from kctl.admin.lag_rules import judge
 from kctl.admin.unread_records import Search, find_unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
@@ -195,6 +194,8 @@ class LagReader:
         """The sizes of the leaders' logs."""
         if not partitions:
             return {}
+        from kctl.admin.log_dirs import describe_log_dirs  # noqa: PLC0415 - few topics have retention.bytes
+
         metadata = await client.metadata({tp.topic for tp in partitions})
         leaders = {tp: metadata.leader_of(tp)[0] for tp in partitions}
         directories, _ = await describe_log_dirs(client, set(leaders.values()) - {-1}, partitions)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kctl.admin.lag_rules import Unread
+from kctl.admin.lag_facts import Unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.leaders import Outcomes, on_leaders

@@ -9,7 +9,8 @@ import typer
 
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import lag_rows
+from kctl.commands.groups import lag_rows, lag_selection
+from kctl.commands.groups.lag_selection import Sort
 from kctl.commands.groups.options import Names, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.selection import selected_groups
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from kctl.admin.lag import LagReader
     from kctl.admin.lag_totals import Grouping
     from kctl.client.cluster import ClusterClient
-    from kctl.commands.groups.lag_rows import AnyItem, Condition, Sort
+    from kctl.commands.groups.lag_rows import AnyItem
+    from kctl.commands.groups.lag_selection import Condition
 
 app = typer.Typer(add_completion=False)
 
 By = Literal["group", "topic", "partition", "member", "all"]
-SortName = Literal["lag", "time", "verdict", "name"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
 INTERVAL_MS_MIN = 100
 
@@ -56,7 +57,7 @@ def lag(
             "--lag", metavar="CONDITION", help="Only rows with this lag, such as '>1000' in records or '>5m' in time."
         ),
     ] = None,
-    sort: Annotated[SortName, typer.Option("--sort", help="Largest or most severe first, or by name.")] = "lag",
+    sort: Annotated[Sort, typer.Option("--sort", help="Largest or most severe first, or by name.")] = "lag",
     isolation: Annotated[
         IsolationName,
         typer.Option(
@@ -89,7 +90,7 @@ def lag(
     TIME-LEFT says when).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
-    wanted = lag_rows.parse_condition(condition)
+    wanted = lag_selection.parse_condition(condition)
     scope = parse_scope(topic, all_topics=not topic)
     window_ms = parse_duration_ms(window)
     interval_ms = parse_duration_ms(interval)
@@ -142,7 +143,7 @@ class _View:
             self._problem = problem
             self._run.console.note(f"rates of consuming and ages of commits are unknown: __consumer_offsets: {problem}")
         items = lag_rows.lag_items(groups, failed, self._grouping, format_time(now_ms) or "")
-        return lag_rows.selected(items, self._condition, self._sort)
+        return lag_selection.selected(items, self._condition, self._sort)
 
     def show(self, items: list[AnyItem]) -> ExitStatus:
         """Shows the rows; returns the status that they mean."""
@@ -150,7 +151,7 @@ class _View:
         columns = lag_rows.PARTITION_COLUMNS if self._grouping is None else lag_rows.TOTAL_COLUMNS[self._grouping]
         console.show(columns, items, rows=[lag_rows.lag_row(item) for item in items])
         if console.format is Format.TABLE:
-            console.note(lag_rows.summary(items))
+            console.note(lag_selection.summary(items))
         status = self._run.status_of(items)
         if status is ExitStatus.DONE and self._check and self._is_unmet(items):
             return ExitStatus.UNMET

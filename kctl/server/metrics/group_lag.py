@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
 from kctl.admin.group_lag import GroupLag
 from kctl.admin.lag import LagOptions, LagReader
-from kctl.admin.lag_rules import LogRange
+from kctl.admin.lag_facts import LogRange
 from kctl.client.settings import ClientSettings
 from kctl.config.listeners import inter_broker_listener
 from kctl.errors import KctlError

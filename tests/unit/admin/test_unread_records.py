@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kctl.admin.lag_rules import Unread
+from kctl.admin.lag_facts import Unread
 from kctl.admin.unread_records import Search, advance, find_unread
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
