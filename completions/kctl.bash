@@ -18,7 +18,7 @@ _kctl() {
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
-    groups) [[ -n $verb ]] || words='list describe members delete delete-offsets reset-offsets' flags=--help ;;
+    groups) [[ -n $verb ]] || words='list describe lag members delete delete-offsets reset-offsets' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
@@ -32,7 +32,7 @@ _kctl() {
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
-    metrics) [[ -n $verb ]] || words='show' flags=--help ;;
+    metrics) [[ -n $verb ]] || words='show serve' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
@@ -129,6 +129,17 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups lag')
+        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --by) words='group topic partition member all' flags='' ;;
+        --sort) words='lag time verdict name' flags='' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups members')
@@ -520,6 +531,14 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --match | --endpoint | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'metrics serve')
+        flags='--port --listen --cache --window --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --port | --listen | --cache | --window | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')
