@@ -156,7 +156,7 @@ def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> No
     resources = ConfigResources(broker_id, configs, metadata, topics, check_listeners=base.certificates.check)
     serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata, resources).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
-    serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
+    serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources, configs.notify).handle)
     serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 

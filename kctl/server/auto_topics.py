@@ -35,7 +35,6 @@ class AutoTopics:
         self._configs = configs
         self._random = random
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._logged_reasons: dict[str, str] = {}
 
     def request(self, name: str, account: RequestAccount | None = None) -> ErrorCode:
         """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created.
@@ -56,7 +55,7 @@ class AutoTopics:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            self._log_once(name, str(error))
+            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
             return error.code
         if account is not None:
             account.count_mutations(partition_count)
@@ -66,14 +65,6 @@ class AutoTopics:
         self._under_way[name] = task
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return ErrorCode.LEADER_NOT_AVAILABLE
-
-    def _log_once(self, name: str, reason: str) -> None:
-        """Logs a reason once per topic, since clients retry."""
-        if self._logged_reasons.get(name) != reason:
-            if len(self._logged_reasons) >= AUTO_CREATIONS_MAX:
-                self._logged_reasons.clear()
-            self._logged_reasons[name] = reason
-            log.warning("cannot create topic=%s error=%s", name, reason)
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
         """The number of partitions, the replication factor and the overrides of a topic of this name."""
@@ -109,6 +100,6 @@ class AutoTopics:
             log.info("automatically created topic=%s partitions=%s", name, len(assignment))
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("cannot create topic=%s error=%s", name, error)
+                log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
         except ZooKeeperError as error:
-            log.warning("cannot create topic=%s error=%s", name, error)
+            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)

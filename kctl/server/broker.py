@@ -54,9 +54,11 @@ from kctl.server.peer_security import PeerSecurity
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import Measuring
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.recorder import RequestRecorder
+from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.listeners import Channels, Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
@@ -111,6 +113,10 @@ class Broker:
         )
         self._limits = ConnectionLimits()
         self._metrics: BrokerMetrics | None = self._make_metrics()
+        self._measuring = Measuring(for_metrics=self._metrics is not None)
+        self._request_log = RequestLog(self.configs, self._loop.time, self._measuring, self._dispatcher.set_request_log)
+        self._request_log.refresh()
+        self.configs.subscribe(self._request_log.refresh)
         self._limits.connection_rate_of = self._base.quotas.connection_rate_of
         self._limit_updates = LimitUpdates(self.configs, self._limits, address_of)
         self._listening = world.listen(
@@ -120,7 +126,7 @@ class Broker:
                 request_bytes_max=self._config.queued_max_request_bytes,
                 urgent_listener=control_plane_listener(self._config),
                 limits=self._limits,
-                is_measured=self._metrics is not None,
+                measuring=self._measuring,
                 tls=self._base.certificates,
             ),
         )
@@ -269,7 +275,7 @@ class Broker:
         """Starts the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
         if self._open_authorizer is not None:
             self._authorizer = self._open_authorizer(zookeeper)
-            self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
+            self._access = self._dispatcher.access = Access(self._authorizer)
             await self._access.start()
 
     # Listeners: configured when the dynamic properties are known.

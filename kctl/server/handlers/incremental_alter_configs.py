@@ -9,6 +9,7 @@ Not done: policies.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.incremental_alter_configs import (
@@ -30,9 +31,10 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the reques
 class IncrementalAlterConfigsHandler:
     """Serves IncrementalAlterConfigs requests.  Owner: event loop."""
 
-    def __init__(self, broker_id: int, resources: ConfigResources) -> None:
+    def __init__(self, broker_id: int, resources: ConfigResources, levels_changed: Callable[[], None]) -> None:
         self._broker_id = broker_id
         self._resources = resources
+        self._levels_changed = levels_changed
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -84,3 +86,4 @@ class IncrementalAlterConfigsHandler:
         if not validate_only:
             for each in alterations:
                 set_logger(each.name, each.value if each.operation == Operation.SET else None)
+            self._levels_changed()

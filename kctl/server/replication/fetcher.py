@@ -51,7 +51,6 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
-    last_problem: str = ""
     """The last problem with the leader's data, logged once."""
     lag: int = 0
     """Records below the leader's high watermark that it did not have at the leader's last response."""
@@ -106,22 +105,16 @@ class ReplicaFetcher:
         await self._leader.disconnect()
 
     async def _run(self) -> None:
-        last_problem = ""
         while True:
             self._changed.clear()
             self.round_count += 1
             try:
                 await self._round()
-                last_problem = ""
             except (ConnectionLost, MalformedRequest) as error:
-                if str(error) != last_problem:
-                    log.info("fetching paused leader=%s reason=%s", self._leader.leader_id, error)
-                last_problem = str(error)
                 await self._leader.disconnect()
-                await self._pause()
+                await self._pause(error)
             except ApiError as error:
-                log.warning("fetching failed leader=%s error=%s", self._leader.leader_id, error)
-                await self._pause()
+                await self._pause(error)
 
     async def _round(self) -> None:
         """Truncates the partitions that need it, then sends one fetch; waits while no partition is due."""
@@ -157,7 +150,10 @@ class ReplicaFetcher:
         except TimeoutError:
             return
 
-    async def _pause(self) -> None:
+    async def _pause(self, error: Exception) -> None:
+        pause_ms = self._settings.backoff_ms
+        leader = self._leader.leader_id
+        log.warning("cannot fetch, trying again leader=%s error=%s retry_ms=%d", leader, error, pause_ms)
         await asyncio.sleep(self._settings.backoff_ms / 1000)
 
     def _is_current(self, following: _Following) -> bool:
@@ -280,7 +276,6 @@ class ReplicaFetcher:
         except ApiError as error:
             self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
-        following.last_problem = ""
         following.lag = max(answer.high_watermark - partition.log.log_end_offset, 0)
         following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
@@ -333,12 +328,16 @@ class ReplicaFetcher:
         self._delay(following)
 
     def _log_and_delay(self, following: _Following, problem: str) -> None:
-        """Delays the partition and logs the problem; the same problem at the same offset is logged once."""
+        """Delays the partition and logs the problem."""
         partition = following.partition
-        if problem != following.last_problem:
-            at = partition.log.log_end_offset
-            log.warning("cannot replicate partition=%s offset=%d reason=%s", partition.topic_partition, at, problem)
-        following.last_problem = problem
+        log.warning(
+            "cannot replicate, trying again partition=%s leader=%s offset=%d error=%s retry_ms=%d",
+            partition.topic_partition,
+            self._leader.leader_id,
+            partition.log.log_end_offset,
+            problem,
+            self._settings.backoff_ms,
+        )
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:

@@ -62,7 +62,7 @@ async def alter(
         ],
         validate_only=validate_only,
     )
-    handler = IncrementalAlterConfigsHandler(BROKER_ID, world.resources)
+    handler = IncrementalAlterConfigsHandler(BROKER_ID, world.resources, lambda: None)
     return codes(await exchange(handler.handle, request, version))[resource]
 
 

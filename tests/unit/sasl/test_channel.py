@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kctl.server.sasl.failure_log import FailureLog
 
 from kctl.errors import ErrorCode
 from kctl.protocol import codec
@@ -28,7 +29,6 @@ from kctl.server.network.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import PlainExchange, ScramExchange
-from kctl.server.sasl.failure_log import FailureLog
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_cache import TokenCache
