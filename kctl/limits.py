@@ -662,6 +662,12 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     "characters",
     on_excess="the message is cut",
 )
+PEER_ADDRESSES_MAX = _limit(
+    "addresses of other brokers whose failed connection attempts are counted",
+    10_000,
+    "addresses",
+    on_excess="all are forgotten, and the timeouts for connecting start anew",
+)
 LOG_LINES_OF_EVENT_MAX = _limit(
     "different lines in a server's log in 10 s about one kind of failure, or about one kind of event that clients of a "
     "listener cause, and as many whose errors differ from those of earlier lines",

@@ -25,8 +25,6 @@ from kctl.limits import TOKEN_BYTES_MAX
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
-_REUSED_PART = 0.8
-"""A token is fetched again after this part of its lifetime; sasl.login.refresh.window.factor in Kafka."""
 _ERROR_CHARACTERS_MAX = 200
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
@@ -51,7 +49,7 @@ class TokenSource:
             now_s = time.time()
             if not self._token or now_s >= self._reused_until_s:
                 self._token, lifetime_s = _fetch(settings, timeout_ms)
-                self._reused_until_s = now_s + lifetime_s * _REUSED_PART
+                self._reused_until_s = now_s + lifetime_s * settings.reused_part
             return self._token
 
 

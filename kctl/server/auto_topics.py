@@ -19,6 +19,7 @@ from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import AUTO_CREATIONS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import Policies, TopicCreation
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.topic_plans import PartitionRoom
 from kctl.server.topic_writer import TopicWriter
@@ -29,11 +30,14 @@ log = logging.getLogger(__name__)
 class AutoTopics:
     """Creates requested topics; `request` starts the creation of one."""
 
-    def __init__(self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random) -> None:
+    def __init__(
+        self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random, policies: Policies
+    ) -> None:
         self._writer = writer
         self._metadata = metadata
         self._configs = configs
         self._random = random
+        self._policies = policies
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def request(self, name: str, account: RequestAccount | None = None) -> ErrorCode:
@@ -48,11 +52,22 @@ class AutoTopics:
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
         if len(live) < replication_factor:
-            self._log_once(name, f"the replication factor {replication_factor} is larger than {len(live)} live brokers")
+            log.warning(
+                "cannot create topic for a client, which is to try again topic=%s replication_factor=%d "
+                "live_brokers=%d error=%s",
+                name,
+                replication_factor,
+                len(live),
+                "the replication factor is larger than the number of live brokers",
+            )
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
+            if name not in {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}:
+                self._policies.check_creation(
+                    TopicCreation(name, partition_count, replication_factor, None, dict(overrides))
+                )
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
             log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)

@@ -37,6 +37,7 @@ from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.connection_settings import set_size
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
@@ -51,6 +52,7 @@ from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
+from kctl.server.policies import policies_of
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -101,6 +103,7 @@ class Broker:
             quotas=ClientQuotas(self._config, world.clock, address_of),
             certificates=ListenerCertificates(self.configs),
             peer_security=PeerSecurity(self.configs),
+            policies=policies_of(properties),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._state = BrokerState.NOT_RUNNING
@@ -126,6 +129,8 @@ class Broker:
                 request_bytes_max=self._config.queued_max_request_bytes,
                 urgent_listener=control_plane_listener(self._config),
                 limits=self._limits,
+                send_buffer_bytes=set_size(self.configs, "socket.send.buffer.bytes"),
+                receive_buffer_bytes=set_size(self.configs, "socket.receive.buffer.bytes"),
                 measuring=self._measuring,
                 tls=self._base.certificates,
             ),

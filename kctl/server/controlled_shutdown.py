@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.metadata_cache import MetadataCache
-from kctl.server.peers import BrokerPeers
+from kctl.server.peers import BrokerPeers, Purpose
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ControlledShutdown:
         if self._controller.state.is_active:
             async with asyncio.timeout(_LOCAL_TIMEOUT_S):
                 return await self._controller.controlled_shutdown(self._broker_id)
-        connection = await self._peers.connect(self._metadata.controller_id, "controlled-shutdown")
+        connection = await self._peers.connect(self._metadata.controller_id, Purpose.CONTROLLED_SHUTDOWN)
         try:
             request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch)
             response = await connection.send(request, ControlledShutdownResponse, version=self._version)

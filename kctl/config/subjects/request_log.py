@@ -33,8 +33,8 @@ class RequestLogProperties:
         default=1_000,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.LOW,
-        doc="With request.log.mode=slow: the time from the arrival of a request until its response is sent from which it "
-        "is logged. The time for which a fetch waits for records counts. Not a property of Kafka.",
+        doc="With request.log.mode=slow: a request is logged if it takes this time from its arrival until its response "
+        "is sent. The time for which a fetch waits for records counts. Not a property of Kafka.",
     )
     request_log_sample_requests: int = prop(
         "request.log.sample.requests",

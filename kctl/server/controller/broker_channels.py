@@ -26,13 +26,14 @@ from kctl.server.controller.control_requests import (
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.peers import Purpose
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-Connect = Callable[[Endpoint, str], Awaitable[Connection]]
+Connect = Callable[[Endpoint, Purpose], Awaitable[Connection]]
 """Opens a connection for a purpose; raises ConnectionLost."""
 
 
@@ -212,17 +213,20 @@ class _RemoteChannel:
                 await self._connection.close()
 
     async def _send(self, request: ControlRequest) -> None:
-        is_first_failure = True
         while True:
             try:
                 if self._connection is None or not self._connection.is_open:
-                    self._connection = await self._connect(self._endpoint, "controller")
+                    self._connection = await self._connect(self._endpoint, Purpose.CONTROLLER)
                 await self._exchange(self._connection, request)
                 return
             except (ConnectionLost, MalformedRequest) as error:
-                if is_first_failure:
-                    log.info("cannot connect for control requests broker=%s error=%s", self._broker_id, error)
-                is_first_failure = False
+                log.warning(
+                    "cannot send control request, trying again broker=%s request=%s error=%s retry_ms=%d",
+                    self._broker_id,
+                    type(request).__name__.removesuffix("Request"),
+                    error,
+                    _RETRY_S * 1000,
+                )
                 await asyncio.sleep(_RETRY_S)
 
     async def _exchange(self, connection: Connection, request: ControlRequest) -> None:

@@ -2,8 +2,6 @@
 
 The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
 an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
-
-Not done: policies.
 """
 
 from __future__ import annotations
@@ -72,7 +70,8 @@ class IncrementalAlterConfigsHandler:
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)
         overrides = altered(current, alterations, self._resources.properties(kind))
-        await self._resources.check(kind, name, overrides)
+        requested = {each.name: each.value for each in alterations}
+        await self._resources.check(kind, name, overrides, requested)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)
 

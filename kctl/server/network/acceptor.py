@@ -79,7 +79,7 @@ class Acceptor:
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; port 0 becomes the port that the system chose.  Raises ListenError."""
         try:
-            sock = listening_socket(endpoint.host, endpoint.port)
+            sock = listening_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
         except OSError as error:
             raise ListenError(_bind_problem(endpoint, error)) from None
         self._listeners[sock] = endpoint
@@ -182,6 +182,8 @@ class Acceptor:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.send_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
         peer = Peer(
             "/" + address,
             endpoint.listener,
@@ -276,8 +278,12 @@ class Acceptor:
         self._schedule_idle_check()
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError."""
+def listening_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
+    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError.
+
+    The size of the receive buffer is set before a connection exists, which inherits it, since the window scale is
+    negotiated with the first segment.
+    """
     if not host and socket.has_dualstack_ipv6():
         host = "::"
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -288,6 +294,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if receive_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.setblocking(False)
         sock.bind(address)
     except OSError:

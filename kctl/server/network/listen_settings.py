@@ -38,6 +38,10 @@ class ListenSettings:
     urgent_listener: str | None = None
     """The control-plane listener: its requests overtake those of the others."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    send_buffer_bytes: int = -1
+    """SO_SNDBUF of connections; -1 for the operating system's choice."""
+    receive_buffer_bytes: int = -1
+    """SO_RCVBUF, in the same way."""
     measuring: Measuring = field(default_factory=Measuring)
     """Whether connections record times; it can change."""
     tls: ListenerTls | None = None

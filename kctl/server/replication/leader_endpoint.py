@@ -42,6 +42,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.server.inter_broker import UNSUPPORTED, InterBrokerVersions
+from kctl.server.peers import Purpose
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 
 _EARLIEST = -2
@@ -89,7 +90,7 @@ class LeaderEndpoint:
         """Connects unless connected.  Raises ConnectionLost."""
         if self._connection is None or not self._connection.is_open:
             self._session.lost()
-            self._connection = await self._peers.connect(self.leader_id, "replica")
+            self._connection = await self._peers.connect(self.leader_id, Purpose.REPLICA)
 
     async def disconnect(self) -> None:
         """Ends the session and the connection, if any."""

@@ -29,6 +29,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kctl.server.peers import Purpose
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.server.transactions.ports import PartitionLeaders, Peers
 
@@ -221,7 +222,7 @@ class MarkerSender:
         request = WriteTxnMarkersRequest(markers=[_wire_marker(job, led) for job, led in batch.items()])
         try:
             if channel.connection is None or not channel.connection.is_open:
-                channel.connection = await self._peers.connect(channel.broker_id, "transaction-markers")
+                channel.connection = await self._peers.connect(channel.broker_id, Purpose.TRANSACTION_MARKERS)
             response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version)
         except (ConnectionLost, MalformedRequest, ApiError) as error:
             log.warning("cannot send markers, trying again broker=%s error=%s", channel.broker_id, error)

@@ -31,6 +31,7 @@ from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
@@ -104,6 +105,7 @@ class World:
         self.is_active = True
         self.is_silent = False
         """Whether the controller's requests are lost."""
+        self.policies = Policies()
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
@@ -113,6 +115,7 @@ class World:
             self.metadata,
             self.topics,
             check_listeners=ListenerCertificates(self.configs).check,
+            policies=self.policies,
         )
         self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
