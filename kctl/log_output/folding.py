@@ -29,7 +29,7 @@ class Folded(NamedTuple, Generic[T]):
 
     line: T
     """The last of them."""
-    count: int
+    omitted: int
     is_equal: bool
     """Whether they were all equal to `line` and written once, or only have its event."""
 

@@ -93,7 +93,7 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
         for each in folded:
             name = "repeated" if each.is_equal else "similar"
             each.line.msg = f"{each.line.msg} {name}=%d"
-            each.line.args = (*each.line.args, each.count) if isinstance(each.line.args, tuple) else (each.count,)
+            each.line.args = (*each.line.args, each.omitted) if isinstance(each.line.args, tuple) else (each.omitted,)
             super().emit(each.line)
 
 

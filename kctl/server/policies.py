@@ -89,12 +89,8 @@ class Policies:
 def policies_of(properties: Mapping[str, str]) -> Policies:
     """The policies that the properties name.  Raises ConfigError."""
     return Policies(
-        _loaded(
-            "create.topic.policy.class.name", config.create_topic_policy_class_name, CREATE_TOPIC_GROUP, properties
-        ),
-        _loaded(
-            "alter.config.policy.class.name", config.alter_config_policy_class_name, ALTER_CONFIG_GROUP, properties
-        ),
+        _loaded("create.topic.policy.class.name", CREATE_TOPIC_GROUP, properties),
+        _loaded("alter.config.policy.class.name", ALTER_CONFIG_GROUP, properties),
     )
 
 

@@ -41,7 +41,7 @@ def test_a_persisting_failure_is_written_less_and_less_often_but_at_least_every_
     for now_s in range(3_600):
         log.write("disk failed", now_ms=1_000 * now_s)
     assert log.written == [("disk failed", 0, "")]
-    counts = [each.count for each in log.counts]
+    counts = [each.omitted for each in log.counts]
     assert counts[:6] == [9, 20, 40, 80, 160, WINDOW_MS_MAX // 1_000]
     assert set(counts[5:]) == {WINDOW_MS_MAX // 1_000}
 
@@ -63,7 +63,7 @@ def test_another_error_of_a_flooded_event_is_written() -> None:
     assert len(log.written) == LOG_LINES_OF_EVENT_MAX + 1
     assert log.written[-1] == ("cannot replicate", 7_777, "disk full")
     (others,) = log.folding.close()
-    assert (others.count, others.is_equal) == (9 * LOG_LINES_OF_EVENT_MAX, False)
+    assert (others.omitted, others.is_equal) == (9 * LOG_LINES_OF_EVENT_MAX, False)
 
 
 def test_a_client_that_varies_everything_causes_a_bounded_number_of_lines() -> None:
@@ -82,7 +82,7 @@ def test_any_number_of_events_uses_bounded_memory_and_each_first_line_is_written
     assert sum(len(window.lines) for window in folding._windows.values()) <= LOG_LINES_FOLDED_MAX + len(
         folding._windows
     )
-    assert len(log.written) + sum(each.count for each in folding.close()) == 5_000
+    assert len(log.written) + sum(each.omitted for each in folding.close()) == 5_000
 
 
 LINES = st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(["x", "y"]), st.integers(0, 15_000))
@@ -99,6 +99,6 @@ def test_every_line_is_written_or_counted_exactly_once(lines: list[tuple[str, in
     seen = Counter(log.written)
     for each in log.counts:
         assert seen[each.line], "a count follows its first line"
-        seen[each.line] += each.count
+        seen[each.line] += each.omitted
     assert seen == Counter((event, number, error) for event, number, error, _ in lines)
     assert not log.folding._windows

@@ -53,7 +53,7 @@ _FIRST_FETCH_WITH_DIVERGENCE = 12
 class Peers(Protocol):
     """Connections to other brokers."""
 
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
+    async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
         """Opens a connection.  Raises ConnectionLost, also when the broker is not in the metadata."""
         ...
 

@@ -78,8 +78,7 @@ def test_an_unknown_name_is_a_warning_with_a_guess() -> None:
 def test_a_property_that_nothing_acts_on_is_a_warning_unless_it_is_the_default() -> None:
     assert load_broker_config({"num.io.threads": "8"})[1] == []
     assert load_broker_config({"num.io.threads": "9"})[1] == [
-        "num.io.threads: has no effect; one event loop handles all requests; a machine with more cores runs more "
-        "brokers"
+        f"num.io.threads: has no effect; {BROKER_PROPERTIES['num.io.threads'].unused}"
     ]
 
 

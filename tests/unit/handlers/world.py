@@ -31,6 +31,7 @@ from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peers import Purpose
 from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
@@ -88,7 +89,7 @@ class AcceptingPeer:
         """Nothing to close."""
 
 
-async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
+async def _connect(_endpoint: Endpoint, _purpose: Purpose) -> AcceptingPeer:
     return AcceptingPeer()
 
 
