@@ -662,6 +662,12 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     "characters",
     on_excess="the message is cut",
 )
+RECONFIGURED_LOGS_PER_TURN = _limit(
+    "logs to which a change of the broker's properties is applied without a pause",
+    200,
+    "logs",
+    on_excess="other connections are served in between",
+)
 PEER_ADDRESSES_MAX = _limit(
     "addresses of other brokers whose failed connection attempts are counted",
     10_000,

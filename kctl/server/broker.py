@@ -35,6 +35,7 @@ from kctl.server.authorization.access import Access
 from kctl.server.authorization.loading import authorizer_of
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.server.broker_config_updates import BrokerConfigUpdates
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.connection_settings import set_size
@@ -139,6 +140,7 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._config_updates: BrokerConfigUpdates | None = None
         self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
@@ -227,6 +229,13 @@ class Broker:
             check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
             is_controller=lambda: parts.controller.state.is_active,
         )
+        self._config_updates = BrokerConfigUpdates(
+            self.configs,
+            replicas=parts.replicas,
+            fetchers=parts.fetchers,
+            unclean_election_changed=parts.controller.unclean_election_changed,
+        )
+        self._config_updates.start()
         self._state = BrokerState.RUNNING
         if not is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
@@ -247,6 +256,8 @@ class Broker:
             await parts.tokens.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
+        if self._config_updates is not None:
+            await self._config_updates.close()
         if parts is not None:
             await parts.moves.close()
             await parts.fetchers.close()

@@ -94,6 +94,11 @@ class ReplicaFetcher:
         self._following.pop(topic_partition, None)
 
     @property
+    def partitions(self) -> list[Partition]:
+        """The partitions that are fetched."""
+        return [each.partition for each in self._following.values()]
+
+    @property
     def lags(self) -> dict[TopicPartition, int]:
         """How many records of the leader this replica did not have after the latest fetch."""
         return {tp: each.lag for tp, each in self._following.items()}
@@ -388,17 +393,34 @@ class ReplicaFetchers:
         if self._is_shutting_down or partition.is_leader or partition.leader < 0:
             return
         key = (partition.leader, _fetcher_number(partition.topic_partition, self._per_leader))
+        self._fetcher(key).add(partition)
+
+    def _fetcher(self, key: tuple[int, int]) -> ReplicaFetcher:
+        """The fetcher with this leader and number."""
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(
-                partition.leader,
+                key[0],
                 replicas=self._replicas,
                 peers=self._peers,
                 clock=self._clock,
                 settings=self._settings,
                 quota=self._quota,
             )
-        fetcher.add(partition)
+        return fetcher
+
+    def resize(self, per_leader: int) -> None:
+        """Sets the number of fetchers per leader, and distributes the partitions again if it is another one."""
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        for (leader, number), fetcher in list(self._fetchers.items()):
+            for partition in fetcher.partitions:
+                key = (leader, _fetcher_number(partition.topic_partition, per_leader))
+                if key != (leader, number):
+                    fetcher.remove(partition.topic_partition)
+                    self._fetcher(key).add(partition)
+        self.close_idle()
 
     def stop(self, topic_partition: TopicPartition) -> None:
         """Stops fetching this partition."""

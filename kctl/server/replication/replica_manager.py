@@ -213,6 +213,10 @@ class ReplicaManager:
             if topic_partition.topic == topic:
                 partition_log.config = self._log_config(topic)
 
+    def configure(self, partition_log: Log) -> None:
+        """Applies the configuration in force to a log."""
+        partition_log.config = self._log_config(partition_log.topic_partition.topic)
+
     def high_watermark_of(self, topic_partition: TopicPartition) -> int:
         """The bound for retention; a partition without a role yet has the value of its checkpoint."""
         partition = self.partitions.get(topic_partition)

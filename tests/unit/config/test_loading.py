@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.config.broker import SINGLE_BROKER_PROPERTIES, BrokerConfig
+from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, BrokerConfig
 from kctl.config.config_loading import load_broker_config
 from kctl.config.problems import BrokerConfigError
 from kctl.errors import ConfigError

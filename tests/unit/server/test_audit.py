@@ -18,9 +18,13 @@ RULE = Decision(is_allowed=False, reason=next(iter(Reason)))
 
 def denied(*names: str) -> list[logging.LogRecord]:
     """The records about denials of these topics."""
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
     records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler = Keeper()
     log.addHandler(handler)
     level = log.level
     log.setLevel(logging.INFO)
