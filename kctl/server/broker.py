@@ -162,7 +162,7 @@ class Broker:
         if self._metrics is not None:
             host = self._config.metrics_host
             port = self._metrics.bind(host, self._config.metrics_port)
-            log.info("metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
+            log.info("serving metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
         bound = {endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)}
         self.advertised = tuple(
             replace(
@@ -456,7 +456,8 @@ class Broker:
         try:
             await announce_failed_log_dir(zookeeper, self.broker_id)
         except ZooKeeperError as error:
-            log.warning("cannot notify the controller of a failed log directory error=%s", error)
+            message = "cannot notify the controller of a failed log directory, it learns it later broker=%s error=%s"
+            log.warning(message, self.broker_id, error)
 
     def _fail(self, error: KctlError) -> None:
         if not self.failed.done():

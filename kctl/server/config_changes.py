@@ -119,7 +119,11 @@ class ConfigChanges:
                 await self._clear_old(names)
         except ZooKeeperError as error:
             # Everything is read again in the next session.
-            log.warning("cannot read configuration changes error=%s", error)
+            log.warning(
+                "cannot read configuration changes, reading all in the next session path=%s error=%s",
+                paths.CONFIG_CHANGES,
+                error,
+            )
         finally:
             self._reading = None
 
@@ -133,10 +137,12 @@ class ConfigChanges:
         except (ConnectionLossError, SessionLostError):
             raise
         except (ValueError, ZooKeeperError) as error:
-            log.error("ignoring invalid configuration change path=%s error=%s", path, error)
+            log.error(
+                "ignoring invalid configuration change, the former values stay in use path=%s error=%s", path, error
+            )
         except Exception:
             # Otherwise later changes would not be read before the next notification.
-            log.exception("cannot apply configuration change path=%s", path)
+            log.exception("cannot apply configuration change, the former values stay in use path=%s", path)
 
     async def _load_clients(self) -> None:
         async with self._clients_lock:
@@ -170,13 +176,17 @@ class ConfigChanges:
             else:
                 self._apply_broker(entity, await self._overrides(entity) or {})
         except ValueError as error:
-            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+            log.error(
+                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
+            )
 
     async def _valid_overrides(self, entity: str) -> dict[str, str]:
         try:
             return await self._overrides(entity) or {}
         except ValueError as error:
-            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+            log.error(
+                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
+            )
             return {}
 
     async def _overrides(self, entity: str) -> dict[str, str] | None:

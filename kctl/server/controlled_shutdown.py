@@ -50,12 +50,17 @@ class ControlledShutdown:
                 remaining = await self._ask()
                 if not remaining:
                     return True
-                log.info("controlled shutdown incomplete remaining_partitions=%s", len(remaining))
+                message = "leaderships are left to move attempt=%d attempts=%d partitions=%s"
+                log.info(message, attempt + 1, tries_max, len(remaining))
             except (ConnectionLost, MalformedRequest, ApiError, TimeoutError) as error:
-                log.info("controlled shutdown request failed error=%s", error or "no response")
+                message = "cannot request a controlled shutdown attempt=%d attempts=%d error=%s"
+                log.warning(message, attempt + 1, tries_max, error or "no response")
             if attempt + 1 < tries_max and len(self._metadata.brokers) > 1:
                 await asyncio.sleep(backoff_ms / 1000)
-        log.warning("stopping without a controlled shutdown broker=%s", self._broker_id)
+        log.warning(
+            "stopping without a controlled shutdown, partitions may have no leader for a moment broker=%s",
+            self._broker_id,
+        )
         return False
 
     async def _ask(self) -> list[TopicPartition]:

@@ -105,7 +105,7 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, own: BrokerRegis
     try:
         other = znodes.decode_broker(path, data)
     except ValueError as error:
-        log.error("replacing invalid broker registration broker=%s error=%s", broker_id, error)
+        log.error("replacing the invalid registration of this broker broker=%s error=%s", broker_id, error)
         await zookeeper.delete(path, recursive=True)
         return
     if set(other.endpoints).isdisjoint(own.endpoints) and stat.ephemeral_owner != zookeeper.session_id:

@@ -337,7 +337,11 @@ class LogManager:
                 except LogDirFailure:
                     continue  # LogDirectory.fail has logged it.
                 except ApiError as error:
-                    _logger.error("retention failed log=%s error=%s", log.topic_partition, error)
+                    _logger.error(
+                        "cannot delete old segments, trying again with the next check log=%s error=%s",
+                        log.topic_partition,
+                        error,
+                    )
         return deleted
 
     def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:

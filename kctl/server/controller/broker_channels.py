@@ -115,7 +115,8 @@ class BrokerChannels:
         if channel is None:
             endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
             if endpoint is None:
-                log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
+                message = "cannot send control requests, the broker has no such listener broker=%s listener=%s"
+                log.warning(message, broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
                 broker_id, live.epoch, endpoint, connect=self._connect, versions=self._versions, answer=self._on_answer
@@ -152,10 +153,11 @@ class _LocalChannel:
             try:
                 await self._apply(request)
             except ApiError as error:
-                log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
+                log.warning("broker refused a control request broker=%s error=%s", self._broker_id, error.code.name)
             except Exception:
                 # The next request has to be applied all the same, as by any other broker.
-                log.exception("cannot apply control request broker=%s", self._broker_id)
+                name = type(request).__name__.removesuffix("Request")
+                log.exception("cannot apply control request, continuing broker=%s request=%s", self._broker_id, name)
 
     async def _apply(self, request: ControlRequest) -> None:
         match request:
@@ -256,7 +258,7 @@ class _RemoteChannel:
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:
             name = ErrorCode.of(error_code).name
-            log.warning("control request refused broker=%s error=%s", self._broker_id, name)
+            log.warning("broker refused a control request broker=%s error=%s", self._broker_id, name)
 
 
 def _is_deleting(request: StopReplicaRequest) -> bool:

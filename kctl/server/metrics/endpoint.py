@@ -95,7 +95,8 @@ class MetricsEndpoint:
                 while await self._exchange(reader, writer):
                     pass
         except Exception:
-            log.exception("closing metrics connection after a failure")
+            peer = writer.get_extra_info("peername")
+            log.exception("closing metrics connection after a failure peer=%s", peer)
         finally:
             # What was not sent by now is not sent any more; without this a peer that does not read keeps the memory.
             if writer.transport.get_write_buffer_size():

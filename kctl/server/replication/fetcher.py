@@ -296,7 +296,11 @@ class ReplicaFetcher:
         try:
             if leader_end < partition.log.log_end_offset:
                 partition.log.truncate_to(leader_end)
-                log.warning("truncated to the leader's end partition=%s offset=%s", topic_partition, leader_end)
+                log.warning(
+                    "truncated to the end of the leader's log, which is shorter partition=%s offset=%s",
+                    topic_partition,
+                    leader_end,
+                )
             else:
                 leader_start = self._offset_in(
                     following, await self._leader.start_offset(topic_partition, leader_epoch)

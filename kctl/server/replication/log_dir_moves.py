@@ -146,7 +146,7 @@ class LogDirMoves:
             return
         known = (copy.topic_id, partition.log.topic_id)
         if copy.log_directory is partition.log.log_directory or (None not in known and known[0] != known[1]):
-            log.warning("ignoring the future log of a finished move partition=%s directory=%s", tp, copy.directory)
+            log.warning("deleting the future log of a finished move partition=%s directory=%s", tp, copy.directory)
             self.stop(tp)
             self._logs.delete_future(tp)
             return

@@ -224,7 +224,7 @@ class ReplicaManager:
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
-        log.error("log directory is offline reason=%s", failure)
+        log.error("log directory is offline, not serving its partitions error=%s", failure)
         self.partitions_moved(
             topic_partition
             for topic_partition, partition in self.partitions.items()

@@ -139,7 +139,13 @@ class Dispatcher:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
             if error is not None and not isinstance(error, UnansweredRequestFailed):
-                log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
+                log.error(
+                    "request failed after its connection was closed, nothing is answered api=%s peer=%s error=%s",
+                    api.name,
+                    context.peer.client_host,
+                    error,
+                    exc_info=error,
+                )
         elif wait.cancelled():
             reply.cancel()
         elif error is not None:
