@@ -55,7 +55,14 @@ from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
 from kctl.server.policies import policies_of
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
+from kctl.server.registration import (
+    announce_failed_log_dir,
+    choose_broker_id,
+    cluster_id,
+    ensure_paths,
+    register,
+    update_registration,
+)
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import Measuring
 from kctl.server.requests.dispatch import Dispatcher
@@ -141,6 +148,8 @@ class Broker:
         )
         self._config_changes: ConfigChanges | None = None
         self._config_updates: BrokerConfigUpdates | None = None
+        self._bound: dict[str, Endpoint] = {}
+        """The listeners with the ports that they have."""
         self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
@@ -163,12 +172,18 @@ class Broker:
             host = self._config.metrics_host
             port = self._metrics.bind(host, self._config.metrics_port)
             log.info("serving metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
-        bound = {endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)}
-        self.advertised = tuple(
+        self._bound = {
+            endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)
+        }
+        self.advertised = self._advertised_endpoints()
+
+    def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints for clients in the configuration in force."""
+        return tuple(
             replace(
                 endpoint,
                 host=endpoint.host or socket.getfqdn(),
-                port=endpoint.port or bound[endpoint.listener].port,
+                port=endpoint.port or self._bound[endpoint.listener].port,
             )
             for endpoint in advertised_endpoints(self._config)
         )
@@ -234,6 +249,7 @@ class Broker:
             replicas=parts.replicas,
             fetchers=parts.fetchers,
             unclean_election_changed=parts.controller.unclean_election_changed,
+            advertise=self._advertise,
         )
         self._config_updates.start()
         self._state = BrokerState.RUNNING
@@ -342,20 +358,25 @@ class Broker:
 
     def _make_logs(self) -> LogManager:
         config = self._config
-        threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
         return LogManager(
             config.log_directories,
             files=self._world.files,
             clock=self._world.clock,
             random=self._world.random,
-            executor=ThreadPoolExecutor(threads, "recovery") if threads > 1 else None,
             on_log_dir_failure=self._log_dir_failed,
         )
+
+    def _set_recovery_threads(self) -> None:
+        """Sets the threads that load or close logs to the number in the configuration in force."""
+        config = self._config
+        threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
+        self._logs.executor = ThreadPoolExecutor(threads, "recovery") if threads > 1 else None
 
     async def _load_logs(self) -> None:
         """Loads logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile."""
         topics = {topic: self._base.log_config(topic) for topic in self.configs.topic_overrides}
         self._logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
+        self._set_recovery_threads()
         await self._loop.run_in_executor(None, self._logs.load, topics)
         self._are_logs_loaded = True
         segments = sum(len(partition_log.segments) for partition_log in self._logs.logs.values())
@@ -370,6 +391,7 @@ class Broker:
             # The logs were not loaded, so nothing must be written either.
             self._logs.release()
             return
+        self._set_recovery_threads()
         high_watermarks = dict(self._logs.high_watermarks)
         if self._parts is not None:
             high_watermarks.update(self._parts.replicas.high_watermarks())
@@ -377,14 +399,25 @@ class Broker:
 
     # Membership in the cluster: registration, renewal after an expired session, controlled shutdown.
 
-    async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
-        registration = BrokerRegistration(
+    def _registration(self) -> BrokerRegistration:
+        return BrokerRegistration(
             self.advertised,
             self._world.clock.now_ms(),
             self._config.broker_rack,
             version=registration_version(self._config.inter_broker_protocol_version),
         )
-        parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, registration)
+
+    async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
+        parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, self._registration())
+
+    async def _advertise(self) -> None:
+        """Registers changed advertised.listeners, of which the controller notifies all brokers."""
+        advertised = self._advertised_endpoints()
+        if advertised == self.advertised or self._session.zookeeper is None:
+            return
+        self.advertised = advertised
+        log.info("changing advertised endpoints broker=%s endpoints=%s", self.broker_id, _text(advertised))
+        await update_registration(self._session.zookeeper, self.broker_id, self._registration())
 
     async def _wait_until_known(self, parts: BrokerParts) -> None:
         try:

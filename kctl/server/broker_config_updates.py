@@ -1,7 +1,8 @@
 """Applies changes of the broker's own properties to what keeps values derived from them.
 
 Most properties are read from `ConfigView.current` when they are used.  Kept are the configurations of logs, the
-distribution of partitions over fetchers, and the decision of elections.  Kafka: DynamicLogConfig, DynamicThreadPool.
+distribution of partitions over fetchers, the decision of elections, and the endpoints in the registration.  Kafka:
+DynamicLogConfig, DynamicThreadPool, DynamicListenerConfig.
 
 Owner: event loop.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kctl.config.dynamic import ConfigView
 from kctl.limits import RECONFIGURED_LOGS_PER_TURN
@@ -30,11 +31,14 @@ class BrokerConfigUpdates:
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
         unclean_election_changed: Callable[[], None],
+        advertise: Callable[[], Awaitable[None]],
     ) -> None:
+        """`advertise` registers changed endpoints in ZooKeeper."""
         self._configs = configs
         self._replicas = replicas
         self._fetchers = fetchers
         self._unclean_election_changed = unclean_election_changed
+        self._advertise = advertise
         self._applied = configs.current
         self._task: asyncio.Task[None] | None = None
 
@@ -61,8 +65,9 @@ class BrokerConfigUpdates:
                     self._unclean_election_changed()
                 self._fetchers.resize(self._applied.num_replica_fetchers)
                 await self._configure_logs()
+                await self._advertise()
         except Exception:
-            log.exception("cannot apply a change of the broker's properties to its logs, they apply at the next start")
+            log.exception("cannot apply a change of the broker's properties, it applies at the next start")
         finally:
             self._task = None
 

@@ -24,7 +24,7 @@ from kctl.server.controller.control_requests import (
     update_metadata_request,
 )
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
-from kctl.server.controller.state import ControllerState
+from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.peers import Purpose
 
@@ -103,6 +103,11 @@ class BrokerChannels:
             if live is None or live.epoch != channel.broker_epoch:
                 del self._remote[broker_id]
                 channel.end()
+            elif (endpoint := self._endpoint(live)) is not None:
+                channel.endpoint = endpoint
+
+    def _endpoint(self, live: LiveBroker) -> Endpoint | None:
+        return next((each for each in live.registration.endpoints if each.listener == self._listener), None)
 
     def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
         live = state.brokers.get(broker_id)
@@ -113,7 +118,7 @@ class BrokerChannels:
             return
         channel = self._remote.get(broker_id)
         if channel is None:
-            endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
+            endpoint = self._endpoint(live)
             if endpoint is None:
                 message = "cannot send control requests, the broker has no such listener broker=%s listener=%s"
                 log.warning(message, broker_id, self._listener)
@@ -187,7 +192,8 @@ class _RemoteChannel:
     ) -> None:
         self.broker_epoch = broker_epoch
         self._broker_id = broker_id
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """For the next connection."""
         self._connect = connect
         self._versions = versions
         self._answer = answer
@@ -218,7 +224,7 @@ class _RemoteChannel:
         while True:
             try:
                 if self._connection is None or not self._connection.is_open:
-                    self._connection = await self._connect(self._endpoint, Purpose.CONTROLLER)
+                    self._connection = await self._connect(self.endpoint, Purpose.CONTROLLER)
                 await self._exchange(self._connection, request)
                 return
             except (ConnectionLost, MalformedRequest) as error:

@@ -52,7 +52,12 @@ def updates_of(disk: Disk, fetchers: ReplicaFetchers, elections: list[str]) -> B
         replicas=disk.replicas,
         fetchers=fetchers,
         unclean_election_changed=lambda: elections.append("now"),
+        advertise=unchanged,
     )
+
+
+async def unchanged() -> None:
+    """The advertised endpoints stay."""
 
 
 def fetchers_of(disk: Disk, per_leader: int = 1) -> ReplicaFetchers:
