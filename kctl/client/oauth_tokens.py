@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -32,8 +32,9 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 class TokenSource:
     """The tokens of one client.  A token is reused until most of its lifetime has passed.  Thread-safe."""
 
-    def __init__(self, settings: OAuthSettings) -> None:
+    def __init__(self, settings: OAuthSettings, now_s: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._token = ""
         self._reused_until_s = 0.0
@@ -42,11 +43,11 @@ class TokenSource:
         """A valid token.  May block for `timeout_ms`.  Raises AuthenticationFailed."""
         settings = self._settings
         if settings.unsecured is not None:
-            return unsecured_token(settings.unsecured, time.time())
+            return unsecured_token(settings.unsecured, self._now_s())
         if settings.file is not None:
             return _token_of_file(settings.file)
         with self._lock:
-            now_s = time.time()
+            now_s = self._now_s()
             if not self._token or now_s >= self._reused_until_s:
                 self._token, lifetime_s = _fetch(settings, timeout_ms)
                 self._reused_until_s = now_s + lifetime_s * settings.reused_part

@@ -64,13 +64,9 @@ def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
 
 
 def test_levels_of_loggers_are_listed_set_and_reset(operate: Kctl) -> None:
-    """Kafka names the loggers; kctl's brokers accept these names.  Kafka before 2.4 has no such resource."""
-    name = "kafka.log.LogCleaner"
-    listed = operate("loggers list --format json")
-    if listed.status:
-        assert {row["error"] for row in listed.document} <= {"INVALID_REQUEST", "UNSUPPORTED_VERSION"}
-        return
-    before = {(row["broker"], row["logger"]): row["level"] for row in listed.document}
+    """kctl's brokers accept the names of Kafka's loggers."""
+    name = "kafka.server.KafkaServer"
+    before = {(row["broker"], row["logger"]): row["level"] for row in operate("loggers list --format json").document}
     assert {broker for broker, logger in before if logger == "root"} == {0, 1, 2}
     assert (1, name) in before
 

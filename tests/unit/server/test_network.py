@@ -46,10 +46,12 @@ class Slice:
         return self._fd
 
 
-async def listening(handle: Handle) -> tuple[Acceptor, int]:
+async def listening(handle: Handle, *, buffer_bytes: int = -1) -> tuple[Acceptor, int]:
     acceptor = Acceptor(
         open_channel=partial(DirectChannel, handle, frame_bytes_max=FRAME_MAX),
-        settings=ListenSettings(connections_max_idle_ms=600_000),
+        settings=ListenSettings(
+            connections_max_idle_ms=600_000, send_buffer_bytes=buffer_bytes, receive_buffer_bytes=buffer_bytes
+        ),
     )
     port = acceptor.bind(LOOPBACK).port
     acceptor.start()
@@ -304,3 +306,22 @@ def test_an_address_above_its_rate_is_held_and_then_closed(caplog: pytest.LogCap
     with caplog.at_level(logging.INFO):
         asyncio.run(main())
     assert "connection refused listener=PLAINTEXT peer=/127.0.0.1 reason=connection_creation_rate" in caplog.text
+
+
+@pytest.mark.parametrize("size", [-1, 8_192])
+def test_the_buffers_of_connections_have_the_sizes_of_the_properties(size: int) -> None:
+    async def main() -> tuple[int, int]:
+        acceptor, port = await listening(lambda frame, _: [bytes(frame)], buffer_bytes=size)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"x"))
+        await reader.readexactly(1)
+        (connection,) = vars(acceptor)["_connections"]
+        sock: socket.socket = connection._sock
+        sent = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        received = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        writer.close()
+        acceptor.close()
+        return sent, received
+
+    sizes = asyncio.run(main())
+    assert (sizes == (2 * 8_192, 2 * 8_192)) is (size != -1), "Linux doubles them"
