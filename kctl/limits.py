@@ -277,7 +277,7 @@ _configured(
     on_excess="the state is removed",
 )
 PRODUCERS_PER_PARTITION_MAX = _limit(
-    "producer ids whose sequence numbers one partition remembers",
+    "producer ids whose sequence numbers one partition keeps",
     100_000,
     "producers",
     on_excess="the producer without an open transaction that wrote least recently is forgotten, as if it had expired",
@@ -289,7 +289,7 @@ _configured(
     "max.incremental.fetch.session.cache.slots",
     "fetch sessions",
     "1,000",
-    on_excess="unused sessions are evicted; else the client is answered without a session",
+    on_excess="unused sessions are evicted; else the response has no session",
 )
 FETCH_SESSION_PARTITIONS_MAX = _limit(
     "partitions in all fetch sessions together",
@@ -551,7 +551,7 @@ ACL_CHANGES_MAX = _limit(
     on_excess="INVALID_REQUEST for all of them",
 )
 CACHED_DECISIONS_MAX = _limit(
-    "decisions of the authorizer that the broker remembers",
+    "cached decisions of the authorizer",
     10_000,
     "decisions",
     on_excess="all are forgotten",
@@ -710,7 +710,7 @@ DESCRIBED_BYTES_MAX = _limit(
     "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
     64 << 20,
     "bytes",
-    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are asked for",
+    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are requested",
 )
 
 # The HTTP endpoint for metrics.
@@ -801,5 +801,5 @@ CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,
     "requests",
-    on_excess="further requests are sent when one of them is answered",
+    on_excess="further requests are sent when one of them is complete",
 )

@@ -90,7 +90,7 @@ def _token_of_file(path: str) -> str:
 
 
 def _checked(token: object, source: str) -> str:
-    """The token in the text.  Raises AuthenticationFailed without repeating the text, which may be a secret."""
+    """The token in the text.  The text of AuthenticationFailed does not contain it, because it may be a secret."""
     if not isinstance(token, str) or len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
         raise AuthenticationFailed(f"{source} contains no token")
     return token
@@ -108,7 +108,7 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
         connection.connect()
         read_s = max(0.0, min(settings.read_timeout_ms / 1000, end_s - time.monotonic()))
         with _shut_down_after(read_s, connection.sock, expired):
-            status, body = _ask(connection, settings)
+            status, body = _request(connection, settings)
     except (OSError, http.client.HTTPException) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
             raise AuthenticationFailed(f"{where} did not respond in time; check {_ENDPOINT}") from None
@@ -153,7 +153,7 @@ def _connection(settings: OAuthSettings, timeout_s: float) -> http.client.HTTPCo
     return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
 
 
-def _ask(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
+def _request(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
     assert settings.url is not None
     url = urlsplit(settings.url)
     form = {"grant_type": "client_credentials"}

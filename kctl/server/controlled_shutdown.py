@@ -47,7 +47,7 @@ class ControlledShutdown:
             return True  # No controller ever assigned a partition to this broker.
         for attempt in range(tries_max):
             try:
-                remaining = await self._ask()
+                remaining = await self._send_request()
                 if not remaining:
                     return True
                 message = "leaderships are left to move attempt=%d attempts=%d partitions=%s"
@@ -63,7 +63,7 @@ class ControlledShutdown:
         )
         return False
 
-    async def _ask(self) -> list[TopicPartition]:
+    async def _send_request(self) -> list[TopicPartition]:
         if self._controller.state.is_active:
             async with asyncio.timeout(_LOCAL_TIMEOUT_S):
                 return await self._controller.controlled_shutdown(self._broker_id)

@@ -1,6 +1,6 @@
-"""The log of decisions: who, from where, what, allowed or denied, by which rule.
+"""The log of decisions: principal, host, operation, resource, allowed or denied, and the rule that decided.
 
-Logger `kctl.authorizer`: denials at INFO, what was allowed at DEBUG, as Kafka's `kafka.authorizer.logger`.  Repeated
+Logger `kctl.authorizer`: denials at INFO, allowed operations at DEBUG, as Kafka's `kafka.authorizer.logger`.  Repeated
 denials are folded (`kctl/log_output/folding.py`), so that a client in a loop cannot fill the disk.
 """
 
@@ -21,7 +21,7 @@ _DENIED = "denied" + _DECISION
 
 
 class Question(NamedTuple):
-    """What was asked."""
+    """The operation that a client requested on a resource."""
 
     listener: str
     client: Client
