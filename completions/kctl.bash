@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -32,6 +32,7 @@ _kctl() {
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
+    loggers) [[ -n $verb ]] || words='list set reset' flags=--help ;;
     metrics) [[ -n $verb ]] || words='show serve' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
@@ -254,9 +255,10 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper -o --override --format --header --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper -o --override --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
         esac
@@ -525,6 +527,30 @@ _kctl() {
         --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'loggers list')
+        flags='--broker --match --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --match | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'loggers set')
+        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'loggers reset')
+        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'metrics show')
         flags='--match --endpoint --broker --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -542,10 +568,11 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port) kind='none' ;;
         esac
@@ -565,9 +592,10 @@ _kctl() {
         esac
         ;;
     'zookeeper start')
-        flags='--data-dir --port --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --port --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --port) kind='none' ;;
         esac

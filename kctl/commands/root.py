@@ -34,6 +34,7 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
+    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
     "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
     "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
     "zookeeper": Member(

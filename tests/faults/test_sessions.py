@@ -109,7 +109,9 @@ def test_brokers_serve_while_zookeeper_is_halted_and_register_again(
     end_s = time.monotonic() + SESSION_TIMEOUT_S
     try:
         wait_until(
-            lambda: all("zookeeper session state=suspended" in broker.log_text for broker in struck.brokers.values()),
+            lambda: all(
+                "ZooKeeper session changed state=suspended" in broker.log_text for broker in struck.brokers.values()
+            ),
             what="suspended sessions",
             timeout_s=PATIENCE_S,
         )

@@ -31,6 +31,7 @@ from kctl.records.internal_topics import TransactionLogKey, decode_transaction_k
 from kctl.records.salvage import Piece, cut_all
 from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.peers import Purpose
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
@@ -207,7 +208,7 @@ class OtherBroker:
         self._handler = handler
         self._working: set[asyncio.Task[Any]] = set()
 
-    async def connect(self, _broker_id: int, _purpose: str) -> Any:
+    async def connect(self, _broker_id: int, _purpose: Purpose) -> Any:
         return self
 
     async def send(self, request: WriteTxnMarkersRequest, _class: type, *, version: int) -> WriteTxnMarkersResponse:
