@@ -784,3 +784,18 @@ CONCURRENT_REQUESTS_MAX = _limit(
     "requests",
     on_excess="further requests are sent when one of them is answered",
 )
+
+# Reports about a broker.
+
+DUMPED_TASKS_MAX = _limit(
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = _limit(
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -19,11 +20,12 @@ from kctl.config.config_loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_format import EscapingFormatter
-from kctl.server import garbage_collection
+from kctl.server import garbage_collection, state_dump
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
+from kctl.server.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from kctl.server.secure_setup import SecureSetup
@@ -92,6 +94,8 @@ def run(
         if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
             on_warning(warning)
     _set_up_logging(log_stream)
+    # The watchdog of a service manager ends a process with SIGABRT: the stacks of its threads tell why.
+    faulthandler.enable()
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
@@ -104,10 +108,12 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
     secure = wanted.secure
     user = None if secure is None else secure.user
     broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port, user)
+    service = ServiceManager.of_process()
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    state_dump.write_on_signal(broker.folder.dump, partial(_numbers, loop), properties)
     try:
         starting = loop.create_task(broker.start(), name="broker-start")
         stopping = loop.create_task(stop.wait(), name="broker-stop")
@@ -121,6 +127,7 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
                 collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
+            await service.ready(f"serving on {running.address}")
             _go_to_background(broker.folder)
             waits = {stopping, broker.failed}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -131,11 +138,18 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
     finally:
         for task in background:
             task.cancel()
+        await service.stopping()
         await broker.stop()
         if isinstance(loop, MeasuredEventLoop):
             log.info("event_loop %s", loop.lag)
+        await service.close()
     if broker.failed.done():
         broker.failed.result()
+
+
+def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
+    lag = {"event_loop": str(loop.lag)} if isinstance(loop, MeasuredEventLoop) else {}
+    return {**state_dump.process_numbers(), **lag}
 
 
 def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> RunningBroker:
