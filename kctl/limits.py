@@ -799,3 +799,27 @@ DUMPED_FRAMES_MAX = _limit(
     "frames",
     on_excess="further frames are left out",
 )
+BUNDLE_LOG_BYTES_MAX = _limit(
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_FILE_BYTES_MAX = _limit(
+    "checkpoint or dump in the archive of `kctl broker bundle`",
+    1 << 20,
+    "bytes",
+    on_excess="only its end is in the archive",
+)
+BUNDLE_METRICS_BYTES_MAX = _limit(
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview says why",
+)
+BUNDLE_LISTED_FILES_MAX = _limit(
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
+)

@@ -14,6 +14,9 @@ from kctl.config.definition import Property
 
 HIDDEN = "[hidden]"
 _LISTENER = re.compile(r"listener\.name\.[^.]+\.")
+_SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|private|key$", re.IGNORECASE)
+_INNER_SECRET = re.compile(r"""(?:password|secret|user_[^=\s]{1,256})\s{0,8}=\s{0,8}["']?([^"';\s]+)""", re.IGNORECASE)
+"""In the options of a sasl.jaas.config."""
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s,]*@")
 
 
@@ -36,8 +39,14 @@ def redacted(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(properties: Mapping[str, str]) -> list[str]:
-    """The values that `redacted` hides completely."""
-    return [text for name, text in properties.items() if text.strip() and _shown(name, text) == HIDDEN]
+    """Texts that must not appear elsewhere: the values of passwords, and the passwords inside of them."""
+    found: dict[str, None] = {}
+    for name, text in properties.items():
+        described = general_property(name)
+        if text.strip() and (_SECRET_NAME.search(name) if described is None else described.sensitive):
+            found[text.strip()] = None
+            found.update(dict.fromkeys(_INNER_SECRET.findall(text)))
+    return list(found)
 
 
 def _shown(name: str, text: str) -> str:

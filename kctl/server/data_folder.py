@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class RunningBroker:
     """The version of kctl that runs; empty if it is older than this field and does not handle SIGUSR1."""
     metrics_url: str = ""
     """The URL of the metrics; empty without an endpoint."""
+    log_dirs: Sequence[str] = ()
 
     @property
     def address(self) -> str:

@@ -66,6 +66,7 @@ class BrokerHost:
             started_ms=self._world.clock.now_ms(),
             version=__version__,
             metrics_url=self._broker.metrics_url,
+            log_dirs=self._broker.configs.current.log_directories,
         )
         self.folder.announce(running)
         return running

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
-from kctl.config.config_loading import load_broker_config
+from kctl.config.config_loading import Examined, examine
+from kctl.config.problems import BrokerConfigError
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_format import EscapingFormatter
@@ -78,6 +79,13 @@ class Wanted:
             base.update(self.secure.broker_properties(DEFAULT_PORT if self.port is None else self.port))
         return {**base, **given}
 
+    def examine(self) -> Examined:
+        """The configuration of these properties; only properties that the user set are worth a warning."""
+        examined = examine(self.properties())
+        own = SINGLE_BROKER_PROPERTIES.keys() - self.given.keys()
+        warnings = tuple(warning for warning in examined.warnings if warning.partition(":")[0] not in own)
+        return replace(examined, warnings=warnings)
+
 
 def run(
     wanted: Wanted,
@@ -88,11 +96,11 @@ def run(
 ) -> None:
     """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
     properties = wanted.properties()
-    _, warnings = load_broker_config(properties)
-    for warning in warnings:
-        # Only properties that the user set are worth a warning.
-        if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
-            on_warning(warning)
+    examined = wanted.examine()
+    if examined.problems:
+        raise BrokerConfigError(examined.problems)
+    for warning in examined.warnings:
+        on_warning(warning)
     _set_up_logging(log_stream)
     # The watchdog of a service manager ends a process with SIGABRT: the stacks of its threads tell why.
     faulthandler.enable()
