@@ -13,7 +13,7 @@ from kctl.model import TopicPartition
 
 PLACEHOLDERS = ("id", "host", "port", "rack")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_SAFE = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.:%/\[\]-]*|")
+_SAFE = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%/\[\]-]*|")
 """Addresses and racks are what brokers say: a text that begins with `-`, or has blanks or characters of a shell, would
 change the command."""
 

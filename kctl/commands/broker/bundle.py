@@ -17,6 +17,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.integers import INT32_MAX
+from kctl.operating_system import open_files_of
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -197,12 +198,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _folder_of(pid: int) -> Path:
     """The data folder of a process: the folder of the lock file that it has open.  Raises UsageError."""
-    descriptors = Path(f"/proc/{pid}/fd")
     try:
-        links = [os.readlink(each) for each in descriptors.iterdir()]
+        opened = open_files_of(pid)
     except OSError as error:
         raise UsageError(f"--pid {pid}: its files cannot be seen: {error.strerror}; use --data-dir") from None
-    for link in links:
-        if Path(link).name == "broker.lock":
-            return Path(link).parent
+    for path in map(Path, opened):
+        if path.name == "broker.lock":
+            return path.parent
     raise UsageError(f"--pid {pid}: the process is no kctl broker")
