@@ -126,10 +126,11 @@ def tail(path: Path, bytes_max: int) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise Missing(error.strerror or str(error)) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise Missing("is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise Missing("is not a regular file")
         skipped = max(0, status.st_size - bytes_max)
         file.seek(skipped)
         text = file.read(bytes_max).decode("utf-8", "backslashreplace")

@@ -15,8 +15,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class RunningBroker:
     """The version of kctl that runs; empty if it is older than this field and does not handle SIGUSR1."""
     metrics_url: str = ""
     """The URL of the metrics; empty without an endpoint."""
-    log_dirs: Sequence[str] = ()
+    log_dirs: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -135,7 +134,8 @@ class DataFolder:
             state: dict[str, Any] = json.loads(self._state_path.read_text(encoding="utf-8"))
             # A newer version may have more fields.
             known = {each.name for each in fields(RunningBroker)}
-            return RunningBroker(**{name: value for name, value in state.items() if name in known})
+            running = RunningBroker(**{name: value for name, value in state.items() if name in known})
+            return replace(running, log_dirs=tuple(running.log_dirs))
         except (OSError, ValueError, TypeError, AttributeError):
             return None
 
