@@ -33,7 +33,7 @@ from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network.acceptor import bind_problem, listening_socket
 from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.peer_security import PeerSecurity
-from kctl.server.process import Wanted
+from kctl.server.process import StartOptions
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.listeners import Channels, Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
@@ -77,12 +77,12 @@ class Finding(NamedTuple):
     message: str
 
 
-async def findings(wanted: Wanted, *, connects: bool) -> AsyncIterator[Finding]:
+async def findings(options: StartOptions, *, connects: bool) -> AsyncIterator[Finding]:
     """All problems of a broker with these options.  `connects`: also connect to ZooKeeper.
 
     Changes nothing; ports and locks are taken for an instant.
     """
-    examined = wanted.examine()
+    examined = options.examine()
     for problem in examined.problems:
         value = "" if problem.value is None else f"'{problem.value}' "
         yield Finding(Severity.ERROR, problem.name, f"{value}{problem.reason}; {problem.remedy}")
@@ -91,9 +91,9 @@ async def findings(wanted: Wanted, *, connects: bool) -> AsyncIterator[Finding]:
         yield Finding(Severity.WARNING, name, reason)
     unusable = {problem.name for problem in examined.problems}
     # ConfigView accepts only properties that can be parsed; the others have been reported.
-    properties = {name: text for name, text in wanted.properties().items() if name not in unusable}
+    properties = {name: text for name, text in options.properties().items() if name not in unusable}
     view = ConfigView(properties)
-    running = _running(wanted.folder)
+    running = _running(options.folder)
     if running is not None:
         yield running
     if unusable.isdisjoint(_LISTENER_PROPERTIES):
@@ -104,7 +104,7 @@ async def findings(wanted: Wanted, *, connects: bool) -> AsyncIterator[Finding]:
             yield finding
     for finding in _authorizer(view):
         yield finding
-    for finding in [*_data_folder(wanted.folder), *_log_directories(examined.config, is_running=running is not None)]:
+    for finding in [*_data_folder(options.folder), *_log_directories(examined.config, is_running=running is not None)]:
         yield finding
     limit = open_files.raise_limit()
     if 0 <= limit < DESCRIPTORS_MIN:
@@ -137,11 +137,11 @@ def _running(folder: DataFolder) -> Finding | None:
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
-    wanted = [(endpoint.host, endpoint.port) for endpoint in listener_endpoints(config)]
+    addresses = [(endpoint.host, endpoint.port) for endpoint in listener_endpoints(config)]
     if config.metrics_port >= 0:
-        wanted.append((config.metrics_host, config.metrics_port))
+        addresses.append((config.metrics_host, config.metrics_port))
     taken = []
-    for host, port in wanted:
+    for host, port in addresses:
         try:
             # All stay bound until the last one is, so that two of them with the same port are found.
             taken.append(listening_socket(host, port))

@@ -18,7 +18,7 @@ from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
     from kctl.server.preflight import Finding
-    from kctl.server.process import Wanted
+    from kctl.server.process import StartOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -72,18 +72,18 @@ def check(
     """
     run: Invocation = ctx.obj
     from kctl.commands.secret_files import exposed_files, read_properties  # noqa: PLC0415 - rarely used
-    from kctl.server.process import Wanted  # noqa: PLC0415 - the whole server
+    from kctl.server.process import StartOptions  # noqa: PLC0415 - the whole server
 
-    wanted = Wanted(
+    options = StartOptions(
         folder=DataFolder(data_dir_of(data_dir)),
         file_properties=read_properties(config) if config is not None else {},
         overrides=overrides_of(override or [], port=port),
     )
     rows = [
         FindingRow(_WARNING, path, "contains secrets, and every user can read it; run chmod 600 on it")
-        for path in exposed_files(config or "", wanted.given)
+        for path in exposed_files(config or "", options.given)
     ]
-    found = asyncio.run(_findings(wanted, connects=connect))
+    found = asyncio.run(_findings(options, connects=connect))
     rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
@@ -94,7 +94,7 @@ def check(
     return ExitStatus.UNMET if errors or (strict and rows) else ExitStatus.DONE
 
 
-async def _findings(wanted: Wanted, *, connects: bool) -> list[Finding]:
+async def _findings(options: StartOptions, *, connects: bool) -> list[Finding]:
     from kctl.server.preflight import findings  # noqa: PLC0415 - the whole server
 
-    return [finding async for finding in findings(wanted, connects=connects)]
+    return [finding async for finding in findings(options, connects=connects)]

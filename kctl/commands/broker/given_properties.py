@@ -20,9 +20,9 @@ def overrides_of(
         ("--zookeeper", "zookeeper.connect", zookeeper),
         ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
     )
-    for option, name, wanted in shorthands:
-        if wanted is not None:
+    for option, name, text in shorthands:
+        if text is not None:
             if name in overrides:
                 raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
-            overrides[name] = wanted
+            overrides[name] = text
     return overrides

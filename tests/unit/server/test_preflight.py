@@ -15,7 +15,7 @@ import pytest
 
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.preflight import Severity, findings
-from kctl.server.process import Wanted
+from kctl.server.process import StartOptions
 from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import encode_cluster_id
@@ -26,10 +26,12 @@ FREE_PORT = "PLAINTEXT://127.0.0.1:0"
 
 
 def found(folder: Path, properties: dict[str, str], *, connects: bool = False) -> list[tuple[str, str, str]]:
-    wanted = Wanted(DataFolder(folder), file_properties={"listeners": FREE_PORT, **properties}, overrides={})
+    options = StartOptions(DataFolder(folder), file_properties={"listeners": FREE_PORT, **properties}, overrides={})
 
     async def collect() -> list[tuple[str, str, str]]:
-        return [(each.severity.value, each.subject, each.message) async for each in findings(wanted, connects=connects)]
+        return [
+            (each.severity.value, each.subject, each.message) async for each in findings(options, connects=connects)
+        ]
 
     return asyncio.run(collect())
 
@@ -212,9 +214,9 @@ def test_zookeeper_is_compared_only_if_wanted(tmp_path: Path) -> None:
             "broker.id": "3",
             "zookeeper.connect": server.connect,
         }
-        wanted = Wanted(DataFolder(tmp_path / "data"), file_properties=properties, overrides={})
-        without = [each async for each in findings(wanted, connects=False)]
-        found_there = [(each.subject, each.message) async for each in findings(wanted, connects=True)]
+        options = StartOptions(DataFolder(tmp_path / "data"), file_properties=properties, overrides={})
+        without = [each async for each in findings(options, connects=False)]
+        found_there = [(each.subject, each.message) async for each in findings(options, connects=True)]
         await session.close()
         await server.stop()
         assert without == []
