@@ -9,13 +9,12 @@ import contextlib
 import fcntl
 import os
 import resource
-import socket
-import tempfile
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
-"""Flag of `send`: more follows at once, so that the system may wait for it to fill a packet.  Linux only."""
+MSG_MORE = 0x8000 if sys.platform == "linux" else 0
+"""socket.MSG_MORE, a flag of `send`: more follows at once, so that the system may wait for it to fill a packet."""
 
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _HAS_SENDFILE = hasattr(os, "sendfile")
@@ -73,6 +72,8 @@ def private_file(data: bytes) -> Iterator[str]:
             memory.flush()
             yield f"/proc/self/fd/{descriptor}"
     else:
+        import tempfile  # noqa: PLC0415 - rarely used
+
         with tempfile.NamedTemporaryFile() as private:
             private.write(data)
             private.flush()

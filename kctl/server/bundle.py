@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kctl import __version__
 from kctl.config.redaction import HIDDEN
 from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_LISTED_FILES_MAX, BUNDLE_LOG_BYTES_MAX
-from kctl.records.walk import is_compiled
+from kctl.records.compiled import walk_is_compiled
 from kctl.server import open_files
 from kctl.storage.names import (
     CLEANER_CHECKPOINT,
@@ -170,7 +170,7 @@ def _versions() -> str:
         f"Python {sys.version}",
         f"platform {platform.platform()}",
         f"OpenSSL {ssl.OPENSSL_VERSION}",
-        f"compiled record walk: {'yes' if is_compiled() else 'no'}",
+        f"compiled record walk: {'yes' if walk_is_compiled() else 'no'}",
     ]
     for requirement in metadata.requires("kctl-kafka") or []:
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]

@@ -43,6 +43,7 @@ def become_other_system() -> None:
     from kctl import operating_system  # noqa: PLC0415 - after the removal
 
     operating_system._PROCESSES = Path("/no/such/folder")
+    operating_system.MSG_MORE = 0
 
 
 def main() -> None:

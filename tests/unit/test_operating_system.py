@@ -123,6 +123,11 @@ def test_open_files_where_the_hard_limit_is_infinite(
     assert reported == (-1 if expected == resource.RLIM_INFINITY else expected)
 
 
+@pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="this system has no MSG_MORE, so that there is no number")
+def test_number_of_the_flag_is_that_of_this_system() -> None:
+    assert operating_system.MSG_MORE == socket.MSG_MORE
+
+
 def test_what_only_linux_counts_is_unknown_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(operating_system, "_PROCESSES", tmp_path)
     assert operating_system.disk_bytes() is None
