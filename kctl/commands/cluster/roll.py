@@ -180,9 +180,9 @@ class _Command:
                 process.kill()
                 await process.wait()
         if status:
-            said = bytes(output).decode(errors="replace").strip().replace("\n", "; ")
+            shown = bytes(output).decode(errors="replace").strip().replace("\n", "; ")
             raise KctlError(
-                f"broker {step.broker.node_id}: '{words[0]}' ended with status {status}: {said or 'no output'}"
+                f"broker {step.broker.node_id}: '{words[0]}' ended with status {status}: {shown or 'no output'}"
             )
 
     def _words(self, step: RollStep) -> list[str]:
