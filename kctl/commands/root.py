@@ -35,7 +35,7 @@ NOUNS: dict[str, Member] = {
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
     "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
-    "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
+    "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),

@@ -68,9 +68,8 @@ class RollRow(NamedTuple):
     epilog=examples(
         "kctl cluster roll --dry-run",
         "kctl cluster roll --data-dir /tmp/cluster --yes",
-        "kctl cluster roll --bootstrap-server kafka1:9092 --broker-timeout 20m "
-        "--restart-command 'ssh {host} sudo systemctl restart kctl-broker'",
-        "kctl cluster roll --bootstrap-server kafka1:9092 --brokers 2,3 --restart-command 'restart-broker {id}' --yes",
+        "kctl cluster roll --restart-command 'ssh {host} sudo systemctl restart kctl-broker'",
+        "kctl cluster roll --brokers 2,3 --broker-timeout 20m --restart-command 'restart-broker {id}' --yes",
     ),
 )
 def roll(
