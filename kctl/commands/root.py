@@ -22,7 +22,9 @@ NOUNS: dict[str, Member] = {
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
-    "cluster": Member("kctl.commands.cluster", "Describe a cluster, check its health, run one for development."),
+    "cluster": Member(
+        "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
+    ),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),

@@ -90,9 +90,8 @@ def bundle(
     """Write one archive for a bug report about a broker.
 
     It has versions, properties, the end of the log, metrics, the tasks and threads of the running broker, a listing of
-    its directories with sizes, checkpoints and meta.properties.  It has no records, and no secrets: passwords are
-    replaced by [hidden].  It has names of hosts, topics and files.  Only you may read it; look into it before you send
-    it.
+    its directories with sizes, checkpoints and meta.properties.  It has no records, and passwords are hidden.  It has
+    names of hosts, topics and files.  Only you may read it; look into it before you send it.
 
     The broker may run or not.
     """
