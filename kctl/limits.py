@@ -745,6 +745,18 @@ METRICS_SLICE_MS = _limit(
     "ms",
     on_excess="other connections are served in between",
 )
+METRICS_LAG_TIMEOUT_MS = _limit(
+    "time to read the lag of groups for one scrape of a broker",
+    5_000,
+    "ms",
+    on_excess="the scrape has no lag",
+)
+METRICS_LAG_CACHE_MS = _limit(
+    "time for which the lag of groups in the metrics of a broker is used, at least",
+    5_000,
+    "ms",
+    on_excess="it is read again, and used for ten times as long as that took",
+)
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
     200,
@@ -802,4 +814,67 @@ CONCURRENT_REQUESTS_MAX = _limit(
     64,
     "requests",
     on_excess="further requests are sent when one of them is complete",
+)
+LAG_FETCH_BYTES_MAX = _limit(
+    "records that `kctl groups lag` fetches to find the first unread ones",
+    64 << 20,
+    "bytes",
+    on_excess="the lag in time of further partitions is unknown",
+)
+LAG_HISTORY_BYTES_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` fetches",
+    32 << 20,
+    "bytes",
+    on_excess="the commits of groups in partitions that were not read to the end are unknown",
+)
+LAG_HISTORY_RECORDS_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
+    20_000,
+    "records",
+    on_excess="the known history of commits is shorter than --window",
+)
+LAG_LOOKS_MAX = _limit(
+    "earlier observations of a partition that `kctl groups lag --watch` keeps",
+    64,
+    "observations",
+    on_excess="every second one is dropped",
+)
+
+# Reports about a broker.
+
+DUMPED_TASKS_MAX = _limit(
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = _limit(
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)
+BUNDLE_LOG_BYTES_MAX = _limit(
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_FILE_BYTES_MAX = _limit(
+    "checkpoint or dump in the archive of `kctl broker bundle`",
+    1 << 20,
+    "bytes",
+    on_excess="only its end is in the archive",
+)
+BUNDLE_METRICS_BYTES_MAX = _limit(
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview says why",
+)
+BUNDLE_LISTED_FILES_MAX = _limit(
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
 )

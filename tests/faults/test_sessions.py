@@ -56,7 +56,7 @@ def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
     """Requests with `retry` are repeated if ZooKeeper was paused for longer than this."""
     again = KazooRetry(max_tries=-1, max_delay=1.0)
     client = KazooClient(struck.zookeeper.connect, timeout=20, connection_retry=again, command_retry=again)
-    client.start(timeout=30)
+    client.start(timeout=60)
     yield client
     client.stop()
     client.close()

@@ -18,7 +18,7 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.client.transport import ConnectionLost
@@ -41,6 +41,7 @@ from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import examples
 from tests.unit.groups.hosting import settled
 from tests.unit.handlers.world import context
 from tests.unit.storage.log_builder import LogOnDisk
@@ -491,7 +492,7 @@ async def play(loop: SimLoop) -> None:
     await world.coordinator.stop()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=st.integers(0, 2**32))
 def test_every_transaction_is_atomic(seed: int) -> None:
     simulate(play, seed=seed)

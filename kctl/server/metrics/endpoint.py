@@ -29,6 +29,10 @@ _TEXT = "text/plain; charset=utf-8"
 _HEAD_END = b"\r\n\r\n"
 
 
+class ScrapeFailed(Exception):
+    """The values could not be read; the scrape gets status 503 and this reason."""
+
+
 class Page(NamedTuple):
     """A response."""
 
@@ -126,7 +130,10 @@ class MetricsEndpoint:
     async def _page(self, request: HttpRequest) -> Page:
         match request.path:
             case "/metrics":
-                content_type, body = await self._scrape(request.accept)
+                try:
+                    content_type, body = await self._scrape(request.accept)
+                except ScrapeFailed as failure:
+                    return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
                 return Page(200, _TEXT, (b"ok\n",))
