@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Awaitable, Mapping
+from time import monotonic
 from typing import TypeVar
 
 from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
@@ -120,12 +121,9 @@ class Sampler:
         endpoint = await self._endpoint(metadata, broker_id)
         if endpoint is None:
             return None
-        transport, deadline = self._client.transport, self._client.deadline()
-        end_ms = transport.monotonic_ms() + min(deadline.remaining_ms, SCRAPE_MS_MAX)
+        end_s = monotonic() + min(self._client.deadline().remaining_ms, SCRAPE_MS_MAX) / 1000
         try:
-            samples = await asyncio.to_thread(
-                read_metrics, *endpoint, lambda: (end_ms - transport.monotonic_ms()) / 1000, names=NAMES
-            )
+            samples = await asyncio.to_thread(read_metrics, *endpoint, lambda: end_s - monotonic(), names=NAMES)
         except ClusterUnreachable:
             return None
         reading = reading_of(samples)

@@ -8,13 +8,26 @@ from typing import Any, NamedTuple
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
 from kctl.commands.top.state import State
 from kctl.commands.top.views import DEFAULT_SORT, Column, Table, View, compact, table_of
-from kctl.table_layout import GAP
+from kctl.table_layout import GAP, NOTHING
 from kctl.terminal_text import cut, display_width, escape, pad
 
 BOLD, DIM, SELECTED, GOOD, WARNING, BAD = "bold", "dim", "reverse", "green", "yellow", "bold red"
 FLEXIBLE_WIDTH_MIN = 8
 """The first column of names is cut down to this width before columns are left out."""
-_KEYS = "o overview  b brokers  t topics  g groups  p problems  Enter open  Esc back  / filter  s sort  ? help  q quit"
+_KEYS = (
+    "? help",
+    "q quit",
+    "b brokers",
+    "t topics",
+    "g groups",
+    "p problems",
+    "Enter open",
+    "Esc back",
+    "o overview",
+    "/ filter",
+    "s sort",
+    "Space pause",
+)
 _HELP = (
     ("o b t g p", "overview, brokers, topics, groups, partitions with problems and moves"),
     ("Up Down k j", "select a row; also Page Up, Page Down, Home, End"),
@@ -94,11 +107,15 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
     disks = [one.disk_bytes for one in seen.brokers if one.disk_bytes is not None]
     controller = "none" if seen.controller is None else str(seen.controller)
     facts = (
-        f"brokers {len(seen.brokers)}  controller {controller}  topics {len(seen.topics)}  "
-        f"partitions {len(seen.partitions)}  groups {len(seen.groups)}  "
-        f"records/s {compact(sum(rates) if rates else None)}  disk {compact(sum(disks) if disks else None)}"
+        f"brokers {len(seen.brokers)}",
+        f"controller {controller}",
+        f"rec/s {compact(sum(rates) if rates else None)}",
+        f"disk {compact(sum(disks) if disks else None)}",
+        f"topics {len(seen.topics)}",
+        f"partitions {len(seen.partitions)}",
+        f"groups {len(seen.groups)}",
     )
-    lines = [tuple(title), (Span(facts),), _health(seen)]
+    lines = [tuple(title), (Span(_fitting(facts, width)),), _health(seen)]
     lines += [(Span(f"not read: {escape('; '.join(seen.problems))}", WARNING),)] if seen.problems else []
     return [_cut(line, width) for line in (*lines, ())]
 
@@ -128,7 +145,18 @@ def _health(seen: Activity) -> Line:
 def _foot(state: State, width: int) -> Line:
     if state.is_typing:
         return _cut((Span("filter: ", BOLD), Span(escape(state.place.filter) + "_")), width)
-    return _cut((Span(_KEYS, DIM),), width)
+    return _cut((Span(_fitting(_KEYS, width), DIM),), width)
+
+
+def _fitting(words: Iterable[str], width: int) -> str:
+    """The first words that fit, two blanks apart."""
+    text = ""
+    for word in words:
+        longer = f"{text}  {word}" if text else word
+        if display_width(longer) > width:
+            break
+        text = longer
+    return text
 
 
 def _tables(seen: Activity) -> list[Table]:
@@ -173,8 +201,8 @@ def _list(state: State, width: int, height: int) -> list[Line]:
 
 def _table(table: Table, width: int, rows: Sequence[Any], *, selected: int = -1) -> list[Line]:
     """Titles and rows.  The first column of names is cut, then columns of high rank are left out, until they fit."""
-    columns = list(table.columns)
-    texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in columns}
+    texts = {column.field: [column.text(getattr(row, column.field)) for row in rows] for column in table.columns}
+    columns = [one for one in table.columns if not one.is_rare or any(text != NOTHING for text in texts[one.field])]
     natural = {
         column.field: max(map(display_width, (column.title, *texts[column.field])), default=0) for column in columns
     }

@@ -35,6 +35,8 @@ class Column(NamedTuple):
     text: Callable[[Any], str]
     rank: int = 0
     numeric: bool = True
+    is_rare: bool = False
+    """Left out where no row has a value."""
 
 
 class Table(NamedTuple):
@@ -91,7 +93,7 @@ COLUMNS: dict[View, tuple[Column, ...]] = {
         Column("broker", "BROKER", _number),
         Column("is_controller", "C", _flag, 5, numeric=False),
         Column("address", "ADDRESS", _words, 3, numeric=False),
-        Column("rack", "RACK", _words, 7, numeric=False),
+        Column("rack", "RACK", _words, 7, numeric=False, is_rare=True),
         Column("leaders", "LEADS", _number, 4),
         Column("replicas", "REPL", _number, 6),
         _RECORDS,
@@ -123,18 +125,18 @@ COLUMNS: dict[View, tuple[Column, ...]] = {
         Column("lag", "LAG", compact),
         Column("lag_per_s", "LAG +/S", compact, 1),
         Column("consumed_per_s", "REC/S", compact, 1),
-        Column("verdict", "VERDICT", _words, 1, numeric=False),
+        Column("verdict", "VERDICT", _words, 1, numeric=False, is_rare=True),
     ),
     View.PARTITIONS: (
         _TOPIC,
         _PARTITION,
         _STATUS,
-        Column("copied_percent", "COPIED", _percent, 1),
+        Column("copied_percent", "COPIED", _percent, 1, is_rare=True),
         Column("leader", "LEADER", _number, 2),
         Column("replicas", "REPLICAS", _list, 3, numeric=False),
         Column("isr", "IN SYNC", _list, 2, numeric=False),
-        Column("adding", "ADDING", _list, 4, numeric=False),
-        Column("removing", "REMOVING", _list, 5, numeric=False),
+        Column("adding", "ADDING", _list, 4, numeric=False, is_rare=True),
+        Column("removing", "REMOVING", _list, 5, numeric=False, is_rare=True),
         Column("records_per_s", "REC/S", compact, 3),
         Column("end_offset", "END", _number, 6),
         Column("size_bytes", "SIZE B", compact, 4),
