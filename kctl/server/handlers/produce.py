@@ -161,7 +161,11 @@ class ProduceHandler:
             now_ms=self._clock.now_ms(),
             request_version=appends.context.api_version,
         )
-        return await self._work.run(memory_max(records), work)
+        began_ms = self._clock.monotonic_ms()
+        valid = await self._work.run(memory_max(records), work)
+        if valid.is_converted:
+            self._replicas.traffic.produce_conversion_times.record(self._clock.monotonic_ms() - began_ms)
+        return valid
 
     def _append(
         self,

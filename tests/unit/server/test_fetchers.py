@@ -126,6 +126,9 @@ def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
         partition = disk.lead("orders", leader=1, replicas=(0, 1))
         fetchers.follow(partition)
         await asyncio.sleep(20)
+        [fetcher] = fetchers.fetchers.values()
+        counted = fetcher.request_count == leader.fetches, fetcher.byte_count == partition.log.size_bytes
+        assert counted == (True, True)
         await fetchers.close()
         end = partition.log.log_end_offset
         disk.close()
