@@ -1,7 +1,7 @@
-"""ControlledShutdown (key 7, versions 0-3): a broker that shuts down has the controller move its leaderships away.
+"""ControlledShutdown (key 7, versions 0-3): the controller moves leadership away from a broker that shuts down.
 
-The response lists the partitions with followers that the broker still leads; the broker sends another request for
-those.
+The response lists the replicated partitions that the broker still leads; the broker repeats the request until there
+are none.
 
 Version notes: 0 has a request header without client id; 2 the broker epoch, which fences earlier runs of the broker.
 """

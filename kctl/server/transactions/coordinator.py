@@ -112,12 +112,12 @@ class TransactionCoordinator:
     ) -> Reply[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once."""
         call: ParkedCall[ErrorCode] = ParkedCall()
-        return self._ask(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
+        return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
         """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
-        return self._ask(transactional_id, call, EndTransaction(call, producer, committed))
+        return self._request(transactional_id, call, EndTransaction(call, producer, committed))
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionSnapshot | None]:
         """DescribeTransactions, for one id; None for an unknown id."""
@@ -138,7 +138,7 @@ class TransactionCoordinator:
         if self.partitions.are_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
         unknown = [name for name in states if name not in BY_LABEL]
-        wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
+        requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
         transactions = (hosted.transaction for hosted in self._hosted.values())
         overviews = [transaction.overview() for transaction in transactions if not transaction.is_new]
         return (
@@ -147,7 +147,7 @@ class TransactionCoordinator:
             [
                 each
                 for each in overviews
-                if (not states or each.state in wanted) and (not producer_ids or each.producer_id in producer_ids)
+                if (not states or each.state in requested) and (not producer_ids or each.producer_id in producer_ids)
             ],
         )
 
@@ -166,7 +166,7 @@ class TransactionCoordinator:
         is_hosted = transactional_id in self._hosted
         return ErrorCode.NONE if is_hosted else self.partitions.status(transactional_id)
 
-    def _ask(
+    def _request(
         self, transactional_id: str, call: ParkedCall[ErrorCode], event: AddPartitions | EndTransaction
     ) -> Reply[ErrorCode]:
         error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
