@@ -79,7 +79,7 @@ def dashboard_panels() -> list[Panel]:
     return [Panel(dashboard, panel, tuple(metrics.split(","))) for dashboard, panel, metrics in cells]
 
 
-def answer_to(metric: str) -> str:
+def source_of(metric: str) -> str:
     """The MBean of a metric that a dashboard queries, `process`, or why a broker does not have it; empty if unknown."""
     if metric.startswith("process_"):
         return "process"
@@ -139,8 +139,8 @@ def _table_of_queries() -> str:
     }
     lines = ["| queried metric | naming | MBean, or why not |", "|---|---|---|"]
     for query in dashboard_queries():
-        answer = f"not: {query.reason}" if query.reason else mbeans.get(query.metric, "MISSING")
-        lines.append(f"| `{query.metric}` | {query.naming} | {answer} |")
+        source = f"not: {query.reason}" if query.reason else mbeans.get(query.metric, "MISSING")
+        lines.append(f"| `{query.metric}` | {query.naming} | {source} |")
     return "\n".join(lines) + "\n"
 
 
@@ -148,8 +148,8 @@ def _table_of_panels() -> str:
     lines = ["| dashboard | panel, or queries | metrics | shown from, or why not |", "|---|---|---|---|"]
     for one in dashboard_panels():
         metrics = ", ".join(f"`{metric}`" for metric in one.metrics)
-        answers = "; ".join(dict.fromkeys(answer_to(metric) or "MISSING" for metric in one.metrics))
-        lines.append(f"| {one.dashboard} | {one.panel} | {metrics} | {answers} |")
+        sources = "; ".join(dict.fromkeys(source_of(metric) or "MISSING" for metric in one.metrics))
+        lines.append(f"| {one.dashboard} | {one.panel} | {metrics} | {sources} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
 from kctl.admin.groups import list_groups, look_up_groups
-from kctl.admin.health import ongoing_if_told
+from kctl.admin.health import ongoing_if_supported
 from kctl.admin.log_dirs import describe_log_dirs
 from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.client.cluster import ClusterClient
@@ -45,7 +45,7 @@ class Sampler:
         """When it was looked up, and the endpoint, by broker."""
 
     async def take(self) -> ClusterSample:
-        """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker answers."""
+        """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
         client = self._client
         with client.one_deadline():
             metadata = await client.metadata()
@@ -53,7 +53,7 @@ class Sampler:
             problems: list[str] = []
             ends = await self._or_nothing(self._ends(metadata), "offsets", problems)
             log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
-            ongoing = await self._or_nothing(ongoing_if_told(client), "reassignments", problems)
+            ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
             groups = await self._or_nothing(self._groups(problems), "groups", problems)
             readings = await self._readings(metadata)
         directories, failed = log_dirs or ([], [])
@@ -117,7 +117,7 @@ class Sampler:
         return {broker_id: reading for broker_id, reading in zip(ids, found, strict=True) if reading is not None}
 
     async def _reading(self, metadata: ClusterMetadata, broker_id: int) -> BrokerReading | None:
-        """None without an endpoint, if it does not answer, and if it is the one of another broker."""
+        """None without an endpoint, if it does not respond, and if it is the one of another broker."""
         endpoint = await self._endpoint(metadata, broker_id)
         if endpoint is None:
             return None

@@ -94,7 +94,9 @@ def _body(state: State, width: int, height: int) -> list[Line]:
 def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
     seen = state.seen
     if seen is None:
-        what = f"no answer for {state.failed_for_ms // 1000} s: {escape(state.failure)}" if state.failure else "reading"
+        what = (
+            f"no response for {state.failed_for_ms // 1000} s: {escape(state.failure)}" if state.failure else "reading"
+        )
         return [_cut((Span("kctl top  ", BOLD), Span(what, BAD if state.failure else "")), width)]
     title = [Span("kctl top", BOLD), Span(f"  cluster {escape(seen.cluster_id or '-')}")]
     if is_live:
@@ -102,7 +104,7 @@ def _head(state: State, width: int, *, is_live: bool = True) -> list[Line]:
     if state.is_paused:
         title.append(Span("  PAUSED", WARNING))
     if state.failure:
-        title.append(Span(f"  no answer for {state.failed_for_ms // 1000} s: {escape(state.failure)}", BAD))
+        title.append(Span(f"  no response for {state.failed_for_ms // 1000} s: {escape(state.failure)}", BAD))
     rates = [one.records_per_s for one in seen.brokers if one.records_per_s is not None]
     disks = [one.disk_bytes for one in seen.brokers if one.disk_bytes is not None]
     controller = "none" if seen.controller is None else str(seen.controller)

@@ -183,7 +183,7 @@ class Dispatcher:
 
     def _record(self, record: ApiRecord, context: RequestContext, response: Response | None) -> None:
         """Counts a request that has its response; `record` is the context's, which is set if metrics are on."""
-        record.answered(context.api_version, response)
+        record.completed(context.api_version, response)
         if context.times is not None and self.recorder is not None:
             self.recorder.ready(record, context.times, None if response is None else context.peer.timing)
 

@@ -47,7 +47,7 @@ class ApiRecord:
         """The number of requests."""
         return sum(self.versions.values())
 
-    def answered(self, version: int, response: Any) -> None:
+    def completed(self, version: int, response: Any) -> None:
         """A request has its response, or needs none.  All responses of a record have the same type."""
         self.versions[version] += 1
         if response is None:

@@ -43,9 +43,9 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         query = urllib.parse.urlencode(parameters)
         with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{query}", timeout=30) as response:
-            answer = json.loads(response.read())
-        assert answer["status"] == "success", answer
-        return answer["data"]
+            body = json.loads(response.read())
+        assert body["status"] == "success", body
+        return body["data"]
 
     def labels_of(self, expression: str) -> list[dict[str, str]]:
         """The labels of each series in the result."""

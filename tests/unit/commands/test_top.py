@@ -174,7 +174,7 @@ def test_space_keeps_the_screen_until_it_is_pressed_again() -> None:
 def test_a_cluster_that_does_not_answer_keeps_its_last_values_on_the_screen() -> None:
     state = step(shown(["orders"]), SampleFailed("cannot reach \x1b[31mhost"), 7_000)
     lines = texts(state, 200)
-    assert "no answer for 7 s: cannot reach \\x1b[31mhost" in lines[0]
+    assert "no response for 7 s: cannot reach \\x1b[31mhost" in lines[0]
     assert any("orders" in line for line in lines)
     assert "orders" not in "".join(texts(step(State(1), SampleFailed("x"), 2)))
 

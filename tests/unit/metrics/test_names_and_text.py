@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from docs.reference.generate import answer_to, dashboard_panels, dashboard_queries, samples_of
+from docs.reference.generate import source_of, dashboard_panels, dashboard_queries, samples_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.definitions import (
     AnyFamily,
@@ -76,7 +76,7 @@ def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object
 def test_each_panel_of_a_public_dashboard_has_metrics_or_a_reason() -> None:
     panels = dashboard_panels()
     assert {panel.dashboard for panel in panels} == {"721", "11962", "18276", "Strimzi, strimzi-kafka.json"}
-    assert [metric for panel in panels for metric in panel.metrics if not answer_to(metric)] == []
+    assert [metric for panel in panels for metric in panel.metrics if not source_of(metric)] == []
 
 
 @given(

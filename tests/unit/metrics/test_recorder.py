@@ -30,7 +30,7 @@ def record(recorder: RequestRecorder, response: object, *, api: str = "produce",
     if times is not None:
         recorder.handled(times)
     counted = recorder.follower_fetches if is_follower else one
-    counted.answered(9, response)
+    counted.completed(9, response)
     if times is not None:
         recorder.ready(counted, times, None)
 
