@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from docs.reference.generate import source_of, dashboard_panels, dashboard_queries, samples_of
+from docs.reference.generate import dashboard_panels, dashboard_queries, samples_of, source_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.definitions import (
     AnyFamily,
