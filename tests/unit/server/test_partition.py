@@ -211,7 +211,7 @@ def test_partition_applies_any_object_with_the_leader_and_isr_fields() -> None:
         removing_replicas=[],
         controller_epoch=2,
     )
-    assert not partition.is_reassigning
+    was_reassigning = partition.is_reassigning
     partition.apply(newer, 0)
-    assert partition.is_reassigning
+    assert (was_reassigning, partition.is_reassigning) == (False, True)
     assert (partition.leader, partition.is_leader, partition.partition_epoch) == (2, False, 3)
