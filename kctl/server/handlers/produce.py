@@ -118,6 +118,8 @@ class ProduceHandler:
                 traffic.invalid_sequences += 1
             case ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
                 traffic.invalid_magic_numbers += 1
+            case ErrorCode.INVALID_RECORD if isinstance(error, RecordsRejected):
+                traffic.keyless_in_compacted += len(error.record_errors)
             case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
                 traffic.bytes_rejected += len(records) if isinstance(records, (bytearray, memoryview)) else 0
         if error.code not in _EXPECTED:

@@ -36,6 +36,7 @@ class TopicTraffic:
     invalid_magic_numbers: int = 0
     invalid_checksums: int = 0
     invalid_sequences: int = 0
+    keyless_in_compacted: int = 0
 
     def add(self, other: TopicTraffic) -> None:
         """Adds the counters of another topic."""

@@ -48,6 +48,9 @@ OF_BROKER = {
     "reassignment_bytes_out": _meter(
         "ReassignmentBytesOutPerSec", "bytes", "Size of batches sent to replicas that a reassignment adds"
     ),
+    "keyless_in_compacted": _meter(
+        "NoKeyCompactedTopicRecordsPerSec", "records", "Records without a key that were refused by compacted topics"
+    ),
     "invalid_magic_numbers": _meter(
         "InvalidMagicNumberRecordsPerSec", "batches", "Batches refused because of their message format"
     ),
