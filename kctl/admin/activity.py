@@ -13,8 +13,9 @@ from kctl.admin.cluster_sample import ClusterSample
 from kctl.client.metadata import Partition
 from kctl.model import TopicPartition
 
-VerdictOf = Callable[[str, ClusterSample | None, ClusterSample], str | None]
-"""Judges a group by its id and two samples; None for no verdict."""
+VerdictOf = Callable[[str], str | None]
+"""Judges a group, by its id, at the time of the latest sample; None for no verdict.  What a verdict depends on, such as
+earlier samples, is kept by the owner of the function."""
 
 
 class BrokerActivity(NamedTuple):
@@ -117,7 +118,7 @@ class Activity(NamedTuple):
 OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"
 
 
-def no_verdict(_group: str, _old: ClusterSample | None, _new: ClusterSample) -> None:
+def no_verdict(_group: str) -> None:
     """Leaves the column of verdicts empty."""
 
 
@@ -147,7 +148,7 @@ def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictO
         None if old is None else new.at_ms - old.at_ms,
         [_broker(each, by_leader.get(each, []), held[each], disk_bytes.get(each, 0), old, new) for each in held],
         [_topic(name, found, old, new) for name, found in by_topic.items()],
-        [_group(name, found, old, new, verdict_of(name, old, new)) for name, found in offsets.items()],
+        [_group(name, found, old, new, verdict_of(name)) for name, found in offsets.items()],
         partitions,
         [one for found in offsets.values() for one in found],
         list(new.problems),

@@ -18,6 +18,8 @@ class GroupReading:
     state: str
     members: int
     committed: Mapping[TopicPartition, int]
+    assigned: frozenset[TopicPartition] = frozenset()
+    """The partitions that its members read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class ClusterSample:
     """Of the monotonic clock."""
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The first offsets of the partitions in which a group has committed."""
     sizes: Mapping[tuple[int, TopicPartition], int] = field(default_factory=dict)
     """Bytes of each replica, by broker and partition."""
     offline_directories: Mapping[int, int] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from time import monotonic
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from kctl.admin.health import ongoing_if_supported
 from kctl.admin.log_dirs import describe_log_dirs
 from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import LATEST, list_offsets
+from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
@@ -51,10 +51,13 @@ class Sampler:
             metadata = await client.metadata()
             at_ms = client.transport.monotonic_ms()
             problems: list[str] = []
-            ends = await self._or_nothing(self._ends(metadata), "offsets", problems)
+            leads = self._led(metadata)
+            ends = await self._or_nothing(self._offsets(leads, LATEST), "offsets", problems)
             log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
             ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
-            groups = await self._or_nothing(self._groups(problems), "groups", problems)
+            groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
+            read = leads & {tp for group in groups.values() for tp in group.committed}
+            starts = await self._or_nothing(self._offsets(read, EARLIEST), "offsets", problems)
             readings = await self._readings(metadata)
         directories, failed = log_dirs or ([], [])
         problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]
@@ -65,10 +68,11 @@ class Sampler:
             at_ms,
             metadata,
             ends or {},
+            starts or {},
             {(one.broker_id, r.tp): r.size_bytes for one in directories for r in one.replicas if not r.is_future},
             offline,
             ongoing or {},
-            groups or {},
+            groups,
             readings,
             tuple(problems),
         )
@@ -81,15 +85,22 @@ class Sampler:
             problems.append(f"{what}: {error}")
             return None
 
-    async def _ends(self, metadata: ClusterMetadata) -> dict[TopicPartition, int]:
-        partitions = [
+    @staticmethod
+    def _led(metadata: ClusterMetadata) -> set[TopicPartition]:
+        """The partitions with a live leader: others would be waited for."""
+        return {
             TopicPartition(topic.name, one.partition)
             for topic in metadata.topics.values()
             for one in topic.partitions
             if one.leader in metadata.brokers
-        ]
-        found = await list_offsets(self._client, dict.fromkeys(partitions, LATEST)) if partitions else {}
-        return {tp: end.offset for tp, end in found.items() if not isinstance(end, ApiError)}
+        }
+
+    async def _offsets(self, partitions: Collection[TopicPartition], place: int) -> dict[TopicPartition, int]:
+        """The first or the last offset of each partition, without those that have an error."""
+        if not partitions:
+            return {}
+        found = await list_offsets(self._client, dict.fromkeys(partitions, place))
+        return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
 
     async def _groups(self, problems: list[str]) -> dict[str, GroupReading]:
         listed, failed = await list_groups(self._client)
@@ -104,6 +115,7 @@ class Sampler:
                 group.state,
                 len(group.members),
                 {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0},
+                frozenset(tp for member in group.members for tp in member.assignment),
             )
             for group in described
             if group.outcome.is_done

@@ -109,7 +109,7 @@ def test_a_commit_beyond_the_end_is_no_negative_lag() -> None:
 
 def test_a_verdict_is_filled_in_by_a_function() -> None:
     sample = ClusterSample(1, metadata(), groups={"g": GroupReading("Empty", 0, {})})
-    [group] = activity(None, sample, lambda name, _old, _new: f"judged {name}").groups
+    [group] = activity(None, sample, lambda name: f"judged {name}").groups
     assert group.verdict == "judged g"
 
 
