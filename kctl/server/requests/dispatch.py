@@ -25,7 +25,7 @@ from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
-from kctl.server.requests.recorder import FETCH_KEY, ApiRecord, RequestRecorder
+from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 
 log = logging.getLogger(__name__)
 
@@ -87,14 +87,14 @@ class Dispatcher:
             record = context.record = recorder.apis[api.name]
             record.until_timed -= 1
             if record.until_timed < 0:
-                context.times = recorder.begin(record, peer, len(frame))
+                context.times = record.begin(peer, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if recorder is not None:
             if context.times is not None:
-                recorder.handled(context.times)
+                record.handled(context.times)
             if api.key == FETCH_KEY and request.replica_id >= 0:
                 context.record = recorder.follower_fetches
         if result is None:
@@ -173,7 +173,7 @@ class Dispatcher:
                 loop = asyncio.get_running_loop()
                 chunks = await loop.run_in_executor(None, framed_response, api, context, response)
             if context.record is not None:
-                self._record(context.record, context, response)
+                context.record.completed(context, response)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
@@ -181,16 +181,10 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _record(self, record: ApiRecord, context: RequestContext, response: Response | None) -> None:
-        """Counts a request that has its response; `record` is the context's, which is set if metrics are on."""
-        record.completed(context.api_version, response)
-        if context.times is not None and self.recorder is not None:
-            self.recorder.ready(record, context.times, None if response is None else context.peer.timing)
-
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         reply = self._encode_and_settle(api, context, response)
         if context.record is not None:
-            self._record(context.record, context, response)
+            context.record.completed(context, response)
         return reply
 
     def _encode_and_settle(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:

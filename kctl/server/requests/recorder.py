@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Peer, RequestTimes
+from kctl.server.requests.context import ConnectionTiming, Peer, RequestContext, RequestTimes
 
 FETCH_KEY = 1
 TIMED_OF = 16
@@ -28,9 +28,9 @@ CountErrors = Callable[[Any, defaultdict[int, int]], None]
 class ApiRecord:
     """The requests of one API, or of one kind of reader for Fetch."""
 
-    __slots__ = ("_count_errors", "errors", "latest", "timed", "until_timed", "versions")
+    __slots__ = ("_count_errors", "_now_s", "errors", "latest", "timed", "until_timed", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float]) -> None:
         self.timed = 0
         """Timed requests that have begun, of either reader for Fetch."""
         self.until_timed = 0
@@ -40,6 +40,7 @@ class ApiRecord:
         self.errors: defaultdict[int, int] = defaultdict(int)
         """Error codes in responses, also of single topics or partitions, by how often they occurred."""
         self.latest: deque[RequestTimes] = deque(maxlen=SAMPLES_MAX)
+        self._now_s = now_s
         self._count_errors: CountErrors | None = None
 
     @property
@@ -47,29 +48,10 @@ class ApiRecord:
         """The number of requests."""
         return sum(self.versions.values())
 
-    def completed(self, version: int, response: Any) -> None:
-        """A request has its response, or needs none.  All responses of a record have the same type."""
-        self.versions[version] += 1
-        if response is None:
-            self.errors[0] += 1
-            return
-        if self._count_errors is None:
-            self._count_errors = _counter_of_errors(type(response))
-        self._count_errors(response, self.errors)
-
-
-class RequestRecorder:
-    """The records of all APIs, by name; fetches of followers are recorded apart."""
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self.apis: defaultdict[str, ApiRecord] = defaultdict(ApiRecord)
-        self.follower_fetches = ApiRecord()
-        self._now_s = now_s
-
-    def begin(self, record: ApiRecord, peer: Peer, request_bytes: int) -> RequestTimes:
+    def begin(self, peer: Peer, request_bytes: int) -> RequestTimes:
         """A request that is timed is about to be decoded."""
-        record.timed += 1
-        record.until_timed = 0 if record.timed < SAMPLES_MAX else TIMED_OF - 1
+        self.timed += 1
+        self.until_timed = 0 if self.timed < SAMPLES_MAX else TIMED_OF - 1
         now_s = self._now_s()
         timing = peer.timing
         return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
@@ -78,15 +60,36 @@ class RequestRecorder:
         """The handler has returned, with the response or with an awaitable of it."""
         times.handled_s = self._now_s()
 
-    def ready(self, record: ApiRecord, times: RequestTimes, timing: ConnectionTiming | None) -> None:
-        """The response of a timed request is encoded; `timing` is that of the connection if it has to be sent."""
+    def completed(self, context: RequestContext, response: Any) -> None:
+        """A request has its encoded response, or needs none.  All responses of a record have the same type."""
+        self.versions[context.api_version] += 1
+        if response is None:
+            self.errors[0] += 1
+        elif self._count_errors is None:
+            self._count_errors = _counter_of_errors(type(response))
+            self._count_errors(response, self.errors)
+        else:
+            self._count_errors(response, self.errors)
+        if context.times is not None:
+            self._ready(context.times, None if response is None else context.peer.timing)
+
+    def _ready(self, times: RequestTimes, timing: ConnectionTiming | None) -> None:
+        """`timing` is that of the connection if there is a response to be sent."""
         now_s = self._now_s()
         times.ready_s = now_s
         times.flushed_s = now_s
         times.sent_s = now_s
-        record.latest.append(times)
+        self.latest.append(times)
         if timing is not None:
             timing.unsent.append(times)
+
+
+class RequestRecorder:
+    """The records of all APIs, by name; fetches of followers are recorded apart."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.apis: defaultdict[str, ApiRecord] = defaultdict(lambda: ApiRecord(now_s))
+        self.follower_fetches = ApiRecord(now_s)
 
 
 def _counter_of_errors(response: type) -> CountErrors:

@@ -7,8 +7,10 @@ from kctl.protocol.apis.api_versions import ApiVersionsResponse
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Peer
+from kctl.server.requests.context import ConnectionTiming, Peer, RequestContext
 from kctl.server.requests.recorder import RequestRecorder
+
+PEER = Peer("/127.0.0.1", "PLAINTEXT")
 
 
 class Times:
@@ -25,14 +27,12 @@ class Times:
 def record(recorder: RequestRecorder, response: object, *, api: str = "produce", is_follower: bool = False) -> None:
     """What the dispatcher does."""
     one = recorder.apis[api]
+    context = RequestContext(9, 1, "client", PEER, record=one)
     one.until_timed -= 1
-    times = recorder.begin(one, Peer("/127.0.0.1", "PLAINTEXT"), 50) if one.until_timed < 0 else None
-    if times is not None:
-        recorder.handled(times)
-    counted = recorder.follower_fetches if is_follower else one
-    counted.completed(9, response)
-    if times is not None:
-        recorder.ready(counted, times, None)
+    if one.until_timed < 0:
+        context.times = one.begin(PEER, 50)
+        one.handled(context.times)
+    (recorder.follower_fetches if is_follower else one).completed(context, response)
 
 
 def produced(*codes: ErrorCode) -> ProduceResponse:
@@ -82,10 +82,10 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     recorder = RequestRecorder(clock)
     timing = ConnectionTiming()
     timing.received_s = 90.0
-    one = recorder.apis["produce"]
-    times = recorder.begin(one, Peer("/127.0.0.1", "PLAINTEXT", timing=timing), 50)
-    recorder.handled(times)
-    recorder.ready(one, times, timing)
+    one, peer = recorder.apis["produce"], Peer("/127.0.0.1", "PLAINTEXT", timing=timing)
+    times = one.begin(peer, 50)
+    one.handled(times)
+    one.completed(RequestContext(9, 1, "client", peer, times=times), produced(ErrorCode.NONE))
     timing.flushing_s = clock()
     timing.sent(clock())
     assert (times.received_s, times.started_s, times.handled_s, times.ready_s) == (90, 101, 102, 103)

@@ -75,7 +75,7 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     for name, record in list(sources.recorder.apis.items()):
         kafka_name = registry.api_named(name).kafka_name
         records["FetchConsumer" if kafka_name == "Fetch" else kafka_name] = record
-    records.setdefault("FetchConsumer", ApiRecord())
+    records.setdefault("FetchConsumer", sources.recorder.apis["fetch"])
     records["FetchFollower"] = followers
     counted = list(records.items())
     labels = {name: label_text(request=name) for name in ("Fetch", *records)}
