@@ -18,8 +18,7 @@ from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kctl.client.metadata import ClusterMetadata
-from kctl.client.transport import ConnectionLost
-from kctl.errors import ApiError, AuthenticationFailed, ClusterUnreachable, ErrorCode
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import TOP_GROUPS_MAX
 from kctl.model import TopicPartition
 
@@ -81,7 +80,7 @@ class Sampler:
         """The result, or None with an entry in `problems`: one part that fails does not hide the others."""
         try:
             return await work
-        except (ApiError, ConnectionLost, AuthenticationFailed, TimeoutError) as error:
+        except (KctlError, TimeoutError) as error:
             problems.append(f"{what}: {error}")
             return None
 
@@ -149,7 +148,7 @@ class Sampler:
         if known is not None and now_ms - known[0] < ENDPOINT_REMEMBERED_MS:
             return known[1]
         endpoint: Endpoint | None = None
-        with contextlib.suppress(ApiError, ConnectionLost, AuthenticationFailed, ClusterUnreachable, TimeoutError):
+        with contextlib.suppress(KctlError, TimeoutError):
             endpoint = await endpoint_of(self._client, broker_id)
         if endpoint is not None and _is_loopback(endpoint[0]) and not _is_loopback(metadata.brokers[broker_id].host):
             endpoint = None  # The loopback address of another machine.
