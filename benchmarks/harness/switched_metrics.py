@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from dataclasses import replace
 from typing import Any
 
 from kctl.cli import main
@@ -40,8 +39,8 @@ def switch(*_: object) -> None:
         dispatcher.recorder = None
     else:
         [dispatcher.recorder] = _recorders
-    settings = acceptor._settings  # noqa: SLF001 - a broker does not switch
-    acceptor._settings = replace(settings, is_measured=dispatcher.recorder is not None)  # noqa: SLF001
+    measuring = acceptor._settings.measuring  # noqa: SLF001 - a broker does not switch metrics
+    measuring.for_metrics = dispatcher.recorder is not None
 
 
 if __name__ == "__main__":

@@ -56,10 +56,6 @@ class ApiRecord:
         timing = peer.timing
         return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
 
-    def handled(self, times: RequestTimes) -> None:
-        """The handler has returned, with the response or with an awaitable of it."""
-        times.handled_s = self._now_s()
-
     def completed(self, context: RequestContext, response: Any) -> None:
         """A request has its encoded response, or needs none.  All responses of a record have the same type."""
         self.versions[context.api_version] += 1
