@@ -48,13 +48,14 @@ class Sampler:
         client = self._client
         with client.one_deadline():
             metadata = await client.metadata()
-            at_ms = client.transport.monotonic_ms()
             problems: list[str] = []
-            leads = self._led(metadata)
-            ends = await self._or_nothing(self._offsets(leads, LATEST), "offsets", problems)
             log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
             ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
             groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
+            leads = self._led(metadata)
+            at_ms = client.transport.monotonic_ms()
+            # After the committed offsets: a commit in between would be beyond the end.
+            ends = await self._or_nothing(self._offsets(leads, LATEST), "offsets", problems)
             read = leads & {tp for group in groups.values() for tp in group.committed}
             starts = await self._or_nothing(self._offsets(read, EARLIEST), "offsets", problems)
             readings = await self._readings(metadata)

@@ -90,11 +90,16 @@ async def _two(
 ) -> Activity:
     from kctl.admin.activity import activity  # noqa: PLC0415 - imports asyncio
     from kctl.admin.cluster_sampler import Sampler  # noqa: PLC0415 - same
+    from kctl.admin.group_verdicts import GroupVerdicts  # noqa: PLC0415 - same
 
     sampler = Sampler(client, endpoints, reads_metrics=not no_metrics)
+    verdicts = GroupVerdicts()
     first = await sampler.take()
+    verdicts.observe(first)
     await client.transport.sleep(interval_ms)
-    return activity(first, await sampler.take())
+    second = await sampler.take()
+    verdicts.observe(second)
+    return activity(first, second, verdicts.of)
 
 
 def _show(run: Invocation, seen: Activity) -> None:

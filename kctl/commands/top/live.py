@@ -11,6 +11,7 @@ import contextlib
 from kctl.admin.activity import activity
 from kctl.admin.cluster_sample import ClusterSample
 from kctl.admin.cluster_sampler import Sampler
+from kctl.admin.group_verdicts import GroupVerdicts
 from kctl.commands.top.keys import keys_of
 from kctl.commands.top.screen import render
 from kctl.commands.top.state import Event, KeyPressed, Sampled, SampleFailed, State, step
@@ -42,11 +43,13 @@ async def run_live(sampler: Sampler, console: Console, interval_ms: int) -> None
 
     async def sample() -> None:
         old: ClusterSample | None = None
+        verdicts = GroupVerdicts()
         while True:
             began_s = loop.time()
             try:
                 new = await sampler.take()
-                on_event(Sampled(activity(old, new)))
+                verdicts.observe(new)
+                on_event(Sampled(activity(old, new, verdicts.of)))
                 old = new
             except (KctlError, TimeoutError, OSError) as error:
                 on_event(SampleFailed(str(error) or type(error).__name__))

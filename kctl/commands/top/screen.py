@@ -40,7 +40,16 @@ _HELP = (
     ("q", "quit"),
 )
 _SECTIONS = (View.BROKERS, View.TOPICS, View.GROUPS, View.PARTITIONS)
-_COLOURS = {OFFLINE: BAD, UNDER_REPLICATED: WARNING, MOVING: "cyan", "LOSING": BAD, "STOPPED": BAD, "STALLED": WARNING}
+_COLOURS = {
+    OFFLINE: BAD,
+    UNDER_REPLICATED: WARNING,
+    MOVING: "cyan",
+    "LOSING": BAD,
+    "STOPPED": BAD,
+    "STALLED": WARNING,
+    "REWOUND": WARNING,
+    "WARN": WARNING,
+}
 
 
 class Span(NamedTuple):
