@@ -31,7 +31,7 @@ class ClusterSample:
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The first offsets of the partitions in which a group has committed."""
+    """The first offsets of the partitions in which a group had committed in the sample before."""
     sizes: Mapping[tuple[int, TopicPartition], int] = field(default_factory=dict)
     """Bytes of each replica, by broker and partition."""
     offline_directories: Mapping[int, int] = field(default_factory=dict)

@@ -42,6 +42,8 @@ class Sampler:
         self._reads_metrics = reads_metrics
         self._found: dict[int, tuple[int, Endpoint | None]] = {}
         """When it was looked up, and the endpoint, by broker."""
+        self._committed: set[TopicPartition] = set()
+        """The partitions in which groups had committed in the last sample."""
 
     async def take(self) -> ClusterSample:
         """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
@@ -51,13 +53,13 @@ class Sampler:
             problems: list[str] = []
             log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
             ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
+            led = self._led(metadata)
+            # Starts before commits and ends after them, as otherwise a commit in between would be outside of the log.
+            starts = await self._or_nothing(self._offsets(led & self._committed, EARLIEST), "offsets", problems)
             groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
-            leads = self._led(metadata)
+            self._committed = {tp for group in groups.values() for tp in group.committed}
             at_ms = client.transport.monotonic_ms()
-            # After the committed offsets: a commit in between would be beyond the end.
-            ends = await self._or_nothing(self._offsets(leads, LATEST), "offsets", problems)
-            read = leads & {tp for group in groups.values() for tp in group.committed}
-            starts = await self._or_nothing(self._offsets(read, EARLIEST), "offsets", problems)
+            ends = await self._or_nothing(self._offsets(led, LATEST), "offsets", problems)
             readings = await self._readings(metadata)
         directories, failed = log_dirs or ([], [])
         problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]

@@ -34,7 +34,7 @@ class GroupVerdicts:
         looks, self._looks = self._looks, {}
         self._verdicts = {}
         for name, group in sample.groups.items():
-            worst = Verdict.OK
+            worst: Verdict | None = None
             for tp, committed in group.committed.items():
                 end, start = sample.ends.get(tp), sample.starts.get(tp)
                 if end is None or start is None:
@@ -49,13 +49,15 @@ class GroupVerdicts:
                     is_assigned=tp in group.assigned,
                     looks=tuple(earlier),
                 )
-                worst = max(worst, judge(facts).verdict)
+                verdict = judge(facts).verdict
+                worst = verdict if worst is None else max(worst, verdict)
                 if not earlier or now_ms - earlier[-1].time_ms >= LOOK_EVERY_MS:
                     earlier.append(Look(now_ms, committed, start, end))
                 self._looks[name, tp] = earlier
-            self._verdicts[name] = worst
+            if worst is not None:
+                self._verdicts[name] = worst
 
     def of(self, group: str) -> str | None:
-        """The most severe verdict of the group's partitions; None if the latest sample does not have the group."""
+        """The most severe verdict of the group's partitions; None if none is known."""
         verdict = self._verdicts.get(group)
         return None if verdict is None else verdict.name
