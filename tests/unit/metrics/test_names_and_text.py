@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from docs.reference.generate import dashboard_queries, samples_of
+from docs.reference.generate import dashboard_panels, dashboard_queries, samples_of, source_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.definitions import (
     AnyFamily,
@@ -71,6 +71,12 @@ def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object
         assert not found
     else:
         assert any(query.labels <= labels for labels in found)
+
+
+def test_each_panel_of_a_public_dashboard_has_metrics_or_a_reason() -> None:
+    panels = dashboard_panels()
+    assert {panel.dashboard for panel in panels} == {"721", "11962", "18276", "Strimzi, strimzi-kafka.json"}
+    assert [metric for panel in panels for metric in panel.metrics if not source_of(metric)] == []
 
 
 @given(

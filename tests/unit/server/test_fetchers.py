@@ -127,6 +127,8 @@ def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
         partition = disk.lead("orders", leader=1, replicas=(0, 1))
         fetchers.follow(partition)
         await asyncio.sleep(20)
+        [fetcher] = fetchers.fetchers.values()
+        assert fetcher.request_count in {leader.fetches - 1, leader.fetches}
         await fetchers.close()
         end = partition.log.log_end_offset
         disk.close()

@@ -92,6 +92,7 @@ def test_the_timeout_completes_once() -> None:
     need.have = 1
     purgatory.check("a")
     assert need.outcome == ["timed out"]
+    assert purgatory.expired_count == 1
 
 
 def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None:
