@@ -99,7 +99,8 @@ class MetricsEndpoint:
                 while await self._exchange(reader, writer):
                     pass
         except Exception:
-            log.exception("closing metrics connection after a failure")
+            peer = writer.get_extra_info("peername")
+            log.exception("closing metrics connection after a failure peer=%s", peer)
         finally:
             # Discards unsent data; otherwise a peer that does not read would keep the memory in use.
             if writer.transport.get_write_buffer_size():

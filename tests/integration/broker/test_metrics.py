@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 
     def get(self, path: str = "/metrics", accept: str = "text/plain") -> str:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             body: bytes = response.read()
         return body.decode()
 
