@@ -1,7 +1,7 @@
 """How far a group is behind in one partition, and what that means.  Pure; docs/lag.md states the same rules in prose.
 
-`judge` turns the facts of kctl/admin/lag_facts.py into a judgement: lag, rates, time to catch up, and a verdict with its
-reason.  What the facts do not determine is None, never an estimate from something else.
+`judge` turns the facts of kctl/admin/lag_facts.py into a judgement: lag, rates, time to catch up, and a verdict with
+its reason.  What the facts do not determine is None, never an estimate from something else.
 """
 
 from __future__ import annotations
