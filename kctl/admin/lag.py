@@ -1,7 +1,8 @@
 """Reads how far groups are behind: collects the facts of each partition and judges them by `lag_rules`.
 
 For all groups together there is a fixed number of requests to each broker, beside one OffsetFetch for each group.  The
-committed offsets are read before the ends of the logs, so that a group that keeps up is never ahead of them.
+committed offsets are read after the history of commits, so that it never has a newer one, and before the ends of the
+logs, so that a group that keeps up is never ahead of them.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class LagReader:
 
     async def read(self, client: ClusterClient, group_ids: Collection[str], now_ms: int) -> list[GroupLag]:
         """The lag of the groups, by name.  Raises ClusterUnreachable."""
+        if self.options.with_rates:
+            await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         groups = await look_up_groups(client, group_ids)
         offsets = {group.outcome.name: self._offsets_of(group) for group in groups}
         self._forget({(name, tp) for name, known in offsets.items() for tp in known})
         partitions = {tp for known in offsets.values() for tp in known}
-        if self.options.with_rates:
-            await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         logs = await self._logs(client, partitions)
         before = await self._ends_before(client, logs, now_ms)
         behind = {tp for known in offsets.values() for tp in known if _may_be_behind(known[tp], logs[tp])}
