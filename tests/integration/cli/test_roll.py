@@ -128,7 +128,7 @@ def read(bootstrap: str, topic: str) -> list[list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        ended = set()
+        ended: set[int] = set()
         while len(ended) < PARTITIONS:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, "no answer"
@@ -161,7 +161,7 @@ def test_rolling_restart_loses_repeats_and_refuses_nothing(
     for topic in ("java", "librdkafka"):
         assert operate(f"topics create {topic} --partitions {PARTITIONS}").status == 0
     before = pids(operate, cluster)
-    producers = {
+    producers: dict[str, Java | Librdkafka] = {
         "java": Java(cluster.bootstrap, "java", tmp_path),
         "librdkafka": Librdkafka(cluster.bootstrap, "librdkafka"),
     }
