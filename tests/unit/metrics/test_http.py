@@ -35,7 +35,7 @@ async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator
         await one.close()
 
 
-async def answer(port: int, sent: bytes) -> bytes:
+async def response(port: int, sent: bytes) -> bytes:
     """What the endpoint sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
@@ -46,10 +46,10 @@ async def answer(port: int, sent: bytes) -> bytes:
         writer.close()
 
 
-def ask(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
+def call(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
     async def main() -> bytes:
         async with endpoint(scrape, not_ready) as port:
-            return await answer(port, sent)
+            return await response(port, sent)
 
     return asyncio.run(main())
 
@@ -59,29 +59,29 @@ def closing(request: bytes) -> bytes:
 
 
 def test_metrics_are_sent_with_their_length() -> None:
-    head, _, body = ask(closing(GET)).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"Content-Length: 8" in head
     assert body == b"a 1\nb 2\n"
 
 
 def test_head_gets_no_body() -> None:
-    head, _, body = ask(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
     assert b"Content-Length: 8" in head
     assert body == b""
 
 
 def test_a_connection_serves_several_requests_in_order() -> None:
     sent = GET.replace(b"/metrics", b"/healthz") + closing(GET)
-    answered = ask(sent)
-    assert answered.index(b"ok\n") < answered.index(b"a 1\n")
+    completed = call(sent)
+    assert completed.index(b"ok\n") < completed.index(b"a 1\n")
 
 
 @pytest.mark.parametrize(("not_ready", "status"), [("", b"200"), ("the broker is starting", b"503")])
-def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> None:
-    answered = ask(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert not_ready.encode() in answered
+def test_readiness_contains_its_reason(not_ready: str, status: bytes) -> None:
+    completed = call(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert not_ready.encode() in completed
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> Non
     ],
 )
 def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, status: bytes) -> None:
-    answered = ask(sent)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert answered.count(b"\r\n\r\n") == 1
+    completed = call(sent)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert completed.count(b"\r\n\r\n") == 1
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
@@ -112,9 +112,9 @@ def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, st
 def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
     """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
     request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))
-    plain = ask(request)
+    plain = call(request)
     claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
-    assert {ask(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
+    assert {call(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
     assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
 
 
@@ -130,14 +130,14 @@ def test_a_failure_of_a_scrape_closes_one_connection() -> None:
 
     async def main() -> tuple[bytes, bytes]:
         async with endpoint(failing_once) as port:
-            return await answer(port, GET), await answer(port, closing(GET))
+            return await response(port, GET), await response(port, closing(GET))
 
     first, second = asyncio.run(main())
     assert first == b""
     assert second.endswith(b"b 2\n")
 
 
-def test_a_busy_port_is_told_in_one_line() -> None:
+def test_a_busy_port_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
@@ -161,7 +161,7 @@ def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None
                 silent.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(silent, ("127.0.0.1", port))
                 await asyncio.get_running_loop().sock_sendall(silent, GET)
-                return len(await answer(port, closing(GET)))
+                return len(await response(port, closing(GET)))
 
     assert asyncio.run(main()) > 32 << 20
 
@@ -179,14 +179,14 @@ def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_n
 
     async def main() -> tuple[list[bytes | BaseException], bytes]:
         async with endpoint(counted) as port:
-            many = await asyncio.gather(*(answer(port, closing(GET)) for _ in range(1000)), return_exceptions=True)
+            many = await asyncio.gather(*(response(port, closing(GET)) for _ in range(1000)), return_exceptions=True)
             while True:  # The last connections may be closing still; pytest's timeout bounds this.
                 if last := await refused_as_nothing(port):
                     return many, last
 
     async def refused_as_nothing(port: int) -> bytes:
         try:
-            return await answer(port, closing(GET))
+            return await response(port, closing(GET))
         except ConnectionError:
             return b""
 

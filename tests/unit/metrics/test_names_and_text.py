@@ -131,7 +131,7 @@ def test_openmetrics_ends_with_its_mark() -> None:
     assert text_of([Family(GAUGE, [])], OPENMETRICS).endswith("# EOF\n")
 
 
-def test_the_quantiles_of_nothing_are_zero() -> None:
+def test_the_quantiles_of_no_values_are_zero() -> None:
     assert {value for _, value in summarize([], 0).quantiles} == {0.0}
 
 

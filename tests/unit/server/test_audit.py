@@ -15,7 +15,7 @@ def question(name: str) -> Question:
     return Question(Client("User:bob", "1.2.3.4"), Operation.WRITE, ResourceType.TOPIC, name, "produce")
 
 
-def test_a_question_says_who_from_where_and_what() -> None:
+def test_text_of_a_decision_has_principal_host_and_operation() -> None:
     assert str(question("a")) == ("principal=User:bob host=1.2.3.4 operation=Write resource=Topic:a request=produce")
 
 

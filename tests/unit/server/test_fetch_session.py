@@ -54,15 +54,15 @@ def test_incremental_fetches_return_the_same_as_full_fetches(rounds: list[dict[i
     session = cache.create(7, [position(n) for n in range(5)], is_follower=False, now_ms=0)
     assert session is not None
     known: dict[TopicPartition, tuple[int, int, int]] = {}
-    for answers in rounds:
-        by_partition = {p: answers[p.partition] for p in session.positions}
-        told = session.changes(by_partition, {p: len(a.records) for p, a in by_partition.items()})
-        for p in told:
+    for responses in rounds:
+        by_partition = {p: responses[p.partition] for p in session.positions}
+        reported = session.changes(by_partition, {p: len(a.records) for p, a in by_partition.items()})
+        for p in reported:
             a = by_partition[p]
             known[p] = (a.error_code, a.high_watermark, a.log_start_offset)
         for p, a in by_partition.items():
             if a.records or a.error_code:
-                assert p in told
+                assert p in reported
             if p in known and known[p][0] == 0:
                 assert known[p] == (a.error_code, a.high_watermark, a.log_start_offset)
     assert known.keys() == {tp(n) for n in range(5)}

@@ -37,7 +37,7 @@ class Task:
 
 
 class Need:
-    """Complete once `have` reaches `want`."""
+    """Completes when `have` reaches `want`."""
 
     future: asyncio.Future[None] | None = None
 
@@ -116,7 +116,7 @@ def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None
     assert first.outcome == ["completed"]
 
 
-def test_shutdown_answers_all_waiting_operations() -> None:
+def test_shutdown_completes_all_waiting_operations() -> None:
     purgatory: Purgatory[str] = Purgatory(WheelOnly())
     needs = [Need(1) for _ in range(3)]
     for need in needs:
