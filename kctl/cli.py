@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import has_styles, page_for, terminal_columns
 from kctl.console import Console, Format
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
+from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
 
 
@@ -77,10 +77,8 @@ def _run(command_line: list[str]) -> int:
 
 
 def _build() -> str:
-    """Text about a build without the compiled module, determined without an import of it."""
-    found = find_spec("kctl.records.walk")
-    is_compiled = found is not None and not str(found.origin).endswith(".py")
-    return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
+    """Text about a build without the compiled record walk."""
+    return "" if walk_is_compiled() else " (interpreted record walk: no C compiler was found at installation)"
 
 
 def _terminate(_number: int, _frame: object) -> None:

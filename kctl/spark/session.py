@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kctl
 from kctl.errors import KctlError, UsageError
 from kctl.spark.package import build_package
 
@@ -160,14 +161,25 @@ def running_spark(
         if settings.is_local:
             os.environ["SPARK_LOCAL_IP"] = LOOPBACK
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        shares_code = settings.is_local and os.environ["PYSPARK_PYTHON"] == sys.executable
+        if shares_code:
+            _add_to_python_path(Path(kctl.__file__).parent.parent)
         configuration = _configuration(settings, name, log_settings, class_archive_option)
         with contextlib.ExitStack() as stack:
             try:
                 spark = _start(configuration, log, stack, end_timeout_s)
             except Exception as error:
                 raise _start_failure(settings, error, log) from error
-            spark.context.addPyFile(str(build_package(Path(scratch))))
+            if not shares_code:
+                spark.context.addPyFile(str(build_package(Path(scratch))))
             yield spark
+
+
+def _add_to_python_path(directory: Path) -> None:
+    """Lets the Python processes of a local Spark import kctl as this process does, with the compiled record walk."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(directory) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(directory), *paths]))
 
 
 def _check_standalone_master(settings: SparkSettings) -> None:
