@@ -3,7 +3,7 @@
     python -m benchmarks.metrics_cost [--runs 30] [--partitions 5000]
 
 Two brokers, one with metrics, take short turns in changing order, so that other load on the machine affects both.
-The cost is told in processor time of the broker, for requests with 1 MB and, as the worst case, for small ones.
+The cost is processor time of the broker, for requests with 1 MB and, as the worst case, for small ones.
 A scrape is measured from the request to its last byte; how long the event loop was busy at a time is read from the
 broker's own histogram.
 """

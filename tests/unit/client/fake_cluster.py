@@ -54,7 +54,7 @@ NOT_LEADER = 6
 OUT_OF_RANGE = 1
 NO_SUCH_GROUP = 69
 
-Answer = Callable[[Any], Any]
+Response = Callable[[Any], Any]
 
 
 @dataclass
@@ -104,7 +104,7 @@ class FakeCluster:
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
-        self.intercepts: dict[type, Answer] = {}
+        self.intercepts: dict[type, Response] = {}
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
@@ -134,7 +134,7 @@ class FakeCluster:
         self.configs[name] = {}
         return self.topics[name]
 
-    def intercept(self, request_class: type, reply: Answer) -> None:
+    def intercept(self, request_class: type, reply: Response) -> None:
         """`reply` returns the response; None means the usual one."""
         self.intercepts[request_class] = reply
 

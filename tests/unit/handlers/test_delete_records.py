@@ -17,7 +17,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
 
-Answer = tuple[int, ErrorCode]
+Response = tuple[int, ErrorCode]
 """The low watermark and the error."""
 
 
@@ -40,7 +40,7 @@ def play(
 
 async def delete(
     disk: Disk, topic: str, offset: int, *, index: int = 0, version: int = 2, timeout_ms: int = 5000
-) -> Answer:
+) -> Response:
     handler = DeleteRecordsHandler(disk.replicas, disk.metadata, disk.configs, disk.purgatory)
     partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]
     request = DeleteRecordsRequest(

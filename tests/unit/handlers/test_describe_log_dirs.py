@@ -16,7 +16,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import context
 
-Asked = dict[str, list[int]]
+Requested = dict[str, list[int]]
 
 
 def play(scene: Callable[[Disk], Awaitable[None]], *folders: Path) -> None:
@@ -30,7 +30,7 @@ def play(scene: Callable[[Disk], Awaitable[None]], *folders: Path) -> None:
     simulate(main, seed=1)
 
 
-async def describe(disk: Disk, requested: Asked | None = None, *, version: int = 2) -> Any:
+async def describe(disk: Disk, requested: Requested | None = None, *, version: int = 2) -> Any:
     topics = (
         None if requested is None else [DescribableLogDirTopic(topic=t, partitions=p) for t, p in requested.items()]
     )
