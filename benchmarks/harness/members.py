@@ -1,4 +1,4 @@
-"""Members of consumer groups, as plainly as the protocol allows: many of them in one process, each sending requests when called."""
+"""Members of consumer groups, reduced to the protocol: many of them in one process, sending requests when called."""
 
 from __future__ import annotations
 
