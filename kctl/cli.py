@@ -66,7 +66,7 @@ def _run(command_line: list[str]) -> int:
     if command_line == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
-    columns = terminal_columns(sys.stdout.fileno()) if sys.stdout.isatty() else None
+    columns = terminal_columns(sys.stdout)
     page = page_for(command_line, columns=columns, with_styles=columns is not None and has_styles())
     if page is not None:
         sys.stdout.write(page)

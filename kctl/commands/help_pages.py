@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 PATH = Path(__file__).with_name("help_pages.txt")
 PAGE_COLUMNS = 80
@@ -33,11 +34,13 @@ def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool
     return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page
 
 
-def terminal_columns(descriptor: int) -> int:
-    """The width of a terminal; that of the variable COLUMNS if it is set."""
+def terminal_columns(stream: TextIO) -> int | None:
+    """The width of a terminal, or that in the variable COLUMNS; None if the stream is not a terminal."""
+    if not stream.isatty():
+        return None
     given = os.environ.get("COLUMNS", "")
     try:
-        return int(given) if given.isdecimal() else os.get_terminal_size(descriptor).columns or PAGE_COLUMNS
+        return int(given) if given.isdecimal() else os.get_terminal_size(stream.fileno()).columns or PAGE_COLUMNS
     except OSError:
         return PAGE_COLUMNS
 
