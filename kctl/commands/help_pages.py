@@ -6,11 +6,9 @@ program itself is empty.  For a terminal with fewer than PAGE_COLUMNS columns ty
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 PATH = Path(__file__).with_name("help_pages.txt")
 PAGE_COLUMNS = 80
@@ -32,22 +30,6 @@ def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool
         return None
     page = rest.partition("\f")[0]
     return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page
-
-
-def terminal_columns(stream: TextIO) -> int | None:
-    """The width of a terminal, or that in the variable COLUMNS; None if the stream is not a terminal."""
-    if not stream.isatty():
-        return None
-    given = os.environ.get("COLUMNS", "")
-    try:
-        return int(given) if given.isdecimal() else os.get_terminal_size(stream.fileno()).columns or PAGE_COLUMNS
-    except OSError:
-        return PAGE_COLUMNS
-
-
-def has_styles() -> bool:
-    """Whether a terminal gets bold text: unless NO_COLOR is set or TERM is dumb."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def format_pages(pages: Mapping[str, str]) -> str:
