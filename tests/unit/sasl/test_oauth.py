@@ -277,10 +277,10 @@ def test_a_file_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
 
 
 class _KeyServer(http.server.BaseHTTPRequestHandler):
-    responses: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    documents: ClassVar[dict[str, tuple[int, bytes]]] = {}
 
     def do_GET(self) -> None:  # the name that http.server calls
-        status, body = self.responses.get(self.path, (404, b""))
+        status, body = self.documents.get(self.path, (404, b""))
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/keys")
@@ -296,7 +296,7 @@ class _KeyServer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def key_server() -> Iterator[str]:
-    _KeyServer.responses = {
+    _KeyServer.documents = {
         "/keys": (200, ISSUING.key_set()),
         "/redirect": (302, b""),
         "/large": (200, b" " * (JWKS_BYTES_MAX + 1)),
