@@ -63,7 +63,7 @@ def test_health_of_no_cluster_at_all_is_status_4(kctl: Kctl) -> None:
     assert kctl("cluster health --bootstrap-server 127.0.0.1:1").status == ExitStatus.UNREACHABLE
 
 
-def test_topics_describe_shows_only_partitions_in_trouble(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_topics_describe_filters_by_problem(kctl: Kctl, cluster: MovingCluster) -> None:
     line = "topics describe --under-replicated --unavailable --under-min-isr"
     ran = kctl(line)
     assert (ran.status, ran.out) == (ExitStatus.DONE, "")

@@ -65,7 +65,7 @@ def test_failure_is_a_row_and_status_1(kctl: Kctl, cluster: MovingCluster) -> No
     assert kctl("elect --preferred --topic nope").status == ExitStatus.FAILED
 
 
-def test_unclean_election_needs_consent(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_unclean_election_needs_confirmation(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.leaders[ZERO] = -1
     cluster.isr[ZERO] = [0]
     cluster.away = {0}

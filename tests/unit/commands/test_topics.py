@@ -85,7 +85,7 @@ def test_create_by_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "1:b", "1,,2", ""])
-def test_assignment_that_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_assignment_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_assignment(text)
 
@@ -172,7 +172,7 @@ def test_delete_shows_the_outcome_of_each_topic(kctl: Kctl, cluster: FakeCluster
     assert kctl("topics delete nope --yes --if-exists").status == 0
 
 
-def test_delete_dry_run_needs_no_consent(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_delete_dry_run_needs_no_confirmation(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=2)
     assert kctl("topics delete orders --dry-run").rows == [["orders", "2", "1", "would be deleted", "-", "-"]]
     assert cluster.requested(DeleteTopicsRequest) == []

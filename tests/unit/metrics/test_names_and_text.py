@@ -123,7 +123,7 @@ def test_histograms_have_quantiles_and_a_count(accept: str) -> None:
         "application/openmetrics-text; version=1.0.0; escaping=x",
     ],
 )
-def test_an_accept_header_that_makes_no_sense_selects_a_format(accept: str) -> None:
+def test_an_invalid_accept_header_selects_a_format(accept: str) -> None:
     assert Format(accept).content_type
 
 
