@@ -34,11 +34,13 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
+    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
     "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
     "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
+    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }

@@ -82,6 +82,6 @@ def _without_effect(given: Mapping[str, str]) -> list[str]:
     warnings = []
     for name, text in given.items():
         described = BROKER_PROPERTIES.get(name)
-        if described is not None and described.inert and described.parse(text) != described.default:
-            warnings.append(f"{name}: accepted, but not used by this version of kctl")
+        if described is not None and described.unused and described.parse(text) != described.default:
+            warnings.append(f"{name}: has no effect; {described.unused}")
     return warnings

@@ -18,7 +18,8 @@ from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.config_loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
-from kctl.log_format import EscapingFormatter
+from kctl.log_output.formats import LogFormat
+from kctl.log_output.handler import set_up_logging
 from kctl.server import garbage_collection
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9092
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
 """Prefixes of the lines that kctl prints for the user who started it."""
@@ -56,6 +56,7 @@ class StartOptions:
     """TLS and SCRAM that kctl has set up."""
     port: int | None = None
     """The port of the secure listener; None for 9092."""
+    log_format: LogFormat = LogFormat.TEXT
 
     @property
     def given(self) -> dict[str, str]:
@@ -84,14 +85,20 @@ def run(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
-    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
+    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
+
+    With a JSON log, warnings about properties are log lines.
+    """
+    set_up_logging(log_stream, options.log_format)
     properties = options.properties()
     _, warnings = load_broker_config(properties)
     for warning in warnings:
         # Only properties that the user set are worth a warning.
         if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - options.given.keys():
-            on_warning(warning)
-    _set_up_logging(log_stream)
+            if options.log_format is LogFormat.JSON and _DETACHED not in os.environ:
+                log.warning("%s", warning)
+            else:
+                on_warning(warning)
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
@@ -146,7 +153,7 @@ def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) 
     Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
     command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(options.folder.path)]
-    command += ["--config", "/dev/stdin"]
+    command += ["--config", "/dev/stdin", "--log-format", options.log_format]
     if options.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(options.embedded_zookeeper_port)]
     if options.secure is not None:
@@ -190,17 +197,3 @@ def _go_to_background(folder: DataFolder) -> None:
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
-
-
-def _set_up_logging(stream: TextIO | None) -> None:
-    root = logging.getLogger()
-    root.handlers.clear()
-    if stream is None:
-        root.addHandler(logging.NullHandler())
-        return
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(EscapingFormatter(_LOG_FORMAT))
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger("kctl").setLevel(logging.INFO)
-    logging.getLogger("kctl.state_change").setLevel(logging.WARNING)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kctl.protocol import codec
 from kctl.protocol.headers import RequestHeader, encode_request_header
@@ -10,7 +14,7 @@ from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import api
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
 from tests.hostile.raw_client import Attacker, connected
-from tests.peers.kctl_broker import KctlBroker
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 _ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean": False, "float64": 0.0}
 
@@ -31,6 +35,15 @@ def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: boo
 
     fields = [each for each in definition_of(cls).fields if version in each.versions]
     return cls(**{each.name: value(each) for each in fields if each.kind != "uuid"})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KctlBroker]:
+    """Not the one of other tests: before version 2 an empty ControlledShutdown is a valid one of broker 0, which leads
+    no new partitions from then on.
+    """
+    with kctl_broker(tmp_path / "data") as started:
+        yield started
 
 
 def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -> None:

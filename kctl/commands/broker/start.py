@@ -14,8 +14,10 @@ from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.errors import UsageError
 from kctl.integers import PORT_MAX
+from kctl.log_output.formats import LogFormat
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ def start(
             min=0,
         ),
     ] = None,
+    log_format: LogFormatOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
     ] = False,
@@ -117,6 +120,7 @@ def start(
         embedded_zookeeper_port=embedded_zookeeper_port,
         secure=_setup(folder, host or []) if secure else None,
         port=port,
+        log_format=log_format_of(log_format),
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
@@ -126,7 +130,9 @@ def start(
         return ExitStatus.DONE
     process.run(
         options,
-        on_serving=lambda running: _show_next_steps(run, running.address, folder, options.secure),
+        on_serving=lambda running: _show_next_steps(
+            run, running.address, folder, options.secure, is_shown=options.log_format is LogFormat.TEXT
+        ),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
@@ -139,12 +145,18 @@ def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
     return prepare(folder.security.absolute(), hosts)
 
 
-def _show_next_steps(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None) -> None:
+def _show_next_steps(
+    run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True
+) -> None:
+    """Writes the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
     if secure is not None:
         secure.write_client_files(address)
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
+    if not is_shown:
+        return
+    if secure is not None:
         run.console.note(f"client properties: {secure.client_properties}, for PKCS12: {secure.java_properties}")
     for line in (
         f"broker serving on {address}, data in {folder.path}; try:",

@@ -80,7 +80,7 @@ def test_broker_serves_only_clients_with_its_files_and_keeps_the_files(data_dir:
             "ssl.ca.location": properties["ssl.truststore.location"],
         }
     )
-    assert "orders" in other_client.list_topics(timeout=20).topics
+    assert "orders" in other_client.list_topics(timeout=60).topics
 
 
 def names_in(folder: Path) -> set[str]:
