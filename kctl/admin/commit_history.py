@@ -122,10 +122,10 @@ class CommitHistory:
 
         async def send(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
             positions = {tp: self._cursors[tp].position for tp in tps}
-            answered = await fetch_batches(
+            responses = await fetch_batches(
                 connection, positions, limits=_LIMITS, isolation=IsolationLevel.READ_COMMITTED
             )
-            return {one.tp: self._add(one, groups) for one in answered}
+            return {one.tp: self._add(one, groups) for one in responses}
 
         pending = [tp for tp in ends if self._cursors[tp].position < ends[tp]]
         while pending and left_bytes > 0:
