@@ -22,7 +22,7 @@ _kctl() {
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe log-dirs health start status stop' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe log-dirs roll health start status stop' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
@@ -34,7 +34,7 @@ _kctl() {
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
     loggers) [[ -n $verb ]] || words='list set reset' flags=--help ;;
     metrics) [[ -n $verb ]] || words='show serve' flags=--help ;;
-    broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
+    broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
@@ -244,6 +244,15 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'cluster roll')
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster health')
@@ -589,6 +598,26 @@ _kctl() {
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'broker check')
+        flags='--config -o --override --data-dir --port --connect --strict --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --config) kind='file' ;;
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        -o | --override | --port) kind='none' ;;
+        esac
+        ;;
+    'broker bundle')
+        flags='--data-dir --pid --config --log --output --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --config) kind='file' ;;
+        --log) kind='file' ;;
+        --output) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --pid) kind='none' ;;
         esac
         ;;
     'zookeeper start')

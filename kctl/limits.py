@@ -839,3 +839,42 @@ LAG_LOOKS_MAX = _limit(
     "observations",
     on_excess="every second one is dropped",
 )
+
+# Reports about a broker.
+
+DUMPED_TASKS_MAX = _limit(
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = _limit(
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)
+BUNDLE_LOG_BYTES_MAX = _limit(
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_FILE_BYTES_MAX = _limit(
+    "checkpoint or dump in the archive of `kctl broker bundle`",
+    1 << 20,
+    "bytes",
+    on_excess="only its end is in the archive",
+)
+BUNDLE_METRICS_BYTES_MAX = _limit(
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview says why",
+)
+BUNDLE_LISTED_FILES_MAX = _limit(
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
+)

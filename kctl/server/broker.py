@@ -94,6 +94,8 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker_id = -1
         self.advertised: tuple[Endpoint, ...] = ()
+        self.metrics_url = ""
+        """The URL of the metrics; empty without an endpoint."""
         self.configs = ConfigView(properties)
         self._world = world
         self._loop = asyncio.get_running_loop()
@@ -171,7 +173,8 @@ class Broker:
         if self._metrics is not None:
             host = self._config.metrics_host
             port = self._metrics.bind(host, self._config.metrics_port)
-            log.info("serving metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
+            self.metrics_url = f"http://{host or '0.0.0.0'}:{port}/metrics"  # noqa: S104 - a text
+            log.info("metrics url=%s", self.metrics_url)
         self._bound = {
             endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)
         }

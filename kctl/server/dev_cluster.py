@@ -181,22 +181,31 @@ class DevCluster:
 
     def stop(self, layout: Layout) -> list[Member]:
         """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
-        stopped = []
-        for number in range(len(layout.ports)):
-            folder = self._folder(number)
-            running = folder.running()
-            problem = None
-            if running is not None:
-                os.kill(running.pid, signal.SIGTERM)
-                if not _wait_until(lambda folder=folder: not folder.is_locked(), STOP_TIMEOUT_S):  # type: ignore[misc]
-                    problem = f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
-            elif folder.is_locked():
-                problem = f"broker {number} is starting or stopping; try again"
-            stopped.append(replace(self._broker(layout, number), problem=problem))
+        stopped = [
+            replace(self._broker(layout, number), problem=self._stop_broker(number))
+            for number in range(len(layout.ports))
+        ]
         problem = None
         if layout.zookeeper is None and not any(one.problem for one in stopped):
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
+
+    def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
+        """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
+        problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning)
+        if problem is not None:
+            raise KctlError(problem)
+
+    def _stop_broker(self, number: int) -> str | None:
+        """Stops a broker, if it runs; returns None, or why it still runs."""
+        folder = self._folder(number)
+        running = folder.running()
+        if running is None:
+            return f"broker {number} is starting or stopping; try again" if folder.is_locked() else None
+        os.kill(running.pid, signal.SIGTERM)
+        if _wait_until(lambda: not folder.is_locked(), STOP_TIMEOUT_S):
+            return None
+        return f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
 
     def _start_broker(
         self, layout: Layout, number: int, log_format: LogFormat, on_warning: Callable[[str], None]

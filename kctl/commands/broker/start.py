@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
+from kctl.commands.broker.given_properties import overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -114,7 +115,7 @@ def start(
     options = process.StartOptions(
         folder=folder,
         file_properties=run.secret_properties(config) if config is not None else {},
-        overrides=_overrides(
+        overrides=overrides_of(
             override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
         ),
         embedded_zookeeper_port=embedded_zookeeper_port,
@@ -176,25 +177,3 @@ def _own_command() -> str:
         return f"{shlex.quote(sys.executable)} -m kctl"
     here = Path.cwd()
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
-
-
-def _overrides(
-    given: list[str], *, port: int | None, zookeeper: str | None, metrics_port: int | None
-) -> dict[str, str]:
-    overrides: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"-o {each}: properties are given as name=value")
-        overrides[name.strip()] = value
-    shorthands: tuple[tuple[str, str, str | None], ...] = (
-        ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
-        ("--zookeeper", "zookeeper.connect", zookeeper),
-        ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
-    )
-    for option, name, options in shorthands:
-        if options is not None:
-            if name in overrides:
-                raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
-            overrides[name] = options
-    return overrides

@@ -81,7 +81,7 @@ class Acceptor:
         try:
             sock = listening_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
         except OSError as error:
-            raise ListenError(_bind_problem(endpoint, error)) from None
+            raise ListenError(bind_problem(endpoint.host, endpoint.port, error)) from None
         self._listeners[sock] = endpoint
         return replace(endpoint, port=sock.getsockname()[1])
 
@@ -311,8 +311,9 @@ def _address_text(address: str) -> str:
     return str(mapped or parsed)
 
 
-def _bind_problem(endpoint: Endpoint, error: OSError) -> str:
-    where = f"{endpoint.host}:{endpoint.port}"
+def bind_problem(host: str, port: int, error: OSError) -> str:
+    """Why a listener could not be bound, and what to do."""
+    where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process: stop it, or choose another port with --port or listeners="
     if error.errno == errno.EACCES:
