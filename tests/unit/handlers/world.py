@@ -94,7 +94,13 @@ async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
 class World:
     """One broker, which is the controller, and `others` registered brokers."""
 
-    def __init__(self, loop: SimLoop, properties: Mapping[str, str], *, registration_version: int) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        properties: Mapping[str, str],
+        *,
+        registration_version: int = FIRST_REGISTRATION_WITH_FEATURES,
+    ) -> None:
         self.loop = loop
         self._registration_version = registration_version
         self.clock = SimClock(loop.time)
