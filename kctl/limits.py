@@ -99,7 +99,7 @@ LOOP_SLICE_MS_MAX = _limit(
     on_excess="timers and other sockets are served first",
 )
 DELAYED_TRIED_MAX = _limit(
-    "waiting requests that one change to a partition completes in a row",
+    "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
     "requests",
     on_excess="the other connections get their turn first",
@@ -488,6 +488,12 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     100_000,
     "replicas",
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
+)
+DECISIONS_PER_SLICE_MAX = _limit(
+    "partitions about which the controller decides without a pause",
+    1_000,
+    "partitions",
+    on_excess="other connections are served in between; later events of the controller wait",
 )
 LOGS_CREATED_PER_SLICE_MAX = _limit(
     "logs that a LeaderAndIsr request creates without a pause",
