@@ -11,7 +11,11 @@ from kctl.limits import SLICE_OBJECTS
 T = TypeVar("T")
 
 
-async def in_slices(parts: Iterable[T], size_of: Callable[[T], int]) -> list[T]:
+def _one(_: object) -> int:
+    return 1
+
+
+async def in_slices(parts: Iterable[T], size_of: Callable[[T], int] = _one) -> list[T]:
     """The parts of a response as a list; yields to the event loop after every SLICE_OBJECTS objects.
 
     `size_of` returns the number of objects in a part.
