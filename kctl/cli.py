@@ -6,30 +6,30 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
-from kctl.commands.help_pages import page_for
+from kctl.commands.help_pages import has_styles, page_for, terminal_columns
 from kctl.console import Console, Format
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
+from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; writes errors to stderr and never raises."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_streams()
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        status = _run(words)
+        status = _run(command_line)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe.  The interpreter's own flush at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.DONE
     except BaseException as error:
-        return _report(error, words)
+        return _report(error, command_line)
     finally:
         signal.signal(signal.SIGTERM, before)
     return int(status)
@@ -62,35 +62,34 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.FAILED
 
 
-def _run(words: list[str]) -> int:
-    if words == ["--version"]:
+def _run(command_line: list[str]) -> int:
+    if command_line == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
-    page = None if sys.stdout.isatty() else page_for(words)
+    columns = terminal_columns(sys.stdout.fileno()) if sys.stdout.isatty() else None
+    page = page_for(command_line, columns=columns, with_styles=columns is not None and has_styles())
     if page is not None:
         sys.stdout.write(page)
         return ExitStatus.DONE
     from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
 
-    return run(words)
+    return run(command_line)
 
 
 def _build() -> str:
-    """Text about a build without the compiled module, determined without an import of it."""
-    found = find_spec("kctl.records.walk")
-    is_compiled = found is not None and not str(found.origin).endswith(".py")
-    return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
+    """Text about a build without the compiled record walk."""
+    return "" if walk_is_compiled() else " (interpreted record walk: no C compiler was found at installation)"
 
 
 def _terminate(_number: int, _frame: object) -> None:
     raise Terminated
 
 
-def _report(error: BaseException, words: Sequence[str]) -> int:
+def _report(error: BaseException, command_line: Sequence[str]) -> int:
     """Writes one line about the error; with --debug also the traceback."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitStatus.FAILED
-    if "--debug" in words:
+    if "--debug" in command_line:
         import traceback  # noqa: PLC0415 - rarely needed, and --version does without
 
         sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
@@ -98,7 +97,7 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
     try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             code, message, retryable = _describe(error)
-            Console.standard(_wanted_format(words)).fail(code, message, retryable=retryable)
+            Console.standard(_requested_format(command_line)).fail(code, message, retryable=retryable)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -130,12 +129,12 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "INTERNAL_ERROR", f"internal error: {type(error).__name__}: {error} (--debug shows where)", False
 
 
-def _wanted_format(words: Sequence[str]) -> str | None:
+def _requested_format(command_line: Sequence[str]) -> str | None:
     """The value of --format on a command line that may contain errors."""
-    wanted = None
-    for position, word in enumerate(words):
-        if word == "--format" and position + 1 < len(words):
-            wanted = words[position + 1]
-        elif word.startswith("--format="):
-            wanted = word.removeprefix("--format=")
-    return wanted if wanted in {one.value for one in Format} else None
+    requested = None
+    for position, argument in enumerate(command_line):
+        if argument == "--format" and position + 1 < len(command_line):
+            requested = command_line[position + 1]
+        elif argument.startswith("--format="):
+            requested = argument.removeprefix("--format=")
+    return requested if requested in {one.value for one in Format} else None

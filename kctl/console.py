@@ -1,7 +1,7 @@
 """The only module that prints: rows in four formats, notes, errors and progress.  Data goes to stdout, talk to stderr.
 
     table   columns for people, fitted to the width of the terminal; the default when stdout is a terminal
-    plain   one row per line, columns separated by tabs, `-` for null, no header unless asked; the default otherwise
+    plain   one row per line, columns separated by tabs, `-` for null, no header unless requested; the default otherwise
     json    exactly one JSON document per command, also when it fails: {"error": {"code", "message", "retryable"}}
     jsonl   one JSON object per line, written as it becomes known
 

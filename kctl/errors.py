@@ -7,7 +7,7 @@ KctlError
   LogDirFailure       an IO error in a log directory, which goes offline
   ConfigError         an invalid property value; names the Kafka property
   UsageError          invalid usage that typer does not detect
-  ClusterUnreachable  no broker answered in time
+  ClusterUnreachable  no broker responded in time
   ZooKeeperError      ZooKeeper refused an operation, or the session has ended
 """
 
@@ -229,7 +229,7 @@ _DESCRIPTIONS = {
     ErrorCode.ILLEGAL_GENERATION: "The generation is not the group's current one.",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "The member has no protocol in common with the group.",
     ErrorCode.INVALID_GROUP_ID: "The group id is not allowed.",
-    ErrorCode.UNKNOWN_MEMBER_ID: "The coordinator does not know this member.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "The member id is unknown to the coordinator.",
     ErrorCode.INVALID_SESSION_TIMEOUT: "The session timeout is outside the range that the broker allows.",
     ErrorCode.REBALANCE_IN_PROGRESS: "The group is rebalancing; the member has to rejoin.",
     ErrorCode.UNSUPPORTED_VERSION: "The broker does not support this version of the API.",
@@ -257,7 +257,7 @@ _DESCRIPTIONS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The group has group.max.size members already.",
     ErrorCode.FENCED_INSTANCE_ID: "Another member took over this group.instance.id.",
     ErrorCode.INVALID_RECORD: "A record violates the format or the configuration of the topic.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "The broker does not know this topic id.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "The topic id is unknown to the broker.",
 }
 
 
@@ -287,7 +287,7 @@ class MalformedRequest(KctlError):
 
 
 class UnansweredRequestFailed(KctlError):
-    """A request that has no response, Produce with acks=0, failed; closing its connection is how its client is told."""
+    """A request that has no response, Produce with acks=0, failed; its connection is closed to notify the client."""
 
 
 class CorruptLog(KctlError):
@@ -329,7 +329,7 @@ class AuthenticationFailed(KctlError):
 
 
 class ClusterUnreachable(KctlError):
-    """No broker answered within the timeout; exit status 4."""
+    """No broker responded within the timeout; exit status 4."""
 
 
 class ZooKeeperError(KctlError):

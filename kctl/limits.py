@@ -283,7 +283,7 @@ _configured(
     on_excess="the state is removed",
 )
 PRODUCERS_PER_PARTITION_MAX = _limit(
-    "producer ids whose sequence numbers one partition remembers",
+    "producer ids whose sequence numbers one partition keeps",
     100_000,
     "producers",
     on_excess="the producer without an open transaction that wrote least recently is forgotten, as if it had expired",
@@ -295,7 +295,7 @@ _configured(
     "max.incremental.fetch.session.cache.slots",
     "fetch sessions",
     "1,000",
-    on_excess="unused sessions are evicted; else the client is answered without a session",
+    on_excess="unused sessions are evicted; else the response has no session",
 )
 FETCH_SESSION_PARTITIONS_MAX = _limit(
     "partitions in all fetch sessions together",
@@ -563,7 +563,7 @@ ACL_CHANGES_MAX = _limit(
     on_excess="INVALID_REQUEST for all of them",
 )
 CACHED_DECISIONS_MAX = _limit(
-    "decisions of the authorizer that the broker remembers",
+    "cached decisions of the authorizer",
     10_000,
     "decisions",
     on_excess="all are forgotten",
@@ -627,7 +627,7 @@ FAILED_AUTHENTICATION_LINES_MAX = _limit(
     "log lines about failed authentications of a listener in 10 s",
     20,
     "lines",
-    on_excess="further failures are counted, and the next line says how many",
+    on_excess="further failures are counted, and the next line has their number",
 )
 OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
     "one OAUTHBEARER message with its token",
@@ -697,7 +697,7 @@ DESCRIBED_BYTES_MAX = _limit(
     "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
     64 << 20,
     "bytes",
-    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are asked for",
+    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are requested",
 )
 
 # The HTTP endpoint for metrics.
@@ -788,5 +788,5 @@ CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,
     "requests",
-    on_excess="further requests are sent when one of them is answered",
+    on_excess="further requests are sent when one of them is complete",
 )

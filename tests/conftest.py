@@ -1,4 +1,5 @@
-"""Settings for all tests: skips are failures where all peers are required, and Hypothesis has no deadlines.
+"""Settings for all tests: skips are failures where all peers are required, Hypothesis has no deadlines, and servers end
+with the tests.
 
 Continuous integration uses the same examples each time, so that a failure is caused by the change; elsewhere Hypothesis
 generates new ones.
@@ -14,11 +15,15 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
+from tests.peers import leftovers
+
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells ignore SIGINT in background processes, and every process of the tests would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+leftovers.end_with_this_process()
 
 settings.register_profile("kctl", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)

@@ -37,10 +37,10 @@ class Difference(NamedTuple):
     extra: list[AclBinding]
 
 
-def difference(wanted: Iterable[AclBinding], present: Iterable[AclBinding]) -> Difference:
+def difference(requested: Iterable[AclBinding], present: Iterable[AclBinding]) -> Difference:
     """The ACLs to create and those that the document does not have, both sorted."""
-    wanted, present = set(wanted), set(present)
-    return Difference(sorted(wanted - present), sorted(present - wanted))
+    requested, present = set(requested), set(present)
+    return Difference(sorted(requested - present), sorted(present - requested))
 
 
 def fields(binding: AclBinding) -> dict[str, str]:

@@ -101,20 +101,20 @@ def bindings(
             )
         return _combined([(pattern, rules.operations) for pattern in patterns], rules)
     _check_role(resources, rules, is_producer=is_producer, is_consumer=is_consumer)
-    wanted: list[tuple[ResourcePattern, tuple[Operation, ...]]] = []
+    requested: list[tuple[ResourcePattern, tuple[Operation, ...]]] = []
     for pattern in resources.patterns():
         if pattern.type is ResourceType.TOPIC:
             if is_producer:
-                wanted.append((pattern, (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)))
+                requested.append((pattern, (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)))
             if is_consumer:
-                wanted.append((pattern, (Operation.READ, Operation.DESCRIBE)))
+                requested.append((pattern, (Operation.READ, Operation.DESCRIBE)))
         elif pattern.type is ResourceType.TRANSACTIONAL_ID and is_producer:
-            wanted.append((pattern, (Operation.WRITE, Operation.DESCRIBE)))
+            requested.append((pattern, (Operation.WRITE, Operation.DESCRIBE)))
         elif pattern.type is ResourceType.GROUP and is_consumer:
-            wanted.append((pattern, (Operation.READ,)))
+            requested.append((pattern, (Operation.READ,)))
     if is_idempotent:
-        wanted.append((ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME), (Operation.IDEMPOTENT_WRITE,)))
-    return _combined(wanted, rules)
+        requested.append((ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME), (Operation.IDEMPOTENT_WRITE,)))
+    return _combined(requested, rules)
 
 
 def _check_role(resources: Resources, rules: Rules, *, is_producer: bool, is_consumer: bool) -> None:
@@ -132,10 +132,10 @@ def _check_role(resources: Resources, rules: Rules, *, is_producer: bool, is_con
         raise UsageError("--producer and --consumer are about topics, groups and transactional ids")
 
 
-def _combined(wanted: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]], rules: Rules) -> list[AclBinding]:
+def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]], rules: Rules) -> list[AclBinding]:
     """Raises UsageError for an operation that does not exist on a type of resource."""
     found: dict[AclBinding, None] = {}
-    for pattern, operations in wanted:
+    for pattern, operations in requested:
         for operation in operations:
             supported = SUPPORTED_OPERATIONS[pattern.type]
             if operation is not Operation.ALL and operation not in supported:

@@ -94,7 +94,7 @@ async def delete_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> 
 async def _describe(connection: Connection, selection: AclFilter) -> Iterable[AclBinding]:
     pattern_type = selection.pattern_type
     if not _has_pattern_types(connection):
-        # Such brokers have literal patterns only, and version 0 cannot ask for anything else.
+        # Such brokers have literal patterns only, and version 0 cannot request anything else.
         if pattern_type is PatternType.PREFIXED:
             return []
         pattern_type = PatternType.LITERAL
@@ -115,7 +115,7 @@ async def _describe(connection: Connection, selection: AclFilter) -> Iterable[Ac
 
 
 def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
-    """Raises ApiError for numbers that this version does not know."""
+    """Raises ApiError for numbers that this version does not define."""
     try:
         pattern = ResourcePattern(
             ResourceType(resource.resource_type),

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import NOT_ANSWERED
+from kctl.client.leaders import NO_RESULT
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.describe_configs import (
@@ -127,7 +127,7 @@ async def describe_configs(
 ) -> Described:
     """The properties of the resources, all or only `names`, with sources and optionally synonyms."""
 
-    async def ask(connection: Connection, some: list[ConfigResource]) -> Described:
+    async def send_to(connection: Connection, some: list[ConfigResource]) -> Described:
         version = connection.versions.highest(DescribeConfigsRequest)
         request = DescribeConfigsRequest(
             resources=[
@@ -143,7 +143,7 @@ async def describe_configs(
         response = await connection.send(request, DescribeConfigsResponse, version=version)
         found: Described = {}
         for result in response.results:
-            resource = _told_resource(result.resource_type, result.resource_name)
+            resource = _resource_of(result.resource_type, result.resource_name)
             if result.error_code:
                 found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
             else:
@@ -151,7 +151,7 @@ async def describe_configs(
                 found[resource] = sorted(entries, key=lambda entry: entry.name)
         return found
 
-    return await _ask_those_concerned(client, resources, ask)
+    return await _on_brokers_of(client, resources, send_to)
 
 
 async def alter_configs(
@@ -166,7 +166,7 @@ async def alter_configs(
     outcome is UNSUPPORTED_VERSION and nothing is changed.
     """
 
-    async def ask(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
+    async def send_to(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
         if not connection.versions.knows(IncrementalAlterConfigsRequest):
             text = f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3)"
             return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
@@ -186,13 +186,13 @@ async def alter_configs(
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
         return {
-            _told_resource(result.resource_type, result.resource_name): outcome_of(
+            _resource_of(result.resource_type, result.resource_name): outcome_of(
                 result.resource_name, result.error_code, result.error_message
             )
             for result in response.responses
         }
 
-    return await _ask_those_concerned(client, changes, ask)
+    return await _on_brokers_of(client, changes, send_to)
 
 
 def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEntry | None) -> str | None:
@@ -222,34 +222,34 @@ def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: st
     return entry.value if entry is not None and entry.source == resource.own_source else None
 
 
-async def _ask_those_concerned(
+async def _on_brokers_of(
     client: ClusterClient,
     resources: Collection[ConfigResource],
-    ask: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
+    send_to: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
 ) -> dict[ConfigResource, T | Outcome]:
     """Queries each broker about itself and any broker about the rest; an unreachable broker fails only its own part."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in sorted(set(resources)):
         by_broker.setdefault(resource.broker_id, []).append(resource)
 
-    async def ask_one(broker_id: int | None, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
+    async def send_one(broker_id: int | None, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
         if broker_id is None:
-            return await client.on_any_broker(lambda connection: ask(connection, some))
+            return await client.on_any_broker(lambda connection: send_to(connection, some))
         try:
-            return await ask(await client.broker(broker_id), some)
+            return await send_to(await client.broker(broker_id), some)
         except (ApiError, ConnectionLost) as error:
             return {some[0]: failure_of(str(broker_id), error)}
 
     found: dict[ConfigResource, T | Outcome] = {}
-    for answered in await client.gather([ask_one(broker_id, some) for broker_id, some in by_broker.items()]):
-        found.update(answered)
+    for outcomes in await client.gather([send_one(broker_id, some) for broker_id, some in by_broker.items()]):
+        found.update(outcomes)
     return {
-        resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED))
+        resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
         for resource in sorted(set(resources))
     }
 
 
-def _told_resource(resource_type: int, name: str) -> ConfigResource:
+def _resource_of(resource_type: int, name: str) -> ConfigResource:
     """The resource of a response item.  Raises MalformedRequest for an unknown type."""
     try:
         return ConfigResource(ResourceType(resource_type), name)

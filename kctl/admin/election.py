@@ -82,17 +82,19 @@ async def elect_leaders(
     client: ClusterClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None, before: ClusterMetadata
 ) -> list[Election]:
     """Elects leaders; for all partitions, returns only those that needed an election.  Raises ApiError."""
-    wanted = None
+    requested = None
     if partitions is not None:
-        wanted = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
+        requested = [
+            TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
+        ]
 
-    async def ask(connection: Connection) -> list[Election]:
+    async def send_to(connection: Connection) -> list[Election]:
         version = connection.versions.highest(ElectLeadersRequest)
         if version < UNCLEAN_VERSION_MIN and kind is not ElectionType.PREFERRED:
             text = f"the broker at {connection.address} supports preferred elections only (before Kafka 2.4)"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         request = ElectLeadersRequest(
-            election_type=kind, topic_partitions=wanted, timeout_ms=client.settings.timeout_ms
+            election_type=kind, topic_partitions=requested, timeout_ms=client.settings.timeout_ms
         )
         response = await connection.send(request, ElectLeadersResponse, version=version)
         if response.error_code:
@@ -112,7 +114,7 @@ async def elect_leaders(
             Election(tp, _leader(before, tp), _leader(after, tp), outcome) for tp, outcome in sorted(outcomes.items())
         ]
 
-    return await client.on_controller(ask)
+    return await client.on_controller(send_to)
 
 
 def _predict(kind: ElectionType, metadata: ClusterMetadata, tp: TopicPartition) -> Election:

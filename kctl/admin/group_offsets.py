@@ -34,7 +34,7 @@ MESSAGES = {
 }
 """Messages for codes whose general description does not fit here."""
 
-NOT_ANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this partition.")
+NO_RESULT = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this partition.")
 
 
 async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
@@ -55,17 +55,17 @@ async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[
         ],
     )
 
-    async def ask(connection: Connection) -> Outcomes:
+    async def send_to(connection: Connection) -> Outcomes:
         response = await connection.send(request, OffsetCommitResponse)
-        answered = {
+        results = {
             TopicPartition(topic.name, one.partition_index): one.error_code
             for topic in response.topics
             for one in topic.partitions
         }
-        raise_if(next(iter(answered.values()), 0), *COORDINATOR_MOVED)
-        return {tp: _outcome(tp, code) for tp, code in answered.items()}
+        raise_if(next(iter(results.values()), 0), *COORDINATOR_MOVED)
+        return {tp: _outcome(tp, code) for tp, code in results.items()}
 
-    return await _on_coordinator(client, group_id, offsets, ask)
+    return await _on_coordinator(client, group_id, offsets, send_to)
 
 
 async def delete_offsets(client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]) -> Outcomes:
@@ -80,7 +80,7 @@ async def delete_offsets(client: ClusterClient, group_id: str, partitions: Colle
         ],
     )
 
-    async def ask(connection: Connection) -> Outcomes:
+    async def send_to(connection: Connection) -> Outcomes:
         response = await connection.send(request, OffsetDeleteResponse)
         raise_if(response.error_code, *COORDINATOR_MOVED)
         if response.error_code:
@@ -91,7 +91,7 @@ async def delete_offsets(client: ClusterClient, group_id: str, partitions: Colle
             for one in topic.partitions
         }
 
-    return await _on_coordinator(client, group_id, partitions, ask)
+    return await _on_coordinator(client, group_id, partitions, send_to)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -106,11 +106,11 @@ async def _on_coordinator(
     client: ClusterClient,
     group_id: str,
     partitions: Collection[TopicPartition],
-    ask: Callable[[Connection], Awaitable[Outcomes]],
+    send_to: Callable[[Connection], Awaitable[Outcomes]],
 ) -> Outcomes:
     try:
-        answered = await client.on_coordinator(group_id, ask)
-        return {tp: answered.get(tp, Outcome(str(tp), *NOT_ANSWERED)) for tp in sorted(partitions)}
+        results = await client.on_coordinator(group_id, send_to)
+        return {tp: results.get(tp, Outcome(str(tp), *NO_RESULT)) for tp in sorted(partitions)}
     except ApiError as error:
         return {tp: Outcome(str(tp), error.code, str(error)) for tp in sorted(partitions)}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from kctl.admin.group_description import CLASSIC, GroupDescription, GroupMember, GroupOffset
 from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import Outcomes, ask_coordinators
+from kctl.client.leaders import Outcomes, on_coordinators
 from kctl.client.list_offsets import LATEST, OffsetAt, list_offsets
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection, ConnectionLost
@@ -48,7 +48,7 @@ async def list_groups(
     """
     metadata = await client.metadata([])
 
-    async def ask(broker_id: int) -> list[ListedGroup] | Outcome:
+    async def send_to(broker_id: int) -> list[ListedGroup] | Outcome:
         try:
             connection = await client.broker(broker_id)
             version = connection.versions.highest(ListGroupsRequest)
@@ -57,12 +57,12 @@ async def list_groups(
                     ErrorCode.UNSUPPORTED_VERSION,
                     "the broker does not list the states of groups (before Kafka 2.6)",
                 )
-            tells_types = version >= LIST_WITH_TYPES_VERSION_MIN
-            if types and not tells_types and CLASSIC not in types:
+            has_types = version >= LIST_WITH_TYPES_VERSION_MIN
+            if types and not has_types and CLASSIC not in types:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION, "the broker supports groups of type classic only (before Kafka 3.8)"
                 )
-            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if tells_types else [])
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if has_types else [])
             response = await connection.send(request, ListGroupsResponse)
         except (ApiError, ConnectionLost) as error:
             return failure_of(str(broker_id), error)
@@ -75,11 +75,11 @@ async def list_groups(
 
     groups: list[ListedGroup] = []
     failed: list[Outcome] = []
-    for answer in await client.gather([ask(broker_id) for broker_id in metadata.brokers]):
-        if isinstance(answer, Outcome):
-            failed.append(answer)
+    for reply in await client.gather([send_to(broker_id) for broker_id in metadata.brokers]):
+        if isinstance(reply, Outcome):
+            failed.append(reply)
         else:
-            groups.extend(answer)
+            groups.extend(reply)
     client.remember_coordinators({group.group_id: group.coordinator_id for group in groups})
     return groups, failed
 
@@ -104,7 +104,7 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
     A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
 
-    async def ask(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
+    async def send_to(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
         found = await _described(client, connection, names)
         known = [name for name, one in found.items() if isinstance(one, GroupDescription) and one.outcome.is_done]
         committed = await client.gather([_committed(connection, name) for name in known])
@@ -112,7 +112,7 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
             found[name] = _with_offsets(found[name], offsets, connection.address)
         return found
 
-    found = await ask_coordinators(client, group_ids, ask)
+    found = await on_coordinators(client, group_ids, send_to)
     return [
         GroupDescription(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
         for name, one in found.items()
@@ -122,14 +122,14 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
 async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> list[Outcome]:
     """Deletes empty groups and their offsets; one outcome per group."""
 
-    async def ask(connection: Connection, names: list[str]) -> dict[str, Outcome | ApiError]:
+    async def send_to(connection: Connection, names: list[str]) -> dict[str, Outcome | ApiError]:
         response = await connection.send(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
         return {
             result.group_id: _moved(result.error_code) or outcome_of(result.group_id, result.error_code)
             for result in response.results
         }
 
-    found = await ask_coordinators(client, group_ids, ask)
+    found = await on_coordinators(client, group_ids, send_to)
     return [
         Outcome(name, one.code, str(one)) if isinstance(one, ApiError) else one for name, one in sorted(found.items())
     ]
@@ -143,10 +143,10 @@ async def _described(
     responses = await client.gather(
         [connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse) for piece in pieces]
     )
-    told = {group.group_id: group for response in responses for group in response.groups}
+    described = {group.group_id: group for response in responses for group in response.groups}
     unknown = [
         name
-        for name, group in told.items()
+        for name, group in described.items()
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not group.error_code and group.group_state == DEAD)
     ]
     newer: Mapping[str, GroupDescription | ApiError] = {}
@@ -154,7 +154,7 @@ async def _described(
         from kctl.admin.newer_groups import describe_newer_groups  # noqa: PLC0415 - most groups are classic ones
 
         newer = await describe_newer_groups(connection, unknown)
-    return {name: _description(group, newer.get(name)) for name, group in told.items()}
+    return {name: _description(group, newer.get(name)) for name, group in described.items()}
 
 
 def _description(group: DescribedGroup, newer: GroupDescription | ApiError | None) -> GroupDescription | ApiError:

@@ -65,7 +65,7 @@ async def observe(client: ClusterClient) -> Observation:
     unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
     ongoing: Mapping[TopicPartition, Ongoing] = {}
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
-        ongoing = await ongoing_if_told(client)
+        ongoing = await ongoing_if_supported(client)
     return Observation(metadata, unreachable, await min_insync_replicas(client, metadata.topics), ongoing)
 
 
@@ -111,7 +111,7 @@ async def partitions_with_problems(
     metadata = await client.metadata([])
     readable = [topic.name for topic in topics if topic.partitions]
     minimums = await min_insync_replicas(client, readable) if PartitionProblem.UNDER_MIN_ISR in problems else {}
-    ongoing = await ongoing_if_told(client) if metadata.controller_id in metadata.brokers else {}
+    ongoing = await ongoing_if_supported(client) if metadata.controller_id in metadata.brokers else {}
     found: dict[str, list[int]] = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -141,7 +141,7 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
     return found
 
 
-async def ongoing_if_told(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
+async def ongoing_if_supported(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
     """Ongoing reassignments; empty if the brokers are older than 2.4 or the user is not authorized."""
     try:
         return await list_reassignments(client)

@@ -76,7 +76,7 @@ async def describe_log_dirs(
             DescribableLogDirTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
         ]
 
-    async def ask(broker_id: int) -> list[LogDir] | Outcome:
+    async def send_to(broker_id: int) -> list[LogDir] | Outcome:
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
@@ -103,11 +103,11 @@ async def describe_log_dirs(
 
     found: list[LogDir] = []
     failed: list[Outcome] = []
-    for answer in await client.gather([ask(broker_id) for broker_id in sorted(set(brokers))]):
-        if isinstance(answer, Outcome):
-            failed.append(answer)
+    for reply in await client.gather([send_to(broker_id) for broker_id in sorted(set(brokers))]):
+        if isinstance(reply, Outcome):
+            failed.append(reply)
         else:
-            found += answer
+            found += reply
     return found, failed
 
 
@@ -134,7 +134,7 @@ async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -
     Replaces an ongoing move to another directory, and cancels it if the replica is already in the directory.
     """
 
-    async def ask(broker_id: int) -> dict[Replica, Outcome]:
+    async def send_to(broker_id: int) -> dict[Replica, Outcome]:
         here = {replica: path for replica, path in targets.items() if replica[0] == broker_id}
         try:
             connection = await client.broker(broker_id)
@@ -150,8 +150,10 @@ async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -
                 outcomes[replica] = outcome_of(_name(replica), code, None)
         return outcomes
 
-    answers = await client.gather([ask(broker_id) for broker_id in sorted({broker_id for broker_id, _ in targets})])
-    return {replica: outcome for answer in answers for replica, outcome in answer.items()}
+    responses = await client.gather(
+        [send_to(broker_id) for broker_id in sorted({broker_id for broker_id, _ in targets})]
+    )
+    return {replica: outcome for reply in responses for replica, outcome in reply.items()}
 
 
 def _request(targets: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:

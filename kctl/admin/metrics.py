@@ -1,6 +1,6 @@
 """Reads the metrics of a broker from its HTTP endpoint.
 
-The endpoint is told by the properties metrics.port and metrics.host of the broker.  Blocking sockets; one deadline.
+The endpoint comes from the broker's properties metrics.port and metrics.host.  Blocking sockets; one deadline.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
 
 
 def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Sample]:
-    """All values.  Raises ClusterUnreachable if the endpoint does not answer, or answers with something else."""
+    """All values.  Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - it takes 50 ms
 
     text = _get(host, port, left_s)
@@ -54,7 +54,7 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Samp
         families = text_string_to_metric_families(text)
         return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
     except (ValueError, KeyError, IndexError) as error:
-        raise ClusterUnreachable(f"{host}:{port} does not answer with metrics: {error}") from None
+        raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
 
 
 def _get(host: str, port: int, left_s: Callable[[], float]) -> str:
@@ -63,7 +63,7 @@ def _get(host: str, port: int, left_s: Callable[[], float]) -> str:
         connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
         response = connection.getresponse()
         if response.status != http.HTTPStatus.OK:
-            raise ClusterUnreachable(f"http://{host}:{port}/metrics answers with status {response.status}")
+            raise ClusterUnreachable(f"http://{host}:{port}/metrics responds with status {response.status}")
         pieces: list[bytes] = []
         size = 0
         while piece := response.read(_PIECE_BYTES):

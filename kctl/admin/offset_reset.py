@@ -48,7 +48,7 @@ Scope = Mapping[str, Collection[int] | None]
 class Reset:
     """The reset of one partition of one group.
 
-    `old` and `new` are None if there is no offset; `asked` is `new` before it was limited to the partition's range.
+    `old` and `new` are None if there is no offset; `unclamped` is `new` before it was limited to the partition's range.
     """
 
     group: str
@@ -56,7 +56,7 @@ class Reset:
     partition: int | None
     old: int | None = None
     new: int | None = None
-    asked: int | None = None
+    unclamped: int | None = None
     held: OffsetRange | None = None
     outcome: Outcome = field(default_factory=lambda: Outcome(""))
 
@@ -74,7 +74,7 @@ class Reset:
     @property
     def is_clamped(self) -> bool:
         """True if the requested offset was outside the partition's range and was moved into it."""
-        return self.asked != self.new
+        return self.unclamped != self.new
 
 
 async def plan_resets(
@@ -88,23 +88,23 @@ async def plan_resets(
     in_scope: list[TopicPartition] = []
     if scope is not None:
         in_scope, unknown = await _in_scope(client, scope)
-    wanted: dict[str, list[TopicPartition]] = {}
+    requested: dict[str, list[TopicPartition]] = {}
     committed: dict[str, dict[TopicPartition, int]] = {}
     for group in groups:
         name = group.outcome.name
         committed[name] = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
         if target.scenario is Scenario.FILE:
-            wanted[name] = sorted(target.file[name])
+            requested[name] = sorted(target.file[name])
         else:
-            wanted[name] = sorted(committed[name] if scope is None else in_scope)
-    partitions = {tp for tps in wanted.values() for tp in tps}
+            requested[name] = sorted(committed[name] if scope is None else in_scope)
+    partitions = {tp for tps in requested.values() for tp in tps}
     if not partitions:
         return _unknown(committed, unknown)
     timestamps = [EARLIEST, LATEST, *([target.value] if target.scenario is Scenario.TIME else [])]
     found = await list_offsets_at(client, partitions, timestamps)
     resets = [
         _plan_one(name, tp, target, committed[name].get(tp), found[tp])
-        for name, tps in sorted(wanted.items())
+        for name, tps in sorted(requested.items())
         for tp in tps
     ]
     return sorted([*resets, *_unknown(committed, unknown)], key=lambda one: (one.group, one.topic, one.partition or 0))
@@ -152,14 +152,14 @@ def _plan_one(
     if target.scenario is Scenario.SHIFT and old is None:
         text = "There is no committed offset to shift."
         return Reset(group, tp.topic, tp.partition, outcome=Outcome(str(tp), ErrorCode.INVALID_REQUEST, text))
-    asked = asked_offset(target, old, held, at_time, target.file.get(group, {}).get(tp))
-    new = asked
+    unclamped = requested_offset(target, old, held, at_time, target.file.get(group, {}).get(tp))
+    new = unclamped
     if target.scenario is not Scenario.CURRENT:
-        new = min(max(asked, held.start), held.end)
-    return Reset(group, tp.topic, tp.partition, old, new, asked, held, Outcome(str(tp)))
+        new = min(max(unclamped, held.start), held.end)
+    return Reset(group, tp.topic, tp.partition, old, new, unclamped, held, Outcome(str(tp)))
 
 
-def asked_offset(
+def requested_offset(
     target: Target, old: int | None, held: OffsetRange, at_time: OffsetAt | None, in_file: int | None
 ) -> int:
     """The offset of the scenario, which may be outside the partition's range.

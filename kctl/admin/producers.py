@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kctl.admin.outcome import Outcome, outcome_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -61,7 +61,7 @@ async def describe_producers(
 ) -> Outcomes[list[ActiveProducer]]:
     """The producers of each partition, from its leader or from `broker`, in the order of the response."""
 
-    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
         topics: dict[str, TopicRequest] = {}
         for tp in tps:
             topic = topics.setdefault(tp.topic, TopicRequest(name=tp.topic, partition_indexes=[]))
@@ -75,15 +75,15 @@ async def describe_producers(
         }
 
     if broker is None:
-        return await ask_leaders(client, partitions, ask)
-    return await ask(await client.broker(broker), sorted(partitions))
+        return await on_leaders(client, partitions, send_to)
+    return await send_to(await client.broker(broker), sorted(partitions))
 
 
 async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
     """Makes the partition leader abort the transaction, regardless of its coordinator."""
     tp = marker.tp
 
-    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
         request = WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
@@ -91,26 +91,24 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
                     producer_epoch=marker.producer_epoch,
                     transaction_result=False,
                     topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
-                    # A transaction that hangs before the first marker of its producer knows no coordinator; as in
+                    # A transaction that hangs before the first marker of its producer has no coordinator; as in
                     # Kafka's tool, 0 is not above the epoch of any.
                     coordinator_epoch=max(0, marker.coordinator_epoch),
                 )
             ]
         )
         response = await connection.send(request, WriteTxnMarkersResponse)
-        answered = [
-            one.error_code for result in response.markers for topic in result.topics for one in topic.partitions
-        ]
-        if not answered:
+        results = [one.error_code for result in response.markers for topic in result.topics for one in topic.partitions]
+        if not results:
             text = "The broker's response does not contain this partition."
             return dict.fromkeys(tps, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
-        outcome = outcome_of(str(tp), answered[0])
+        outcome = outcome_of(str(tp), results[0])
         if not outcome.is_done:
             return dict.fromkeys(tps, ApiError(outcome.error, outcome.message))
         return dict.fromkeys(tps, outcome)
 
-    answer = (await ask_leaders(client, [tp], ask))[tp]
-    return Outcome(str(tp), answer.code, str(answer)) if isinstance(answer, ApiError) else answer
+    reply = (await on_leaders(client, [tp], send_to))[tp]
+    return Outcome(str(tp), reply.code, str(reply)) if isinstance(reply, ApiError) else reply
 
 
 def _producers(partition: PartitionResponse) -> list[ActiveProducer] | ApiError:

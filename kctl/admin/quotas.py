@@ -110,11 +110,11 @@ async def describe_quotas(
         strict=is_strict,
     )
 
-    async def ask(connection: Connection) -> DescribeClientQuotasResponse:
+    async def send_to(connection: Connection) -> DescribeClientQuotasResponse:
         _check_known(connection, DescribeClientQuotasRequest)
         return await connection.send(request, DescribeClientQuotasResponse)
 
-    response = await client.on_any_broker(ask)
+    response = await client.on_any_broker(send_to)
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code), response.error_message or None)
     found = [
@@ -143,7 +143,7 @@ async def alter_quotas(
         validate_only=validate_only,
     )
 
-    async def ask(connection: Connection) -> Outcome:
+    async def send_to(connection: Connection) -> Outcome:
         _check_known(connection, AlterClientQuotasRequest)
         response = await connection.send(request, AlterClientQuotasResponse)
         for entry in response.entries:
@@ -151,7 +151,7 @@ async def alter_quotas(
             return outcome_of(entity_text(entity), entry.error_code, entry.error_message)
         return Outcome(entity_text(entity), ErrorCode.UNKNOWN_SERVER_ERROR, "the broker did not answer for the entity")
 
-    return await client.on_any_broker(ask)
+    return await client.on_any_broker(send_to)
 
 
 async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ()) -> list[ScramUser]:
@@ -160,14 +160,14 @@ async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ())
     Raises ApiError; UNSUPPORTED_VERSION for brokers before 2.7.
     """
 
-    async def ask(connection: Connection) -> DescribeUserScramCredentialsResponse:
+    async def send_to(connection: Connection) -> DescribeUserScramCredentialsResponse:
         if not connection.versions.knows(DescribeUserScramCredentialsRequest):
-            text = f"the broker at {connection.address} cannot tell SCRAM credentials (before Kafka 2.7)"
+            text = f"the broker at {connection.address} cannot describe SCRAM credentials (before Kafka 2.7)"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
         return await connection.send(request, DescribeUserScramCredentialsResponse)
 
-    response = await client.on_any_broker(ask)
+    response = await client.on_any_broker(send_to)
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code), response.error_message or None)
     return [

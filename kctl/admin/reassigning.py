@@ -58,12 +58,12 @@ class Situation:
 async def look(client: ClusterClient, targets: Assignment | None, log_dirs: LogDirTargets | None = None) -> Situation:
     """Queries the state of these targets, or of all ongoing reassignments for None."""
     ongoing = await list_reassignments(client)
-    wanted = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
-    metadata = await client.metadata({tp.topic for tp in wanted})
-    found = {tp: partition for tp in wanted if (partition := partition_of(metadata, tp)) is not None}
-    brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *wanted[tp])}
+    requested = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
+    metadata = await client.metadata({tp.topic for tp in requested})
+    found = {tp: partition for tp in requested if (partition := partition_of(metadata, tp)) is not None}
+    brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *requested[tp])}
     sizes = await replica_sizes(client, brokers & metadata.brokers.keys(), found) if found else ReplicaSizes({})
-    return Situation(metadata, ongoing, plan_moves(wanted, metadata, ongoing, sizes, log_dirs), sizes)
+    return Situation(metadata, ongoing, plan_moves(requested, metadata, ongoing, sizes, log_dirs), sizes)
 
 
 async def look_settled(

@@ -53,7 +53,7 @@ async def list_reassignments(
             for topic, numbers in by_topic(partitions).items()
         ]
 
-    async def ask(connection: Connection) -> dict[TopicPartition, Ongoing]:
+    async def send_to(connection: Connection) -> dict[TopicPartition, Ongoing]:
         request = ListPartitionReassignmentsRequest(timeout_ms=client.settings.timeout_ms, topics=topics)
         response = await connection.send(request, ListPartitionReassignmentsResponse)
         _raise_whole(response.error_code, response.error_message)
@@ -65,7 +65,7 @@ async def list_reassignments(
             for one in sorted(topic.partitions, key=lambda one: one.partition_index)
         }
 
-    return await client.on_controller(ask)
+    return await client.on_controller(send_to)
 
 
 async def alter_reassignments(
@@ -83,7 +83,7 @@ async def alter_reassignments(
         for topic, numbers in by_topic(targets).items()
     ]
 
-    async def ask(connection: Connection) -> dict[TopicPartition, Outcome]:
+    async def send_to(connection: Connection) -> dict[TopicPartition, Outcome]:
         request = AlterPartitionReassignmentsRequest(timeout_ms=client.settings.timeout_ms, topics=topics)
         response = await connection.send(request, AlterPartitionReassignmentsResponse)
         _raise_whole(response.error_code, response.error_message)
@@ -94,7 +94,7 @@ async def alter_reassignments(
                 outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
         return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
-    return await client.on_controller(ask)
+    return await client.on_controller(send_to)
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

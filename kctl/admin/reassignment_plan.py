@@ -93,8 +93,8 @@ def plan_moves(
     log_dirs: LogDirTargets | None = None,
 ) -> list[Move]:
     """The move of each partition; impossible ones have a problem."""
-    asked = log_dirs or {}
-    return [_move(tp, target, metadata, ongoing.get(tp), sizes, asked) for tp, target in sorted(targets.items())]
+    requested = log_dirs or {}
+    return [_move(tp, target, metadata, ongoing.get(tp), sizes, requested) for tp, target in sorted(targets.items())]
 
 
 def _move(
@@ -103,7 +103,7 @@ def _move(
     metadata: ClusterMetadata,
     ongoing: Ongoing | None,
     sizes: ReplicaSizes,
-    asked: LogDirTargets,
+    requested: LogDirTargets,
 ) -> Move:
     partition = partition_of(metadata, tp)
     if partition is None:
@@ -115,7 +115,7 @@ def _move(
     if dead:
         text = f"broker {', '.join(map(str, dead))} is not alive"
         problem = Outcome(str(tp), ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    log_dirs = tuple((broker, asked[broker, tp]) for broker in target if (broker, tp) in asked)
+    log_dirs = tuple((broker, requested[broker, tp]) for broker in target if (broker, tp) in requested)
     problem = problem or _log_dir_problem(tp, log_dirs, sizes)
     relocating = tuple(
         (broker, place)
@@ -131,9 +131,9 @@ def _move(
 
 def _log_dir_problem(tp: TopicPartition, log_dirs: Iterable[tuple[int, str]], sizes: ReplicaSizes) -> Outcome | None:
     for broker, path in log_dirs:
-        has_answered = any(known == broker for known, _ in sizes.directories)
+        has_result = any(known == broker for known, _ in sizes.directories)
         error = sizes.directories.get((broker, path), ErrorCode.LOG_DIR_NOT_FOUND)
-        if has_answered and error is not ErrorCode.NONE:
+        if has_result and error is not ErrorCode.NONE:
             what = "has no log directory" if error is ErrorCode.LOG_DIR_NOT_FOUND else "cannot use its log directory"
             return Outcome(str(tp), error, f"broker {broker} {what} {path}")
     return None
@@ -209,5 +209,5 @@ def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | N
 
 def _topic_error(metadata: ClusterMetadata, tp: TopicPartition) -> ErrorCode:
     topic = metadata.topics.get(tp.topic)
-    has_said_why = topic is not None and topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
-    return topic.error if topic is not None and has_said_why else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    has_error = topic is not None and topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
+    return topic.error if topic is not None and has_error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

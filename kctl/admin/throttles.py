@@ -54,7 +54,7 @@ class ListHold:
     topic: str
     name: str
     prior: str | None
-    wanted: tuple[str, ...]
+    requested: tuple[str, ...]
     owned: tuple[str, ...]
 
     @property
@@ -145,11 +145,11 @@ def hold(
                 known = known_rates.pop(fresh.setting, None)
                 rates.append(replace(fresh, prior=known.prior if known else present[fresh.setting]))
     lists = []
-    for (topic, name), wanted in needs.lists.items():
-        entry = ListHold(topic, name, None, wanted, ())
+    for (topic, name), requested in needs.lists.items():
+        entry = ListHold(topic, name, None, requested, ())
         known_list = known_lists.pop(entry.setting, None)
         value = present.get(entry.setting)
-        owned = set(known_list.owned if known_list else ()) | set(missing_entries(value, wanted))
+        owned = set(known_list.owned if known_list else ()) | set(missing_entries(value, requested))
         prior = known_list.prior if known_list else value
         lists.append(replace(entry, prior=prior, owned=_sorted(owned)))
     return ThrottleRecord(
@@ -167,7 +167,7 @@ def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
         _add(changes, rate.setting, rate.ours)
     for one in record.lists:
         value = present.get(one.setting)
-        if missing := missing_entries(value, one.wanted):
+        if missing := missing_entries(value, one.requested):
             _add(changes, one.setting, ",".join([*_entries(value), *missing]))
     return changes
 
@@ -216,10 +216,10 @@ def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str
     )
 
 
-def missing_entries(value: str | None, wanted: Iterable[str]) -> list[str]:
+def missing_entries(value: str | None, requested: Iterable[str]) -> list[str]:
     """The required entries missing in a list; none if it stands for all replicas."""
     present = _entries(value)
-    return [] if ALL_REPLICAS in present[:1] else [entry for entry in wanted if entry not in present]
+    return [] if ALL_REPLICAS in present[:1] else [entry for entry in requested if entry not in present]
 
 
 def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
                 "topic": one.topic,
                 "name": one.name,
                 "prior": one.prior,
-                "wanted": list(one.wanted),
+                "wanted": list(one.requested),
                 "owned": list(one.owned),
             }
             for one in record.lists
@@ -284,7 +284,7 @@ def _inherit_entries(
     lists = []
     for one in record.lists:
         if one.setting == released.setting:
-            needed = entries & set(one.wanted)
+            needed = entries & set(one.requested)
             inherited |= needed
             prior = released.prior if came_later else one.prior
             lists.append(replace(one, prior=prior, owned=_sorted({*one.owned, *needed})))

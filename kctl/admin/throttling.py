@@ -122,11 +122,11 @@ async def _read(
     client: ClusterClient, settings: Iterable[Setting]
 ) -> tuple[dict[Setting, str | None], dict[ConfigResource, Outcome]]:
     """The values set for each topic or broker itself, and the resources that could not be read."""
-    wanted = list(settings)
+    requested = list(settings)
     values: dict[Setting, str | None] = {}
     failed: dict[ConfigResource, Outcome] = {}
-    described = await describe_configs(client, {resource for resource, _ in wanted}, synonyms=False)
-    for resource, name in wanted:
+    described = await describe_configs(client, {resource for resource, _ in requested}, synonyms=False)
+    for resource, name in requested:
         entries = described[resource]
         if isinstance(entries, Outcome):
             failed[resource] = entries

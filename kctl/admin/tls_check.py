@@ -110,7 +110,7 @@ def check_tls(
 def _connected(address: tuple[str, int], left_s: Callable[[], float]) -> Iterator[socket.socket]:
     remaining_s = left_s()
     if remaining_s <= 0:
-        raise ClusterUnreachable(f"{address[0]}:{address[1]} did not answer in time")
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} did not respond in time")
     try:
         sock = socket.create_connection(address, remaining_s)
     except OSError as error:
@@ -147,10 +147,10 @@ def _accepts(address: tuple[str, int], name: str, version: str, left_s: Callable
                 return True
             # A handshake may also fail because the server requires a certificate, so its ServerHello is enough.
             sock.sendall(hello.read())
-            answer = sock.recv(_SERVER_HELLO_BYTES, socket.MSG_WAITALL)
+            response = sock.recv(_SERVER_HELLO_BYTES, socket.MSG_WAITALL)
         except OSError:
             return False
-    return answer[:1] == _HANDSHAKE_RECORD and answer[-2:] == VERSIONS[version].to_bytes(2)
+    return response[:1] == _HANDSHAKE_RECORD and response[-2:] == VERSIONS[version].to_bytes(2)
 
 
 def _problem(address: tuple[str, int], name: str, context: ssl.SSLContext, left_s: Callable[[], float]) -> str | None:

@@ -50,10 +50,10 @@ async def create_token(
         max_lifetime_ms=max_lifetime_ms,
     )
 
-    async def ask(connection: Connection) -> CreateDelegationTokenResponse:
+    async def send_to(connection: Connection) -> CreateDelegationTokenResponse:
         return await connection.send(request, CreateDelegationTokenResponse)
 
-    response = await client.on_controller(ask)
+    response = await client.on_controller(send_to)
     _check(response.error_code)
     return DelegationToken(
         token_id=response.token_id,
@@ -74,10 +74,10 @@ async def describe_tokens(client: ClusterClient, owners: Collection[str] = ()) -
         or None
     )
 
-    async def ask(connection: Connection) -> DescribeDelegationTokenResponse:
+    async def send_to(connection: Connection) -> DescribeDelegationTokenResponse:
         return await connection.send(request, DescribeDelegationTokenResponse)
 
-    response = await client.on_any_broker(ask)
+    response = await client.on_any_broker(send_to)
     _check(response.error_code)
     tokens = [
         DelegationToken(
@@ -109,10 +109,10 @@ async def renew_token(client: ClusterClient, token_id: str, *, period_ms: int = 
     token = await find_token(client, token_id)
     request = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=period_ms)
 
-    async def ask(connection: Connection) -> RenewDelegationTokenResponse:
+    async def send_to(connection: Connection) -> RenewDelegationTokenResponse:
         return await connection.send(request, RenewDelegationTokenResponse)
 
-    response = await client.on_controller(ask)
+    response = await client.on_controller(send_to)
     _check(response.error_code)
     return response.expiry_timestamp_ms
 
@@ -122,10 +122,10 @@ async def expire_token(client: ClusterClient, token_id: str, *, period_ms: int =
     token = await find_token(client, token_id)
     request = ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=period_ms)
 
-    async def ask(connection: Connection) -> ExpireDelegationTokenResponse:
+    async def send_to(connection: Connection) -> ExpireDelegationTokenResponse:
         return await connection.send(request, ExpireDelegationTokenResponse)
 
-    response = await client.on_controller(ask)
+    response = await client.on_controller(send_to)
     _check(response.error_code)
     return response.expiry_timestamp_ms
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
-from kctl.client.framing import first_answer
+from kctl.client.framing import first_result
 from kctl.client.retrying import Deadline
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
@@ -67,7 +67,7 @@ async def create_topics(
 ) -> list[CreatedTopic]:
     """Creates topics, or only validates them; returns when all brokers have them in their metadata."""
 
-    async def ask(connection: Connection) -> list[CreatedTopic]:
+    async def send_to(connection: Connection) -> list[CreatedTopic]:
         version = connection.versions.highest(CreateTopicsRequest)
         request = CreateTopicsRequest(
             topics=[_creatable(topic, version) for topic in topics],
@@ -87,7 +87,7 @@ async def create_topics(
             for topic in sorted(response.topics, key=lambda topic: topic.name)
         ]
 
-    created = await client.on_controller(ask)
+    created = await client.on_controller(send_to)
     if not validate_only:
         done = {one.outcome.name for one in created if one.outcome.is_done}
         counts = {one.name: max(one.partitions, len(one.assignment), 1) for one in topics if one.name in done}
@@ -98,13 +98,13 @@ async def create_topics(
 async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
     """Deletes topics with all their records."""
 
-    async def ask(connection: Connection) -> list[Outcome]:
+    async def send_to(connection: Connection) -> list[Outcome]:
         version = connection.versions.highest(DeleteTopicsRequest)
-        wanted = sorted(names)
+        requested = sorted(names)
         by_name = version < DELETE_BY_ID_VERSION
         request = DeleteTopicsRequest(
-            topics=[] if by_name else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted],
-            topic_names=wanted if by_name else [],
+            topics=[] if by_name else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in requested],
+            topic_names=requested if by_name else [],
             timeout_ms=client.settings.timeout_ms,
         )
         response = await connection.send(request, DeleteTopicsResponse, version=version)
@@ -113,7 +113,7 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
         outcomes = [outcome_of(topic.name or "", topic.error_code, topic.error_message) for topic in response.responses]
         return sorted(outcomes, key=lambda outcome: outcome.name)
 
-    return await client.on_controller(ask)
+    return await client.on_controller(send_to)
 
 
 async def create_partitions(
@@ -130,13 +130,13 @@ async def create_partitions(
         validate_only=validate_only,
     )
 
-    async def ask(connection: Connection) -> Outcome:
+    async def send_to(connection: Connection) -> Outcome:
         response = await connection.send(request, CreatePartitionsResponse)
-        result = first_answer(response.results)
+        result = first_result(response.results)
         raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
         return outcome_of(result.name, result.error_code, result.error_message)
 
-    outcome = await client.on_controller(ask)
+    outcome = await client.on_controller(send_to)
     if outcome.is_done and not validate_only:
         await _wait_until_known(client, {name: count})
     return outcome
@@ -164,9 +164,9 @@ async def _knows(client: ClusterClient, node_id: int, counts: Mapping[str, int])
         metadata = await client.metadata_from(await client.broker(node_id), counts)
     except (ApiError, ConnectionLost):
         return True  # A broker that fails now reads the metadata before it serves again.
-    told = {name: metadata.topics[name].partitions if name in metadata.topics else () for name in counts}
+    partitions_of = {name: metadata.topics[name].partitions if name in metadata.topics else () for name in counts}
     return all(
-        len(told[name]) >= count and all(partition.leader >= 0 for partition in told[name])
+        len(partitions_of[name]) >= count and all(partition.leader >= 0 for partition in partitions_of[name])
         for name, count in counts.items()
     )
 

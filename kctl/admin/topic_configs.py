@@ -14,7 +14,7 @@ from kctl.admin.configs import (
 )
 from kctl.admin.outcome import Outcome, outcome_of
 from kctl.client.cluster import ClusterClient
-from kctl.client.framing import first_answer
+from kctl.client.framing import first_result
 from kctl.client.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_configs import (
@@ -64,14 +64,14 @@ async def _replace_overrides(
     present = (await topic_overrides(client, [name]))[name]
     if isinstance(present, Outcome):
         return present
-    wanted = {key: value for key, value in present.items() if key not in delete} | dict(set_)
-    configs = [AlterableConfig(name=key, value=value) for key, value in sorted(wanted.items())]
+    requested = {key: value for key, value in present.items() if key not in delete} | dict(set_)
+    configs = [AlterableConfig(name=key, value=value) for key, value in sorted(requested.items())]
     resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configs=configs)
     request = AlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
-    async def ask(connection: Connection) -> Outcome:
+    async def send_to(connection: Connection) -> Outcome:
         response = await connection.send(request, AlterConfigsResponse)
-        result = first_answer(response.responses)
+        result = first_result(response.responses)
         return outcome_of(name, result.error_code, result.error_message)
 
-    return await client.on_any_broker(ask)
+    return await client.on_any_broker(send_to)

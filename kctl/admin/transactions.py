@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.admin.producers import ActiveProducer, describe_producers
 from kctl.client.cluster import ClusterClient, CoordinatorType
-from kctl.client.leaders import ask_coordinators
+from kctl.client.leaders import on_coordinators
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
@@ -62,7 +62,7 @@ async def list_transactions(
     metadata = await client.metadata([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
 
-    async def ask(broker_id: int) -> list[ListedTransaction] | Outcome:
+    async def send_to(broker_id: int) -> list[ListedTransaction] | Outcome:
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(request, ListTransactionsResponse)
@@ -77,23 +77,23 @@ async def list_transactions(
 
     listed: list[ListedTransaction] = []
     failed: list[Outcome] = []
-    for answer in await client.gather([ask(broker_id) for broker_id in metadata.brokers]):
-        if isinstance(answer, Outcome):
-            failed.append(answer)
+    for result in await client.gather([send_to(broker_id) for broker_id in metadata.brokers]):
+        if isinstance(result, Outcome):
+            failed.append(result)
         else:
-            listed.extend(answer)
+            listed.extend(result)
     return listed, failed
 
 
 async def describe_transactions(client: ClusterClient, transactional_ids: Collection[str]) -> list[Transaction]:
     """State, producer and partitions of transactional ids, by name; unknown ones have TRANSACTIONAL_ID_NOT_FOUND."""
 
-    async def ask(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
+    async def send_to(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
         response = await connection.send(request, DescribeTransactionsResponse)
         return {one.transactional_id: _described(one, connection.address) for one in response.transaction_states}
 
-    found = await ask_coordinators(client, transactional_ids, ask, CoordinatorType.TRANSACTION)
+    found = await on_coordinators(client, transactional_ids, send_to, CoordinatorType.TRANSACTION)
     return [
         Transaction(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
         for name, one in found.items()
@@ -128,11 +128,11 @@ async def find_hanging(
     """
     candidates: list[OpenTransaction] = []
     failed: list[Outcome] = []
-    for tp, answer in (await describe_producers(client, partitions)).items():
-        if isinstance(answer, ApiError):
-            failed.append(Outcome(str(tp), answer.code, str(answer)))
+    for tp, result in (await describe_producers(client, partitions)).items():
+        if isinstance(result, ApiError):
+            failed.append(Outcome(str(tp), result.code, str(result)))
             continue
-        by_id = sorted(answer, key=lambda one: one.producer_id)
+        by_id = sorted(result, key=lambda one: one.producer_id)
         candidates.extend(
             OpenTransaction(tp, one) for one in by_id if one.has_transaction and one.last_timestamp_ms < idle_since_ms
         )

@@ -50,13 +50,13 @@ class NewPassword:
 async def describe_users(client: ClusterClient, names: Collection[str] = ()) -> list[DescribedUser]:
     """The users with SCRAM credentials, by name; without names all of them."""
 
-    async def ask(connection: Connection) -> DescribeUserScramCredentialsResponse:
+    async def send_to(connection: Connection) -> DescribeUserScramCredentialsResponse:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in sorted(names)] or None)
         response = await connection.send(request, DescribeUserScramCredentialsResponse)
         raise_if(response.error_code, ErrorCode.NOT_CONTROLLER)
         return response
 
-    response = await client.on_any_broker(ask)
+    response = await client.on_any_broker(send_to)
     if response.error_code:
         return [DescribedUser(outcome_of("", response.error_code, response.error_message))]
     return [
@@ -81,13 +81,13 @@ async def delete_credentials(client: ClusterClient, user: str, mechanisms: Seque
 
 
 async def _alter(client: ClusterClient, request: AlterUserScramCredentialsRequest) -> Outcome:
-    async def ask(connection: Connection) -> Outcome:
+    async def send_to(connection: Connection) -> Outcome:
         response = await connection.send(request, AlterUserScramCredentialsResponse)
         (result,) = response.results
         raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
         return outcome_of(result.user, result.error_code, result.error_message)
 
-    return await client.on_controller(ask)
+    return await client.on_controller(send_to)
 
 
 def _upsertion(user: str, mechanism: Mechanism, new: NewPassword) -> ScramCredentialUpsertion:

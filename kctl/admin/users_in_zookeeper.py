@@ -1,6 +1,6 @@
-"""SCRAM users in ZooKeeper, for clusters whose brokers cannot be asked: they have not been started, or need the users.
+"""SCRAM users in ZooKeeper, for clusters whose brokers do not run, or need the users to start.
 
-Brokers that run learn of the change by the same notification as from each other.
+Running brokers receive the same change notification as for changes by brokers.
 
 Kafka: AdminZkClient.changeUserOrUserClientIdConfig (2.8).
 """
@@ -23,9 +23,9 @@ _ATTEMPTS_MAX = 20
 
 async def describe_users(zookeeper: ZooKeeper, names: Collection[str] = ()) -> list[DescribedUser]:
     """The users with SCRAM credentials, by name; without names all of them."""
-    asked = sorted(names) or [paths.desanitize(each) for each in await _children(zookeeper)]
+    requested = sorted(names) or [paths.desanitize(each) for each in await _children(zookeeper)]
     described = []
-    for user in asked:
+    for user in requested:
         try:
             config, _ = await _read(zookeeper, user)
             iterations = {

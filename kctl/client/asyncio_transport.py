@@ -12,14 +12,14 @@ from kctl.client.framing import (
     SIZE,
     api_versions_request,
     correlation_id_of,
-    no_answer,
+    no_response,
     not_kafka,
     refused_first_request,
     refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
+from kctl.client.opening import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
@@ -125,8 +125,8 @@ class AsyncioConnection:
         """Receives the next frame, which has no header (SaslHandshake 0)."""
         self._lost: KctlError | None = None
         self._is_connected = False
-        self._has_answered = False
-        """Whether a request was answered since the connection was opened."""
+        self._has_responded = False
+        """Whether a response was received since the connection was opened."""
         self._renewal = asyncio.Lock()
         self._renew_at_s: float | None = None
         """When to authenticate again, on the loop's clock; None for never."""
@@ -169,7 +169,7 @@ class AsyncioConnection:
         """Error text for a connection that was not open in time."""
         if not self._is_connected:
             return f"no connection within {timeout_ms} ms"
-        return no_answer(api_versions_request(), timeout_ms)
+        return no_response(api_versions_request(), timeout_ms)
 
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
@@ -182,10 +182,10 @@ class AsyncioConnection:
         try:
             frame = await self._exchange(request, version, timeout_ms or self._timeout_ms)
         except ConnectionClosed:
-            if self._has_answered or self._uses_sasl:
+            if self._has_responded or self._uses_sasl:
                 raise
             raise ClosedAtFirstRequest(refused_first_request(self.address, self._protocol)) from None
-        self._has_answered = True
+        self._has_responded = True
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
@@ -255,7 +255,7 @@ class AsyncioConnection:
             self._renew_at_s = asyncio.get_running_loop().time() + security.renew_after_ms(lifetime_ms) / 1000
 
     async def _hold(self, dialogue: Dialogue[T], timeout_ms: int, *, in_thread: bool = False) -> T:
-        """Sends what the dialogue asks for until it has finished."""
+        """Sends the requests of the dialogue until it has finished."""
         event: memoryview | KctlError | None = None
         while True:
             try:
@@ -271,8 +271,8 @@ class AsyncioConnection:
             except KctlError as error:
                 event = error
 
-    async def _step(self, step: Ask | RawToken, timeout_ms: int) -> memoryview:
-        if isinstance(step, Ask):
+    async def _step(self, step: Send | RawToken, timeout_ms: int) -> memoryview:
+        if isinstance(step, Send):
             return await self._exchange(step.request, step.version, timeout_ms)
         if self._lost is not None:
             raise self._lost
@@ -291,7 +291,7 @@ class AsyncioConnection:
                 await self._receiver.drain()
                 return await arrival
         except TimeoutError:
-            raise ConnectionLost(f"{self.address}: {no_answer(request, timeout_ms)}") from None
+            raise ConnectionLost(f"{self.address}: {no_response(request, timeout_ms)}") from None
         finally:
             self._waiting.pop(correlation_id, None)
 

@@ -1,6 +1,6 @@
 """The SASL authentication of a connection, as a dialogue.  KIP-43, KIP-152, KIP-368.
 
-It follows ApiVersions, whose response says in which versions the broker supports SaslHandshake and SaslAuthenticate.
+It follows ApiVersions, whose response has the supported versions of SaslHandshake and SaslAuthenticate.
 
 Kafka: SaslClientAuthenticator.
 """
@@ -8,7 +8,7 @@ Kafka: SaslClientAuthenticator.
 from __future__ import annotations
 
 from kctl.client.framing import response_of
-from kctl.client.opening import Ask, Dialogue, RawToken
+from kctl.client.opening import Dialogue, RawToken, Send
 from kctl.client.transport import ConnectionClosed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, ErrorCode, KctlError, shortened
@@ -26,7 +26,7 @@ def authenticate(mechanism: str, client: SaslClient, versions: BrokerVersions) -
     if not versions.knows(SaslHandshakeRequest):
         raise AuthenticationFailed("the broker does not support SASL; set security.protocol to PLAINTEXT or SSL")
     version = versions.highest(SaslHandshakeRequest)
-    frame = yield Ask(SaslHandshakeRequest(mechanism=mechanism), version)
+    frame = yield Send(SaslHandshakeRequest(mechanism=mechanism), version)
     _check_handshake(mechanism, response_of(frame, SaslHandshakeResponse, version))
     if version == 0:
         return (yield from _raw_exchange(mechanism, client))
@@ -53,14 +53,14 @@ def _exchange(mechanism: str, client: SaslClient, versions: BrokerVersions) -> D
     version = versions.highest(SaslAuthenticateRequest)
     message = _first(mechanism, client)
     for _ in range(SASL_ROUNDS_MAX):
-        frame = yield Ask(SaslAuthenticateRequest(auth_bytes=message), version)
+        frame = yield Send(SaslAuthenticateRequest(auth_bytes=message), version)
         response = response_of(frame, SaslAuthenticateResponse, version)
         if response.error_code:
             raise AuthenticationFailed(_refused(mechanism, response.error_message))
-        answer = _next(mechanism, client, bytes(response.auth_bytes))
-        if answer is None:
+        reply = _next(mechanism, client, bytes(response.auth_bytes))
+        if reply is None:
             return max(0, response.session_lifetime_ms)
-        message = answer
+        message = reply
     raise AuthenticationFailed(_endless(mechanism))
 
 
@@ -74,10 +74,10 @@ def _raw_exchange(mechanism: str, client: SaslClient) -> Dialogue[int]:
             frame = yield RawToken(message)
         except ConnectionClosed:
             raise AuthenticationFailed(_refused(mechanism, "the broker closed the connection")) from None
-        answer = _next(mechanism, client, bytes(frame))
-        if answer is None:
+        reply = _next(mechanism, client, bytes(frame))
+        if reply is None:
             return 0
-        message = answer
+        message = reply
     raise AuthenticationFailed(_endless(mechanism))
 
 
@@ -96,7 +96,7 @@ def _next(mechanism: str, client: SaslClient, message: bytes) -> bytes | None:
 
 
 def _refused(mechanism: str, reason: str | None) -> str:
-    """The text for a failed exchange; neither the broker's reason nor the client's contains a secret."""
+    """The error text for a failed exchange; the reasons of broker and client contain no secret."""
     text = shortened(reason) or "the broker gave no reason"
     return f"authentication with {mechanism} failed: {text.removesuffix('.')}; check sasl.jaas.config"
 

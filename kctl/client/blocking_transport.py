@@ -15,14 +15,14 @@ from kctl.client.budget import Budget
 from kctl.client.framing import (
     SIZE,
     correlation_id_of,
-    no_answer,
+    no_response,
     not_kafka,
     refused_first_request,
     refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
+from kctl.client.opening import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError
@@ -153,8 +153,8 @@ class BlockingConnection:
         self._security = security
         self._next_correlation_id = 0
         self._frame_bytes_max = OPENING_RESPONSE_BYTES_MAX
-        self._has_answered = False
-        """Whether a request was answered since the connection was opened."""
+        self._has_responded = False
+        """Whether a response was received since the connection was opened."""
         self._renew_at_s: float | None = None
         """When to authenticate again; None for never."""
 
@@ -183,10 +183,10 @@ class BlockingConnection:
         try:
             frame = self._exchange(request, version, timeout_ms, end_s)
         except ConnectionClosed:
-            if self._has_answered or (self._security is not None and self._security.uses_sasl):
+            if self._has_responded or (self._security is not None and self._security.uses_sasl):
                 raise
             raise ClosedAtFirstRequest(refused_first_request(self.address, self._protocol)) from None
-        self._has_answered = True
+        self._has_responded = True
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
@@ -251,7 +251,7 @@ class BlockingConnection:
         self._renew_at_s = time.monotonic() + renew_after_s if lifetime_ms else None
 
     def _hold(self, dialogue: Dialogue[T], timeout_ms: int, end_s: float) -> T:
-        """Sends what the dialogue asks for until it has finished."""
+        """Sends the requests of the dialogue until it has finished."""
         event: memoryview | KctlError | None = None
         while True:
             try:
@@ -267,8 +267,8 @@ class BlockingConnection:
             except KctlError as error:
                 event = error
 
-    def _step(self, step: Ask | RawToken, timeout_ms: int, end_s: float) -> memoryview:
-        if isinstance(step, Ask):
+    def _step(self, step: Send | RawToken, timeout_ms: int, end_s: float) -> memoryview:
+        if isinstance(step, Send):
             return self._exchange(step.request, step.version, timeout_ms, end_s)
         try:
             self._write(SIZE.pack(len(step.message)) + step.message, end_s)
@@ -290,7 +290,7 @@ class BlockingConnection:
                 if correlation_id_of(frame) == correlation_id:
                     return frame
         except TimeoutError:
-            raise self._lose(ConnectionLost(f"{self.address}: {no_answer(request, timeout_ms)}")) from None
+            raise self._lose(ConnectionLost(f"{self.address}: {no_response(request, timeout_ms)}")) from None
         except OSError as error:
             raise self._lose(self._error_of(error, "TLS connection")) from None
 

@@ -68,7 +68,7 @@ class ClusterClient:
 
         Does not create topics.  Raises ClusterUnreachable.
         """
-        return await retry(lambda: self._ask_metadata(topics), deadline=self.deadline())
+        return await retry(lambda: self._request_metadata(topics), deadline=self.deadline())
 
     async def any_broker(self) -> Connection:
         """A connection to any broker: an open one, else to the first reachable bootstrap address."""
@@ -89,7 +89,7 @@ class ClusterClient:
     async def broker(self, node_id: int) -> Connection:
         """A connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) if it is not in the metadata."""
         if self._metadata is None or node_id not in self._metadata.brokers:
-            await self._ask_metadata([])
+            await self._request_metadata([])
         assert self._metadata is not None
         broker = self._metadata.brokers.get(node_id)
         if broker is None:
@@ -116,7 +116,7 @@ class ClusterClient:
         """
 
         async def attempt() -> T:
-            metadata = await self._ask_metadata([])
+            metadata = await self._request_metadata([])
             if metadata.controller_id not in metadata.brokers:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller")
             return await work(await self.broker(metadata.controller_id))
@@ -176,8 +176,8 @@ class ClusterClient:
             missing = [key for key in keys if (kind, key) not in self._coordinators]
             if missing:
                 connection = await self.any_broker()
-                asked = await self.gather([find(connection, key) for key in missing])
-                found = dict(zip(missing, asked, strict=True))
+                responses = await self.gather([find(connection, key) for key in missing])
+                found = dict(zip(missing, responses, strict=True))
             else:
                 found = {}
             return {key: found[key] if key in found else self._coordinators[kind, key] for key in keys}
@@ -192,7 +192,7 @@ class ClusterClient:
                 self._coordinators[kind, key] = brokers[node_id].host, brokers[node_id].port
 
     async def _find_coordinator(self, connection: Connection, key: str, kind: CoordinatorType) -> tuple[str, int]:
-        from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands ask no coordinator
+        from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands need no coordinator
             FindCoordinatorRequest,
             FindCoordinatorResponse,
         )
@@ -210,11 +210,11 @@ class ClusterClient:
 
     async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
         """Metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        requested = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
+        request = MetadataRequest(topics=requested, allow_auto_topic_creation=False)
         return metadata_of(await connection.send(request, MetadataResponse))
 
-    async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
+    async def _request_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
         self._metadata = await self.metadata_from(await self.any_broker(), topics)
         return self._metadata
 

@@ -1,7 +1,7 @@
 """Consumes given partitions from given offsets, without a group.
 
 With a rack in its settings it fetches from the preferred read replica that the leader names (KIP-392) for at most five
-minutes or until that replica returns an error; then it asks the leader again.
+minutes or until that replica returns an error; then it fetches from the leader again.
 """
 
 from __future__ import annotations
@@ -83,18 +83,18 @@ class Consumer:
                 limits.partition_max_bytes,
             )
 
-        async def ask(broker: int, positions: Mapping[TopicPartition, int]) -> list[FetchedPartition]:
+        async def send_to(broker: int, positions: Mapping[TopicPartition, int]) -> list[FetchedPartition]:
             connection = await self._client.broker(broker)
             rack = self._client.settings.rack
             return await fetch_batches(connection, positions, limits=limits, isolation=self._isolation, rack=rack)
 
         try:
-            answers = await self._client.gather([ask(broker, part) for broker, part in sorted(by_broker.items())])
+            responses = await self._client.gather([send_to(broker, part) for broker, part in sorted(by_broker.items())])
         except ConnectionLost as lost:
             self._near.clear()
             await self._refresh_metadata(str(lost))
             return []
-        fetched = [one for answer in answers for one in answer if self._counts(one)]
+        fetched = [one for response in responses for one in response if self._counts(one)]
         moved = next((one for one in fetched if one.error in LEADER_MOVED), None)
         if moved is not None:
             await self._refresh_metadata(f"{moved.tp}: {moved.error.name}")
@@ -104,7 +104,7 @@ class Consumer:
         return fetched
 
     def _counts(self, fetched: FetchedPartition) -> bool:
-        """Records the preferred read replica; ignores errors of that replica: the leader is asked next."""
+        """Records the preferred read replica; ignores errors of that replica: the next fetch goes to the leader."""
         near = self._near.get(fetched.tp)
         if near is not None and fetched.error is not ErrorCode.NONE:
             del self._near[fetched.tp]

@@ -56,7 +56,7 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
     return message
 
 
-def first_answer(items: Sequence[T]) -> T:
+def first_result(items: Sequence[T]) -> T:
     """The only element of a response about one requested thing.  Raises MalformedRequest if it is missing."""
     if not items:
         raise MalformedRequest("the response does not contain the requested item")
@@ -76,13 +76,13 @@ def refused_handshake(address: str, protocol: str) -> str:
             "set ssl.keystore.location to one that it trusts"
         )
     return (
-        f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
+        f"{address}: closed the connection after ApiVersions: it is older than Kafka {OLDEST_KAFKA}, "
         f"which is the minimum, or not a {protocol} listener of a broker; check security.protocol"
     )
 
 
 def refused_first_request(address: str, protocol: str) -> str:
-    """Error text for a broker that answers ApiVersions and closes the connection on the next request."""
+    """Error text for a broker that responds to ApiVersions and closes the connection on the next request."""
     return (
         f"{address}: the broker closed the connection at the first request; if this listener needs authentication, set "
         f"security.protocol to SASL_{protocol}"
@@ -90,14 +90,14 @@ def refused_first_request(address: str, protocol: str) -> str:
 
 
 def not_kafka(address: str, size: int) -> KctlError:
-    """The error for a frame whose size is invalid.  TLS in answer to plain text is a matter of the properties."""
+    """The error for a frame whose size is invalid.  A TLS record in response to plain text means wrong properties."""
     if size >> 16 in _TLS_RECORDS:
         text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
         return AuthenticationFailed(f"{address}: {text}")
     return ConnectionLost(f"{address}: does not use Kafka's protocol (frame of {size} bytes)")
 
 
-def no_answer(request: object, timeout_ms: int) -> str:
+def no_response(request: object, timeout_ms: int) -> str:
     """Error text for a request without a response in time."""
     name = definition_of(type(request)).name.removesuffix("Request")
     hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not respond to it"

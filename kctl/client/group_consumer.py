@@ -35,11 +35,11 @@ from kctl.client.membership.actions import (
 )
 from kctl.client.membership.events import (
     Assigned,
-    CommitAnswered,
+    CommitResultReceived,
     Disconnected,
     Event,
-    HeartbeatAnswered,
     HeartbeatDue,
+    HeartbeatResponseReceived,
     Joined,
     Left,
     PartitionsChanged,
@@ -80,7 +80,7 @@ PARTITIONS_CHECK_MS = 300_000
 """How often the leader checks for new partitions: metadata.max.age.ms of the Java consumer."""
 CLOSE_MS = 5_000
 GIVING_UP_BEATS = 2
-"""Heartbeat intervals within which other members learn what to revoke, and rejoin without it."""
+"""Heartbeat intervals within which other members receive their assignment, revoke partitions and rejoin."""
 
 _OF_PARTITIONS = frozenset(
     {
@@ -119,7 +119,7 @@ class GroupConsumer:
         self._is_closing = False
         self._deadline: Deadline = client.deadline()
         self._failure: ApiError | None = None
-        self._told_ms = 0
+        self._responded_ms = 0
         """Time of the last assignment."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -129,7 +129,7 @@ class GroupConsumer:
         """True while this member has no partitions but other members still have to revoke some."""
         member = self.member
         patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
-        is_recent = self._now_ms() < self._told_ms + patience_ms
+        is_recent = self._now_ms() < self._responded_ms + patience_ms
         return member.assignor == COOPERATIVE_STICKY and not member.owned and is_recent
 
     @property
@@ -179,7 +179,7 @@ class GroupConsumer:
         deadline = self._client.deadline()
         while not await self._commit_once():
             if not await deadline.pause():
-                raise ClusterUnreachable(f"group '{self.member.settings.group_id}': its coordinator does not answer")
+                raise ClusterUnreachable(f"group '{self.member.settings.group_id}': its coordinator does not respond")
 
     async def close(self) -> None:
         """Commits processed offsets and leaves the group, if that is possible within a few seconds."""
@@ -238,13 +238,13 @@ class GroupConsumer:
             self._consumer.assign({tp: position for tp, position in positions.items() if tp not in lost})
 
     async def _look_up_positions(self, given: Collection[TopicPartition]) -> None:
-        committed = await self._ask_committed(given)
+        committed = await self._request_committed(given)
         fresh = [tp for tp in given if tp not in committed]
         begun = await self._begin(fresh) if fresh else {}
         self._consumer.assign({**self._consumer.positions, **begun, **committed})
         self._progress.begin(given, committed)
 
-    async def _ask_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
             try:
                 return await committed_offsets(await self._connect(), self.member.settings.group_id, partitions)
@@ -297,7 +297,7 @@ class GroupConsumer:
             return False
         self._progress.note_committed({tp: offsets[tp] for tp, code in codes.items() if code is ErrorCode.NONE})
         for code in set(codes.values()) - {ErrorCode.NONE}:
-            await self._drive(CommitAnswered(code, generation))
+            await self._drive(CommitResultReceived(code, generation))
         for tp, code in codes.items():
             if code in _OF_PARTITIONS:
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
@@ -338,12 +338,16 @@ class GroupConsumer:
     async def _perform(self, action: Action) -> Event | None:
         match action:
             case SendJoin(request):
-                return await self._ask(request, JoinGroupResponse, self._joined, self._rebalance_request_timeout_ms)
+                return await self._send_request(
+                    request, JoinGroupResponse, self._joined, self._rebalance_request_timeout_ms
+                )
             case SendSync(request):
-                return await self._ask(request, SyncGroupResponse, Synced, self._rebalance_request_timeout_ms)
+                return await self._send_request(request, SyncGroupResponse, Synced, self._rebalance_request_timeout_ms)
             case SendHeartbeat(request):
                 generation = request.generation_id
-                return await self._ask(request, HeartbeatResponse, lambda told: HeartbeatAnswered(told, generation))
+                return await self._send_request(
+                    request, HeartbeatResponse, lambda reply: HeartbeatResponseReceived(reply, generation)
+                )
             case SendLeave(member_id):
                 await self._send_leave(member_id)
             case Assign(assignor, members):
@@ -352,11 +356,11 @@ class GroupConsumer:
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
             case StartReading(partitions):
                 self._progress.forget(partitions)
-                self._told_ms = self._now_ms()
+                self._responded_ms = self._now_ms()
             case LookUpCoordinator():
                 self._client.forget_coordinator(self.member.settings.group_id)
                 if self.member.phase is Phase.OUTSIDE:
-                    await self._look_elsewhere("its coordinator does not answer")
+                    await self._look_elsewhere("its coordinator does not respond")
             case Fail(error):
                 self._failure = error
             case Revoke() | StopReading():
@@ -373,7 +377,7 @@ class GroupConsumer:
             request.members = [MemberIdentity(member_id=member_id)]
         await connection.send(request, LeaveGroupResponse)
 
-    async def _ask(
+    async def _send_request(
         self,
         request: object,
         response_class: type[T],

@@ -20,10 +20,10 @@ T = TypeVar("T")
 Outcomes = dict[TopicPartition, T | ApiError]
 """Result or error of each partition."""
 
-Ask = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
+LeaderCall = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
 """Queries one broker about partitions that it should lead."""
 
-AskCoordinator = Callable[[Connection, list[str]], Awaitable[Mapping[str, T | ApiError]]]
+CoordinatorCall = Callable[[Connection, list[str]], Awaitable[Mapping[str, T | ApiError]]]
 """Queries one broker about groups or transactional ids that it should coordinate."""
 
 COORDINATION_TOPICS = {
@@ -31,13 +31,13 @@ COORDINATION_TOPICS = {
     CoordinatorType.TRANSACTION: "__transaction_state",
 }
 """The internal topic whose partition leaders are the coordinators."""
-NOT_ANSWERED = "The broker's response does not contain this item."
+NO_RESULT = "The broker's response does not contain this item."
 
 
-async def ask_leaders(
+async def on_leaders(
     client: ClusterClient,
     partitions: Collection[TopicPartition],
-    ask: Ask[T],
+    send_to: LeaderCall[T],
     *,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[T]:
@@ -54,7 +54,7 @@ async def ask_leaders(
     absent = ABSENT - {ErrorCode.NETWORK_EXCEPTION} if client.budget.follows_elections else ABSENT
     while True:
         metadata = known or await client.metadata({tp.topic for tp in open_partitions})
-        outcomes.update(await _ask_once(client, metadata, open_partitions, ask))
+        outcomes.update(await _send_once(client, metadata, open_partitions, send_to))
         known = None
         open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]
         is_absence = absent.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
@@ -63,18 +63,21 @@ async def ask_leaders(
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
 
-async def ask_coordinators(
-    client: ClusterClient, keys: Iterable[str], ask: AskCoordinator[T], kind: CoordinatorType = CoordinatorType.GROUP
+async def on_coordinators(
+    client: ClusterClient,
+    keys: Iterable[str],
+    send_to: CoordinatorCall[T],
+    kind: CoordinatorType = CoordinatorType.GROUP,
 ) -> dict[str, T | ApiError]:
     """The outcome of every group or transactional id, in the order of keys.
 
-    Retries as `ask_leaders` does when a coordinator has moved or is unreachable.  Raises ClusterUnreachable.
+    Retries as `on_leaders` does when a coordinator has moved or is unreachable.  Raises ClusterUnreachable.
     """
     outcomes: dict[str, T | ApiError] = {}
     open_keys = sorted(set(keys))
     deadline = client.deadline()
     while open_keys:
-        outcomes.update(await _ask_coordinators_once(client, open_keys, ask, kind))
+        outcomes.update(await _send_to_coordinators_once(client, open_keys, send_to, kind))
         codes = {key: _code_of(outcomes[key]) for key in open_keys}
         open_keys = [key for key in open_keys if codes[key] in COORDINATOR_MOVED or codes[key] in ABSENT]
         for key in open_keys:
@@ -85,8 +88,8 @@ async def ask_coordinators(
     return {key: outcomes[key] for key in sorted(outcomes)}
 
 
-async def _ask_once(
-    client: ClusterClient, metadata: ClusterMetadata, partitions: list[TopicPartition], ask: Ask[T]
+async def _send_once(
+    client: ClusterClient, metadata: ClusterMetadata, partitions: list[TopicPartition], send_to: LeaderCall[T]
 ) -> Outcomes[T]:
     outcomes: Outcomes[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -100,22 +103,22 @@ async def _ask_once(
             text = f"{tp.topic} has no partition {tp.partition}" if is_there else f"{tp.topic}: no such topic"
             outcomes[tp] = ApiError(code, text if _is_unknown_topic(code) else None)
 
-    async def ask_one(leader: int, tps: list[TopicPartition]) -> Outcomes[T]:
+    async def send_one(leader: int, tps: list[TopicPartition]) -> Outcomes[T]:
         try:
-            answered = await ask(await client.broker(leader), tps)
-            return {tp: answered.get(tp, _not_answered()) for tp in tps}
+            results = await send_to(await client.broker(leader), tps)
+            return {tp: results.get(tp, _no_result()) for tp in tps}
         except ConnectionLost as lost:
             return {tp: ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)) for tp in tps}
         except ApiError as error:
             return dict.fromkeys(tps, error)
 
-    for answered in await client.gather([ask_one(leader, tps) for leader, tps in sorted(by_leader.items())]):
-        outcomes.update(answered)
+    for results in await client.gather([send_one(leader, tps) for leader, tps in sorted(by_leader.items())]):
+        outcomes.update(results)
     return outcomes
 
 
-async def _ask_coordinators_once(
-    client: ClusterClient, keys: list[str], ask: AskCoordinator[T], kind: CoordinatorType
+async def _send_to_coordinators_once(
+    client: ClusterClient, keys: list[str], send_to: CoordinatorCall[T], kind: CoordinatorType
 ) -> dict[str, T | ApiError]:
     found = await client.find_coordinators(keys, kind)
     by_address: dict[tuple[str, int], list[str]] = {}
@@ -126,17 +129,17 @@ async def _ask_coordinators_once(
         else:
             by_address.setdefault(address, []).append(key)
 
-    async def ask_one(some: list[str]) -> dict[str, T | ApiError]:
+    async def send_one(some: list[str]) -> dict[str, T | ApiError]:
         try:
-            answered = await ask(await client.coordinator(some[0], kind), some)
-            return {key: answered.get(key, _not_answered()) for key in some}
+            results = await send_to(await client.coordinator(some[0], kind), some)
+            return {key: results.get(key, _no_result()) for key in some}
         except ConnectionLost as lost:
             return dict.fromkeys(some, ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)))
         except ApiError as error:
             return dict.fromkeys(some, error)
 
-    for answered in await client.gather([ask_one(some) for some in by_address.values()]):
-        outcomes.update(answered)
+    for results in await client.gather([send_one(some) for some in by_address.values()]):
+        outcomes.update(results)
     return outcomes
 
 
@@ -164,8 +167,8 @@ def _code_of(outcome: T | ApiError) -> ErrorCode:
     return outcome.code if isinstance(outcome, ApiError) else ErrorCode.NONE
 
 
-def _not_answered() -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED)
+def _no_result() -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT)
 
 
 def _is_unknown_topic(code: ErrorCode) -> bool:

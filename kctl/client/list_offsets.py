@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -48,10 +48,10 @@ async def list_offsets(
 ) -> Outcomes[OffsetAt]:
     """The first offset at or after each timestamp (ms since the epoch, LATEST or EARLIEST), by partition."""
 
-    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
-        return await _ask_one(connection, {tp: timestamps[tp] for tp in tps}, isolation)
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
+        return await _send_one(connection, {tp: timestamps[tp] for tp in tps}, isolation)
 
-    return await ask_leaders(client, timestamps, ask)
+    return await on_leaders(client, timestamps, send_to)
 
 
 async def list_offsets_at(
@@ -63,15 +63,15 @@ async def list_offsets_at(
 ) -> Outcomes[tuple[OffsetAt, ...]]:
     """As `list_offsets`, for the same several timestamps of all partitions, for example EARLIEST and LATEST."""
 
-    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
-        asking = [_ask_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
-        answers = await client.gather(asking)
-        return {tp: _together([answer[tp] for answer in answers]) for tp in tps if all(tp in one for one in answers)}
+    async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
+        calls = [_send_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
+        results = await client.gather(calls)
+        return {tp: _together([result[tp] for result in results]) for tp in tps if all(tp in one for one in results)}
 
-    return await ask_leaders(client, partitions, ask)
+    return await on_leaders(client, partitions, send_to)
 
 
-async def _ask_one(
+async def _send_one(
     connection: Connection, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> Outcomes[OffsetAt]:
     response = await connection.send(_request(list(timestamps), timestamps, isolation), ListOffsetsResponse)

@@ -26,7 +26,7 @@ from kctl.limits import TOKEN_BYTES_MAX
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
 _REUSED_PART = 0.8
-"""A token is fetched again after this part of its lifetime; sasl.login.refresh.window.factor in Kafka."""
+"""A token is fetched again after this fraction of its lifetime; sasl.login.refresh.window.factor in Kafka."""
 _ERROR_CHARACTERS_MAX = 200
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
@@ -91,7 +91,7 @@ def _token_of_file(path: str) -> str:
 
 
 def _checked(token: object, source: str) -> str:
-    """The token in the text.  Raises AuthenticationFailed without repeating the text, which may be a secret."""
+    """The token in the text.  The text of AuthenticationFailed does not contain it, because it may be a secret."""
     if not isinstance(token, str) or len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
         raise AuthenticationFailed(f"{source} contains no token")
     return token
@@ -109,7 +109,7 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
         connection.connect()
         read_s = max(0.0, min(settings.read_timeout_ms / 1000, end_s - time.monotonic()))
         with _shut_down_after(read_s, connection.sock, expired):
-            status, body = _ask(connection, settings)
+            status, body = _request(connection, settings)
     except (OSError, http.client.HTTPException) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
             raise AuthenticationFailed(f"{where} did not respond in time; check {_ENDPOINT}") from None
@@ -154,7 +154,7 @@ def _connection(settings: OAuthSettings, timeout_s: float) -> http.client.HTTPCo
     return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
 
 
-def _ask(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
+def _request(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tuple[int, bytes]:
     assert settings.url is not None
     url = urlsplit(settings.url)
     form = {"grant_type": "client_credentials"}

@@ -1,6 +1,6 @@
-"""Dialogues with a broker, without IO, and the first one of every connection: ApiVersions.
+"""Sequences of requests at the start of a connection, without IO: ApiVersions, then SASL.
 
-A dialogue is a generator: it yields what to send, receives the frame of the response, and returns a result.  Both
+A dialogue is a generator: it yields a request to send, receives the frame of the response, and returns a result.  Both
 transports run the same dialogues.
 """
 
@@ -16,7 +16,7 @@ from kctl.errors import KctlError
 T = TypeVar("T")
 
 
-class Ask(NamedTuple):
+class Send(NamedTuple):
     """A request to send; the dialogue receives the frame of its response."""
 
     request: object
@@ -35,11 +35,11 @@ class Finished(NamedTuple, Generic[T]):
     result: T
 
 
-Dialogue: TypeAlias = Generator[Ask | RawToken, memoryview, T]
+Dialogue: TypeAlias = Generator[Send | RawToken, memoryview, T]
 
 
-def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask | RawToken | Finished[T]:
-    """Continues with a frame, with the reason why there is none, or with None to begin.
+def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Send | RawToken | Finished[T]:
+    """Continues a dialogue with a frame, or with the error that prevented it; None begins the dialogue.
 
     Raises AuthenticationFailed and other errors of the dialogue.  Steps of SASL may take a second of processor time.
     """
@@ -52,9 +52,9 @@ def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask 
 
 
 def negotiate() -> Dialogue[BrokerVersions]:
-    """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
+    """Fetches the API versions; falls back to the ApiVersions version that an older broker returns (KIP-511)."""
     outcome: BrokerVersions | int = API_VERSIONS_MAX
     while isinstance(outcome, int):
-        frame = yield Ask(api_versions_request(), outcome)
+        frame = yield Send(api_versions_request(), outcome)
         outcome = broker_versions_of(frame, outcome)
     return outcome

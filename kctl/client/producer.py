@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.framing import first_answer
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.framing import first_result
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioner import partition_of_key
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
@@ -255,7 +255,7 @@ class Producer:
             ],
         )
 
-        async def ask(connection: Connection, _: list[TopicPartition]) -> Outcomes[tuple[int, int]]:
+        async def send_to(connection: Connection, _: list[TopicPartition]) -> Outcomes[tuple[int, int]]:
             try:
                 if self._settings.acks == 0:
                     await connection.post(request)
@@ -264,17 +264,17 @@ class Producer:
             except ConnectionLost:
                 self._metadata.pop(tp.topic, None)
                 raise
-            answer = first_answer(first_answer(response.responses).partition_responses)
-            code = ErrorCode.of(answer.error_code)
+            result = first_result(first_result(response.responses).partition_responses)
+            code = ErrorCode.of(result.error_code)
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER or code is ErrorCode.NONE:
-                return {tp: (answer.base_offset, answer.log_append_time_ms)}
+                return {tp: (result.base_offset, result.log_append_time_ms)}
             if code in LEADER_MOVED:
                 self._metadata.pop(tp.topic, None)
-            return {tp: ApiError(code, answer.error_message)}
+            return {tp: ApiError(code, result.error_message)}
 
         deadline = self._client.deadline()
         while True:
-            outcome = (await ask_leaders(self._client, [tp], ask, known=self._metadata.get(tp.topic)))[tp]
+            outcome = (await on_leaders(self._client, [tp], send_to, known=self._metadata.get(tp.topic)))[tp]
             if not isinstance(outcome, ApiError) or outcome.code not in RETRIED or not await deadline.pause():
                 return outcome
 
@@ -286,8 +286,8 @@ class Producer:
             return -1, -1
         if self._producer is None:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
-            asking = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
-            self._producer = asyncio.create_task(asking, name="get a producer id")
+            requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
+            self._producer = asyncio.create_task(requests, name="get a producer id")
         return await self._producer
 
 

@@ -90,7 +90,7 @@ class ClientSecurity:
         return (*([keystore] if keystore else []), *(self._sasl.files if self._sasl is not None else ()))
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The context for TLS, made at the first call; None without TLS.  Raises ConfigError."""
+        """The context for TLS, created at the first call; None without TLS.  Raises ConfigError."""
         if self._context is None and self._tls is not None:
             from kctl.security.tls import client_context  # noqa: PLC0415 - imports ssl
 
@@ -113,7 +113,7 @@ class ClientSecurity:
         return _scram_client(sasl)
 
     def renew_after_ms(self, lifetime_ms: int) -> int:
-        """When to authenticate again in a session of this lifetime.  KIP-368."""
+        """The time after which to authenticate again in a session of this lifetime.  KIP-368."""
         return lifetime_ms * (_RENEW_PERCENT_MIN + os.urandom(1)[0] % _RENEW_PERCENT_SPREAD) // 100
 
     def _oauth_client(self, sasl: SaslSettings, timeout_ms: int) -> SaslClient:

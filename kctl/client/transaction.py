@@ -10,7 +10,7 @@ import asyncio
 from typing import Self
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
-from kctl.client.framing import first_answer
+from kctl.client.framing import first_result
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -54,12 +54,12 @@ class Transaction:
         """
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
-        async def ask(connection: Connection) -> ProducerIdAndEpoch:
+        async def send_to(connection: Connection) -> ProducerIdAndEpoch:
             response = await connection.send(request, InitProducerIdResponse)
             _raise_for(response.error_code, transactional_id)
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
-        producer = await client.on_coordinator(transactional_id, ask, CoordinatorType.TRANSACTION, codes=_BUSY)
+        producer = await client.on_coordinator(transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
         return cls(client, transactional_id, producer)
 
     async def add(self, tp: TopicPartition) -> None:
@@ -86,12 +86,12 @@ class Transaction:
             topics=[AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition])],
         )
 
-        async def ask(connection: Connection) -> None:
+        async def send_to(connection: Connection) -> None:
             response = await connection.send(request, AddPartitionsToTxnResponse)
-            answer = first_answer(first_answer(response.results).results)
-            _raise_for(answer.error_code, self.transactional_id)
+            result = first_result(first_result(response.results).results)
+            _raise_for(result.error_code, self.transactional_id)
 
-        await self._client.on_coordinator(self.transactional_id, ask, CoordinatorType.TRANSACTION, codes=_BUSY)
+        await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
 
     async def _end(self, *, is_commit: bool) -> None:
         """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
@@ -105,11 +105,11 @@ class Transaction:
             committed=is_commit,
         )
 
-        async def ask(connection: Connection) -> None:
+        async def send_to(connection: Connection) -> None:
             response = await connection.send(request, EndTxnResponse)
             _raise_for(response.error_code, self.transactional_id)
 
-        await self._client.on_coordinator(self.transactional_id, ask, CoordinatorType.TRANSACTION, codes=_BUSY)
+        await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
 
 
 def _raise_for(error_code: int, transactional_id: str) -> None:

@@ -44,7 +44,7 @@ class LocalCommand(typer.core.TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check the texts of all values before typer converts them.  Raises UsageError."""
-        if asks_for_help(args):
+        if has_help_option(args):
             return super().parse_args(ctx, [ctx.help_option_names[0]])
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         for param in self.params:
@@ -79,7 +79,7 @@ class ClusterCommand(LocalCommand):
     takes_cluster_options = True
 
 
-def asks_for_help(words: Sequence[str]) -> bool:
+def has_help_option(arguments: Sequence[str]) -> bool:
     """True if the command line contains --help or -h before `--`, even if it has errors elsewhere."""
-    before = words[: words.index("--")] if "--" in words else words
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--help" in before or "-h" in before

@@ -22,10 +22,10 @@ class ExitStatus(IntEnum):
 
 MEANINGS: dict[int, str] = {
     ExitStatus.DONE: "success",
-    ExitStatus.FAILED: "failed, or at least one item failed (its row says why)",
+    ExitStatus.FAILED: "failed, or at least one item failed (its row has the reason)",
     ExitStatus.USAGE: "invalid usage or configuration",
     ExitStatus.UNMET: "a condition that was checked does not hold",
-    ExitStatus.UNREACHABLE: "the cluster could not be reached or did not answer in time",
+    ExitStatus.UNREACHABLE: "the cluster could not be reached or did not respond in time",
     ExitStatus.REFUSED: "refused for safety, or not confirmed",
     ExitStatus.INTERRUPTED: "interrupted (SIGINT)",
     ExitStatus.TERMINATED: "terminated (SIGTERM)",

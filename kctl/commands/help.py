@@ -1,4 +1,4 @@
-"""Help as plain text: examples first, exit statuses last.  On a terminal typer renders help with rich instead."""
+"""Help as plain text: examples first, exit statuses last.  See `help_pages` for where typer lays out help instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from kctl.commands.exit_status import MEANINGS
 from kctl.commands.parameters import Parameter, flags_of, help_of, is_argument, is_flag, metavar_of, repeats
 
-WIDTH = 100
+WIDTH = 80
 NAME_COLUMN_MAX = 34
 
 

@@ -1,26 +1,52 @@
-"""The help of each verb as rendered by `./dev docs`, so that `kctl NOUN VERB --help` in a pipe does not import typer.
+"""The help of each command as rendered by `./dev docs`, so that `kctl NOUN VERB --help` imports neither typer nor rich.
 
-help_pages.txt has for each verb a line with a form feed and the words of the command, followed by the help text.  On a
-terminal typer renders the help instead, because it fits the width and has colours.
+help_pages.txt has for each command a line with a form feed and its name, followed by the help text; the name of the
+program itself is empty.  For a terminal with fewer than PAGE_COLUMNS columns typer lays out the help.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PATH = Path(__file__).with_name("help_pages.txt")
+PAGE_COLUMNS = 80
+"""The width of the pages; lines of examples may be longer."""
+_TITLE = re.compile(r"^[A-Z][A-Za-z ]*:", re.MULTILINE)
 
 
-def page_for(words: Sequence[str]) -> str | None:
-    """The help that a command line asks for; None unless it is the words of a command followed by --help or -h."""
-    *command, last = words or [""]
-    if last not in {"--help", "-h"} or not command or not PATH.exists():
+def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool = False) -> str | None:
+    """The help that a command line requests, with bold titles if `with_styles`.
+
+    None unless the command line is the name of a command followed by --help or -h, and if the terminal with this number
+    of columns is too narrow; `columns` is None if the output is not a terminal.
+    """
+    *command, last = arguments or [""]
+    if last not in {"--help", "-h"} or (columns is not None and columns < PAGE_COLUMNS) or not PATH.exists():
         return None
     _, found, rest = PATH.read_text(encoding="utf-8").partition(f"\f{' '.join(command)}\n")
-    return rest.partition("\f")[0] if found else None
+    if not found:
+        return None
+    page = rest.partition("\f")[0]
+    return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page
+
+
+def terminal_columns(descriptor: int) -> int:
+    """The width of a terminal; that of the variable COLUMNS if it is set."""
+    given = os.environ.get("COLUMNS", "")
+    try:
+        return int(given) if given.isdecimal() else os.get_terminal_size(descriptor).columns or PAGE_COLUMNS
+    except OSError:
+        return PAGE_COLUMNS
+
+
+def has_styles() -> bool:
+    """Whether a terminal gets bold text: unless NO_COLOR is set or TERM is dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def format_pages(pages: Mapping[str, str]) -> str:
-    """The text of help_pages.txt from the help of each command, by its words (`topics create`)."""
-    return "".join(f"\f{words}\n{text}" for words, text in pages.items())
+    """The text of help_pages.txt from the help of each command, by its name (`topics create`)."""
+    return "".join(f"\f{name}\n{text}" for name, text in pages.items())

@@ -163,15 +163,15 @@ class Invocation:
         """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""
         if yes:
             return
-        answer = self.console.confirm(question)
+        confirmed = self.console.confirm(question)
         self.restart_timeout()
-        if answer is None:
-            raise Refused("confirmation required: there is no terminal to ask on; repeat with --yes")
-        if not answer:
+        if confirmed is None:
+            raise Refused("confirmation required: there is no terminal; repeat with --yes")
+        if not confirmed:
             raise Refused("cancelled: not confirmed")
 
     def restart_timeout(self) -> None:
-        """Start --timeout again with the next call: the time that the user takes to answer does not count."""
+        """Start --timeout again with the next call: the time for the user's input does not count."""
         self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:

@@ -114,16 +114,16 @@ def summary_of(command: Any) -> str:
     return " ".join(str(command.help or "").partition("\n\n")[0].split())
 
 
-def split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
+def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
     """The common options before the first other word, that word, and the rest."""
     position = 0
-    while position < len(words):
-        flag, equals, _ = words[position].partition("=")
+    while position < len(arguments):
+        flag, equals, _ = arguments[position].partition("=")
         with_value = takes_value(flag)
         if with_value is None:
-            return words[:position], words[position], words[position + 1 :]
+            return arguments[:position], arguments[position], arguments[position + 1 :]
         position += 2 if with_value and not equals else 1
-    return words, None, []
+    return arguments, None, []
 
 
 def takes_value(flag: str) -> bool | None:

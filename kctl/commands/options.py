@@ -49,7 +49,7 @@ def _cluster_options(
         typer.Option(
             "--timeout",
             metavar="DURATION",
-            help="How long the cluster may take to answer, such as 10s or 500ms.  Default: 30s, of which at most 5s to"
+            help="How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to"
             " connect.",
             rich_help_panel=CLUSTER_PANEL,
         ),

@@ -61,19 +61,19 @@ app = typer.Typer(
 )
 
 
-def run(words: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status.  Raises UsageError if it is invalid."""
-    return run_command(typer.main.get_group(app), "kctl", words)
+    return run_command(typer.main.get_group(app), "kctl", arguments)
 
 
-def run_command(command: Any, name: str, words: Sequence[str]) -> int:
-    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `words`.
+def run_command(command: Any, name: str, arguments: Sequence[str]) -> int:
+    """Run one click command under that name and return its exit status.  Raises UsageError for invalid `arguments`.
 
     `command.main` is not used, because it ends the process on a broken pipe and reads variables for typer's own
     completion.
     """
     try:
-        with command.make_context(name, list(words), **CONTEXT) as ctx:
+        with command.make_context(name, list(arguments), **CONTEXT) as ctx:
             return int(command.invoke(ctx) or 0)
     except typer.Exit as end:
         return end.exit_code
@@ -111,20 +111,26 @@ def all_commands() -> dict[str, dict[str, Any]]:
 
 
 def help_pages() -> str:
-    """The text of help_pages.txt for all commands.  Imports every module."""
-    return format_pages(
-        {
-            noun if noun == verb else f"{noun} {verb}": help_text(noun, verb, command)
-            for noun, verbs in all_commands().items()
-            for verb, command in verbs.items()
-        }
-    )
+    """The text of help_pages.txt for the program, all nouns and all verbs.  Imports every module."""
+    pages = {"": help_text("", typer.main.get_group(app))}
+    for noun, verbs in all_commands().items():
+        if list(verbs) != [noun]:
+            pages[noun] = help_text(noun, load(NOUNS[noun]))
+        for verb, command in verbs.items():
+            name = noun if noun == verb else f"{noun} {verb}"
+            pages[name] = help_text(name, command)
+    return format_pages(pages)
 
 
-def help_text(noun: str, verb: str, command: Any) -> str:
-    """What `kctl NOUN VERB --help` prints where stdout is no terminal."""
-    name = f"kctl {noun}" if noun == verb else f"kctl {noun} {verb}"
-    ctx = command.make_context(name, ["--help"], resilient_parsing=True, **CONTEXT)
+def help_text(name: str, command: Any) -> str:
+    """The plain help text of a command, a noun or, with an empty name, the program."""
+    root = typer.main.get_group(app).make_context("kctl", ["--help"], resilient_parsing=True, **CONTEXT)
+    if name:
+        parent, _, verb = f"kctl {name}".rpartition(" ")
+        root.info_name = parent
+        ctx = command.make_context(verb, ["--help"], parent=root, resilient_parsing=True)
+    else:
+        ctx = root
     formatter = ctx.make_formatter()
     command.write_plain_help(ctx, formatter)
     return str(formatter.getvalue())

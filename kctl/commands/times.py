@@ -34,21 +34,21 @@ _ISO_DURATION = re.compile(
 
 def parse_time_ms(text: str, *, now_ms: int) -> int:
     """Read a point in time as milliseconds since the epoch, from 0 to TIME_MS_MAX.  Raises UsageError."""
-    told = text.removeprefix("@")
-    if told == "now":
+    value = text.removeprefix("@")
+    if value == "now":
         return now_ms
-    if told.startswith("-"):
-        return check_time_ms(now_ms - parse_duration_ms(told[1:]), text)
-    if _EPOCH_SECONDS.fullmatch(told):
-        return int(told) * 1000
-    if _EPOCH_MS.fullmatch(told):
-        return int(told)
-    if told.isdecimal() and not _COMPACT_DATE.fullmatch(told):
+    if value.startswith("-"):
+        return check_time_ms(now_ms - parse_duration_ms(value[1:]), text)
+    if _EPOCH_SECONDS.fullmatch(value):
+        return int(value) * 1000
+    if _EPOCH_MS.fullmatch(value):
+        return int(value)
+    if value.isdecimal() and not _COMPACT_DATE.fullmatch(value):
         raise UsageError(
             f"'{text}' is not a valid time: epoch seconds have 10 digits, milliseconds 13,"
             " and a date has 8, such as 20261121"
         )
-    return check_time_ms(_iso_time_ms(told, text), text)
+    return check_time_ms(_iso_time_ms(value, text), text)
 
 
 def check_time_ms(time_ms: int, text: str) -> int:
@@ -62,11 +62,11 @@ def check_time_ms(time_ms: int, text: str) -> int:
     return time_ms
 
 
-def _iso_time_ms(told: str, text: str) -> int:
+def _iso_time_ms(value: str, text: str) -> int:
     from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
 
     # Kafka's tools also accept 2026-1-9T9:5:0.0.
-    padded = re.sub(r"(?<=[-T:])([0-9])(?![0-9])", r"0\1", told)
+    padded = re.sub(r"(?<=[-T:])([0-9])(?![0-9])", r"0\1", value)
     try:
         if not padded.isascii():
             raise ValueError

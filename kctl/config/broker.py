@@ -223,22 +223,22 @@ def _network(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def _versions(config: BrokerConfig) -> Iterator[Problem]:
-    spoken = config.inter_broker_protocol_version
-    if not stores_in_format_of(config.log_message_format_version) and stores_in_format_of(spoken):
+    protocol_version = config.inter_broker_protocol_version
+    if not stores_in_format_of(config.log_message_format_version) and stores_in_format_of(protocol_version):
         yield _problem(
             config,
             "log.message.format.version",
             "batches are stored in message format 2 (0.11.0), not in an older one",
             "remove it; older consumers get older formats by conversion",
         )
-    if _record_format(config.log_message_format_version) > _record_format(spoken):
+    if _record_format(config.log_message_format_version) > _record_format(protocol_version):
         yield _problem(
             config,
             "log.message.format.version",
-            f"is newer than inter.broker.protocol.version {spoken}",
+            f"is newer than inter.broker.protocol.version {protocol_version}",
             "raise inter.broker.protocol.version first",
         )
-    if version_rank(spoken) < version_rank("2.1-IV0"):
+    if version_rank(protocol_version) < version_rank("2.1-IV0"):
         if config.compression_type == "zstd":
             yield _problem(
                 config, "compression.type", "needs inter.broker.protocol.version 2.1 or later", "choose another codec"

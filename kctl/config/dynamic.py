@@ -84,7 +84,7 @@ class ConfigView:
         """Replaces the values of /config/topics/T."""
         self.topic_overrides[topic] = dict(overrides)
         self._topics[topic], ignored = topic_config_ignoring_errors(self.current, overrides)
-        self._tell()
+        self._notify()
         return ignored
 
     def forget_topic(self, topic: str) -> None:
@@ -115,10 +115,10 @@ class ConfigView:
             return problems
         self.dynamic_default, self.dynamic_broker, self.current = default, broker, changed
         self._topics.clear()
-        self._tell()
+        self._notify()
         return []
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._subscribers:
             changed()
 

@@ -2,8 +2,8 @@
 
 A request header has version 2 if the version of the request is flexible, else 1; only ControlledShutdown 0 has header
 version 0, without a client id.  The client id has a 2-byte length in flexible headers too.  A response header has
-version 1 if flexible, else 0; that of ApiVersions is always 0, because the client does not know the broker's versions
-yet (KIP-511).
+version 1 if flexible, else 0; that of ApiVersions is always 0, because the client does not have the broker's versions
+yet yet (KIP-511).
 """
 
 from __future__ import annotations

@@ -405,7 +405,7 @@ def request(
 ) -> Callable[[type[T]], type[T]]:
     """A request of the API with this key; decoding fails if it costs more than `cost_max`.
 
-    `versions` are those that our client can send, `served` those that our broker answers: all of them by
+    `versions` are those that our client can send, `served` those that our broker serves: all of them by
     default, "none" for an API that only our client uses.
     """
 

@@ -101,7 +101,7 @@ def _described(request: type) -> Api:
 
 
 def _kafka_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 @cache

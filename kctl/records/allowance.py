@@ -15,13 +15,13 @@ from kctl.limits import (
     INLINE_RECORDS_MAX,
     RECORDS_PER_BATCH_MAX,
 )
+from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import Buffer
 from kctl.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC_POSITION
-from kctl.records.walk import is_compiled
 
 COPIED_BYTES_PER_BYTE = 64
 """Bytes that are copied in the time in which one byte is decompressed."""
-WALKED_RECORDS_PER_RECORD = 50 if is_compiled() else 1
+WALKED_RECORDS_PER_RECORD = 50 if walk_is_compiled() else 1
 """Records that are walked in the time in which one record is read into an object."""
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 """Position of the attributes byte that contains the codec."""

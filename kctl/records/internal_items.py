@@ -56,11 +56,11 @@ def offsets_record(record: Record) -> tuple[object, object]:
     try:
         key = decode_offsets_key(record.key or b"")
         if isinstance(key, OffsetCommitKey):
-            told = {"type": "offset_commit", "group": key.group, "topic": key.topic, "partition": key.partition}
-            return told, None if record.value is None else _offset_commit(record.value)
+            key_item = {"type": "offset_commit", "group": key.group, "topic": key.topic, "partition": key.partition}
+            return key_item, None if record.value is None else _offset_commit(record.value)
         if isinstance(key, GroupMetadataKey):
-            told = {"type": "group_metadata", "group": key.group}
-            return told, None if record.value is None else _group(decode_group_metadata_value(record.value))
+            key_item = {"type": "group_metadata", "group": key.group}
+            return key_item, None if record.value is None else _group(decode_group_metadata_value(record.value))
     except MalformedRequest:
         pass  # not decoded
     return _coordinator_record(record, NEW_GROUP_KINDS)
@@ -71,8 +71,8 @@ def transaction_record(record: Record) -> tuple[object, object]:
     try:
         key = decode_transaction_key(record.key or b"")
         if isinstance(key, TransactionLogKey):
-            told = {"type": "transaction", "transactional_id": key.transactional_id}
-            return told, None if record.value is None else _transaction(record.value)
+            key_item = {"type": "transaction", "transactional_id": key.transactional_id}
+            return key_item, None if record.value is None else _transaction(record.value)
     except MalformedRequest:
         pass  # not decoded
     return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
@@ -90,12 +90,12 @@ def _coordinator_record(record: Record, kinds: Mapping[int, tuple[type, type]]) 
         kind = kinds.get(version_of(key))
         if kind is not None:
             key_class, value_class = kind
-            told = {"type": record_type_name(value_class), **message_item(decode_body(key_class, key, 0), 0)}
+            key_item = {"type": record_type_name(value_class), **message_item(decode_body(key_class, key, 0), 0)}
             if value is None:
-                return told, None
+                return key_item, None
             version = version_of(value)
             if version in definition_of(value_class).versions:
-                return told, message_item(decode_body(value_class, value, version), version)
+                return key_item, message_item(decode_body(value_class, value, version), version)
     except MalformedRequest:
         pass  # not decoded
     return encode_bytes(record.key)[0], encode_bytes(value)[0]
@@ -116,8 +116,8 @@ def _framed_record(record: Record, decode: Callable[[bytes], Framed]) -> tuple[o
         message, version = decode(record.value or b"")
     except MalformedRequest:
         return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
-    told = {"type": record_type_name(type(message)), "version": version, **message_item(message, version)}
-    return encode_bytes(record.key)[0], told
+    key_item = {"type": record_type_name(type(message)), "version": version, **message_item(message, version)}
+    return encode_bytes(record.key)[0], key_item
 
 
 def record_type_name(cls: type) -> str:

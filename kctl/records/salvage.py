@@ -73,7 +73,7 @@ class Cut(NamedTuple):
     damage: list[Damage]
     consumed: int
     """Position in the chunk where the next chunk begins."""
-    wanted: int
+    needed: int
     """Required size of the next chunk, if the segment has that many bytes left."""
 
 
@@ -124,14 +124,14 @@ class BatchCutter:
         The segment's offsets are below `end_offset`.
         """
         cut = Cut([], [], 0, 0)
-        position = wanted = 0
-        while position < left and not wanted:
+        position = needed = 0
+        while position < left and not needed:
             walk = self._walk if self._lost is None else self._search
-            position, wanted = walk(chunk, position, left, end_offset, cut)
+            position, needed = walk(chunk, position, left, end_offset, cut)
         if position >= left:
             self._resume(end_offset, position, cut)
         self._origin += position
-        return Cut(cut.batches, cut.damage, position, wanted)
+        return Cut(cut.batches, cut.damage, position, needed)
 
     def _walk(self, chunk: Buffer, position: int, left: int, end_offset: int, cut: Cut) -> tuple[int, int]:
         """Read batches up to an invalid one; return its position, and the number of bytes needed from there."""

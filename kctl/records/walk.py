@@ -1,6 +1,6 @@
 """Walks over the records of a batch without an object per record: checks them, and finds where their fields are.
 
-This module is compiled by mypyc where a C compiler is at hand when kctl is built; wheels contain the compiled form.
+This module is compiled by mypyc if a C compiler is available when kctl is built; wheels contain the compiled form.
 Elsewhere the same source is interpreted, about a hundred times slower: docs/decisions/record-walk.md.  Compiled code
 checks each index of `bytes` as Python does, so that no input can make it read outside of its buffer.
 
@@ -17,7 +17,7 @@ Malformed records raise ValueError or IndexError.  What is malformed is what Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from librt.vecs import append, vec
@@ -107,71 +107,82 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
     return is_ordered, largest, smallest, keyless
 
 
-def locate_records(region: bytes, count: i64) -> vec[i64]:
-    """Returns FIELDS numbers for each of `count` records, in a flat buffer of 64-bit integers.
+def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> vec[i64]:
+    """Returns FIELDS numbers for each record of some batches, in a flat buffer of 64-bit integers.
 
-    They are: timestamp delta, offset delta, position and size of the key, position and size of the value, position of
-    the number of headers, end of the record.  Positions count from the start of the region; the size of a null is -1.
-    The buffer protocol gives the numbers to numpy and Arrow without a copy.  Raises ValueError and IndexError for
-    malformed records.
+    A region is the start and the end of the records of a batch in `buffer`, and their number.  The numbers of a record
+    are: timestamp delta, offset delta, position and size of the key, position and size of the value, position of the
+    number of headers, end of the record.  Positions count from the start of the buffer; the size of a null is -1.  The
+    buffer protocol gives the numbers to numpy and Arrow without a copy.  Raises ValueError and IndexError for malformed
+    records.
     """
-    total: i64 = len(region)
-    _check_count(count, total)
-    found = vec[i64](capacity=count * FIELDS)
-    position: i64 = 0
+    total: i64 = 0
+    for start, end, count in regions:
+        if start < 0 or end > len(buffer):
+            raise ValueError("a region exceeds the buffer")
+        _check_count(count, end - start)
+        total += count
+    found = vec[i64](capacity=total * FIELDS)
+    for start, end, count in regions:
+        found = _locate(buffer, start, end, count, found)
+    return found
+
+
+def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64]) -> vec[i64]:
+    """Appends the numbers of the records of one region."""
     index: i64
     for index in range(count):
-        byte: i64 = region[position]
+        byte: i64 = buffer[position]
         position += 1
         if byte < 0x80:
             size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
-        if size < 0 or size > total - position:
+            size, position = _rest(buffer, position, byte, _SHIFT_32)
+        if size < 0 or size > limit - position:
             raise ValueError(f"record {index} of {size} bytes exceeds the batch")
         end: i64 = position + size
-        byte = region[position + 1]
+        byte = buffer[position + 1]
         position += 2
         if byte < 0x80:
             delta: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(region, position, byte, _SHIFT_64)
+            delta, position = _rest(buffer, position, byte, _SHIFT_64)
         found = append(found, delta)
-        byte = region[position]
+        byte = buffer[position]
         position += 1
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(region, position, byte, _SHIFT_32)
+            delta, position = _rest(buffer, position, byte, _SHIFT_32)
         found = append(found, delta)
-        byte = region[position]
+        byte = buffer[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = _rest(buffer, position, byte, _SHIFT_32)
         found = append(found, position)
         found = append(found, size)
         position = _after(position, size, end)
-        byte = region[position]
+        byte = buffer[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = _rest(buffer, position, byte, _SHIFT_32)
         found = append(found, position)
         found = append(found, size)
         position = _after(position, size, end)
         found = append(found, position)
-        if region[position] == 0:
+        if buffer[position] == 0:
             position += 1
         else:
-            position = _after_headers(region, position, end)
+            position = _after_headers(buffer, position, end)
         if position != end:
             raise ValueError(f"record {index} ends {end - position} bytes after its last field")
         found = append(found, end)
-    if position != total:
-        raise ValueError(f"{total - position} bytes after the last record")
+    if position != limit:
+        raise ValueError(f"{limit - position} bytes after the last record")
     return found
 
 
@@ -314,8 +325,3 @@ def _number(region: bytes, position: i64) -> tuple[i64, i64]:
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     return _rest(region, position + 1, byte, _SHIFT_32)
-
-
-def is_compiled() -> bool:
-    """Whether this module runs as native code."""
-    return not __file__.endswith(".py")

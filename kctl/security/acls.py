@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 from kctl.errors import ErrorCode
 
 WILDCARD = "*"
-"""A literal resource name or a host that stands for all of them."""
+"""The literal resource name, or host, that matches all."""
 EVERY_USER = "User:*"
-"""The principal that stands for all principals, of any type."""
+"""The principal that matches all principals, of any type."""
 CLUSTER_NAME = "kafka-cluster"
 """The only name of a resource of type CLUSTER."""
 
@@ -26,20 +26,20 @@ class _Named(IntEnum):
     @property
     def label(self) -> str:
         """The name in znodes and messages, such as DescribeConfigs."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
+        return "".join(part.capitalize() for part in self.name.split("_"))
 
     @classmethod
     def of_label(cls, text: str) -> Self:
         """Parses a name in any case, with or without separators.  Raises ValueError."""
-        wanted = text.replace("_", "").replace("-", "").lower()
+        normalized = text.replace("_", "").replace("-", "").lower()
         for member in cls:
-            if member.name.replace("_", "").lower() == wanted:
+            if member.name.replace("_", "").lower() == normalized:
                 return member
         raise ValueError(f"{text!r} is not one of {', '.join(member.label for member in cls)}")
 
 
 class ResourceType(_Named):
-    """What a rule protects."""
+    """The types of resources."""
 
     ANY = 1
     TOPIC = 2
@@ -48,7 +48,7 @@ class ResourceType(_Named):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
-    """Since 3.3 (KIP-373); brokers of 2.8 do not know it."""
+    """Since 3.3 (KIP-373); not supported by brokers of 2.8."""
 
 
 class PatternType(_Named):
@@ -62,7 +62,7 @@ class PatternType(_Named):
 
 
 class Operation(_Named):
-    """What a principal does with a resource."""
+    """The operations on resources."""
 
     ANY = 1
     ALL = 2
@@ -148,7 +148,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AclEntry(NamedTuple):
-    """Who may do what, from where: a rule without its resource.  Kafka: AccessControlEntry."""
+    """A rule without its resource: principal, operation, host, and permission.  Kafka: AccessControlEntry."""
 
     principal: str
     """`Type:name`, such as User:alice; User:* for everyone."""

@@ -1,10 +1,11 @@
-"""Decides whether a principal may do something, from ACLs.  Kafka: AclAuthorizer of 2.8.
+"""Decides from ACLs whether a principal may perform an operation.  Kafka: AclAuthorizer of 2.8.
 
-Super users may do everything.  Otherwise the ACLs of all patterns that apply to the resource count: one that denies
-decides, then one that allows.  Without any ACL on the resource, `allow.everyone.if.no.acl.found` decides.
+Super users may perform every operation.  For others, the ACLs of all patterns that apply to the resource are searched:
+an ACL that denies takes precedence over one that allows; if none matches, the operation is denied.  If the resource has
+no ACL at all, `allow.everyone.if.no.acl.found` decides.
 
-To be allowed READ, WRITE, DELETE or ALTER implies DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.  To be denied
-one of them implies nothing.
+An ACL that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one that allows ALTER_CONFIGS also allows
+DESCRIBE_CONFIGS.  An ACL that denies one of them denies nothing else.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Decision(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Who asks, and from where."""
+    """The principal and address of a client."""
 
     principal: str
     host: str
@@ -77,11 +78,11 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What the broker's properties say besides ACLs."""
+    """The broker properties that affect decisions."""
 
     super_users: frozenset[str] = field(default_factory=frozenset)
     allows_without_acl: bool = False
-    """allow.everyone.if.no.acl.found: whether a resource without any ACL is open to all."""
+    """allow.everyone.if.no.acl.found: whether everybody may use a resource without ACLs."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -105,16 +106,16 @@ class _RuleKey(NamedTuple):
 
 
 class AclIndex:
-    """ACLs by resource pattern, arranged so that a decision reads only those that apply to one resource.
+    """ACLs by resource pattern, indexed so that a decision reads only those that apply to one resource.
 
-    A pattern whose ACLs cannot be read is present without entries, and everything that it applies to is denied.
+    A pattern whose ACLs cannot be read is present without entries, and every operation to which it applies is denied.
     """
 
     def __init__(self, bindings: Iterable[AclBinding] = ()) -> None:
         self._entries: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
         self._unreadable: set[ResourcePattern] = set()
         self._prefix_lengths: dict[ResourceType, dict[int, int]] = {}
-        """How many prefixed patterns of a type have a name of this length."""
+        """The number of prefixed patterns by type and length of the name."""
         self._names: dict[_RuleKey, set[str]] = {}
         self.count = 0
         """Number of ACLs."""

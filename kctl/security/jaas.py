@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
 
-The name of the module selects behaviour that is built in; no class is ever loaded.  Options often contain passwords:
-they are not part of the repr, and errors contain no values.
+The name of the module selects one of the mechanisms that are built in; no class is loaded.  Options often contain
+passwords: they are not part of the repr, and errors contain no values.
 
 Kafka: JaasConfig, JaasContext (2.8).
 
@@ -87,7 +87,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,80}")
 
 
 def _shown(name: str) -> str:
-    """The name of an option for an error; what is not a plain name may be part of a password."""
+    """The name of an option for an error text; other text is hidden, because it may be part of a password."""
     return name if _NAME.fullmatch(name) else "(unreadable)"
 
 

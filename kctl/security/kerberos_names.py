@@ -61,7 +61,7 @@ def user_name(principal: str, rules: Sequence[Rule], *, default_realm: str) -> s
         result = _applied(rule, parameters, default_realm)
         if result is not None:
             if _NOT_SIMPLE.search(result) or not result:
-                raise KerberosNameError("a rule gives the client's principal a name with '/' or '@', or an empty one")
+                raise KerberosNameError("a rule maps the client's principal to an empty name or one with '/' or '@'")
             return {"L": result.lower(), "U": result.upper()}.get(rule.case, result)
     raise KerberosNameError("no rule of sasl.kerberos.principal.to.local.rules applies to the client's principal")
 

@@ -120,7 +120,7 @@ def _matching(key: object, certificates: Sequence[Certificate]) -> KeyPair:
         raise KeyStoreError("the private key is neither RSA nor EC nor EdDSA: create another key")
     leaf = next((entry for entry in certificates if entry.public_key() == key.public_key()), None)
     if leaf is None:
-        raise KeyStoreError("the private key does not match the certificate: use the key that the certificate is for")
+        raise KeyStoreError("the private key does not match the certificate: use the key of the certificate")
     return KeyPair(_chain(leaf, certificates), key)
 
 
@@ -162,7 +162,7 @@ def _load_jks(data: bytes, password: str | None) -> KeyStore:
         import jks  # noqa: PLC0415 - from an extra
     except ImportError:
         raise KeyStoreError(
-            "is a JKS file, which needs an extra: pip install 'kctl-kafka[jks]', or convert the file with "
+            "is a JKS file, which requires an extra: pip install 'kctl-kafka[jks]', or convert the file with "
             "keytool -importkeystore -deststoretype pkcs12"
         ) from None
     try:

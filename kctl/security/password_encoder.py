@@ -71,7 +71,7 @@ class PasswordEncoder:
 
 
 def _decoded(secret: str, text: str) -> str | None:
-    """The password; None if the secret is another one.  Raises PasswordEncoderError."""
+    """The password; None if it was encrypted with another secret.  Raises PasswordEncoderError."""
     try:
         fields = dict(entry.split(":", 1) for entry in text.split(","))
         key_bits, iterations = int(fields["keyLength"]), int(fields["iterations"])

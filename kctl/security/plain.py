@@ -55,7 +55,7 @@ def plain_users(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_password(users: Mapping[str, str], message: PlainMessage) -> bool:
-    """Whether the password is that of the user, in a time that does not depend on whether the user exists."""
+    """Whether the password is correct; takes the same time whether or not the user exists."""
     expected = users.get(message.user)
     is_equal = hmac.compare_digest((expected or "").encode(), message.password.encode())
     return is_equal and expected is not None

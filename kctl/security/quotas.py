@@ -1,7 +1,7 @@
-"""Which client quota applies to a user and a client id: the rule that brokers and commands share.  KIP-55.
+"""Selects the client quota that applies to a user and a client id, for brokers and commands.  KIP-55.
 
-Quotas are set for a user, a client id, or both together; instead of a name there may be the default.  One quota applies
-to a request, that of the most specific entity that has a value for the key:
+Quotas are set for a user, a client id, or a pair of both; each may be the default instead of a name.  One quota applies
+to a request: that of the most specific entity that has a value for the key:
 
   1. user U, client id C      2. user U, default client id      3. user U
   4. default user, client C   5. default user and client id     6. default user
@@ -30,7 +30,7 @@ class EntityType(StrEnum):
 
 
 class Default(Enum):
-    """Stands for the default user or the default client id; the names of real ones are strings."""
+    """The default user or the default client id; other names are strings."""
 
     DEFAULT = "<default>"
 
@@ -59,7 +59,7 @@ class QuotaGroup(NamedTuple):
 
 
 class QuotaEntity(NamedTuple):
-    """What a quota is set for; None for a part that the entity does not have."""
+    """The user and client id for which a quota is set; None for a part that the entity does not have."""
 
     user: Name | None
     client_id: Name | None

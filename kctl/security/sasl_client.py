@@ -1,7 +1,6 @@
 """The client's side of a SASL authentication: messages of the server in, messages of the client out.  No IO.
 
-Every mechanism is a small state machine with the same two methods.  The requests that carry the messages are the
-business of `kctl.client.authentication`.
+Every mechanism is a small state machine with the same two methods.  `kctl.client.authentication` sends the messages.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from kctl.errors import KctlError
 
 
 class SaslRefused(KctlError):
-    """The exchange cannot go on: the server refused the client, or the server's message is not acceptable."""
+    """The exchange failed: the server refused the client, or the server's message is invalid."""
 
 
 class SaslClient(Protocol):
@@ -25,7 +24,7 @@ class SaslClient(Protocol):
         ...
 
     def respond(self, message: bytes) -> bytes | None:
-        """The answer to a message of the server, None if that completes the exchange.  Raises KctlError."""
+        """The reply to a message of the server; None if that message completes the exchange.  Raises KctlError."""
         ...
 
 
@@ -43,7 +42,7 @@ class PlainClient:
     def respond(self, message: bytes) -> None:
         """Completes the exchange; the server's only message is empty."""
         if message:
-            raise SaslRefused("the broker sent data where PLAIN has none")
+            raise SaslRefused("the broker sent data, but PLAIN has no message from the server")
 
 
 @dataclass(slots=True)
@@ -62,8 +61,8 @@ class OAuthBearerClient:
     def respond(self, message: bytes) -> bytes | None:
         """Completes the exchange if the message is empty.
 
-        Otherwise it is JSON with the reason why the token is refused; the answer is a single 0x01, after which the
-        server fails the authentication.
+        Otherwise the message is JSON with the reason why the token is refused; the reply is a single 0x01 byte, after
+        which the server fails the authentication.
         """
         if self._reason:
             raise SaslRefused(self._reason)
@@ -74,10 +73,10 @@ class OAuthBearerClient:
 
 
 class GssapiClient:
-    """GSSAPI: Kerberos.  RFC 4752.  `context` is a `gssapi.SecurityContext` of the initiator, not yet begun.
+    """GSSAPI: Kerberos.  RFC 4752.  `context` is a new `gssapi.SecurityContext` of the initiator.
 
-    The context reads the ticket cache or the key tab and may ask the key distribution centre, so call the methods in a
-    thread.
+    The context reads the ticket cache or the key table and may send requests to the key distribution center, so call
+    the methods in a thread.
     """
 
     _NO_SECURITY_LAYER = 1

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512, both ends of an exchange.  RFC 5802, RFC 7677, without channel binding.
+"""SCRAM-SHA-256 and SCRAM-SHA-512, client and server.  RFC 5802, RFC 7677, without channel binding.
 
     client                              server
     client-first: user, nonce      ->
@@ -7,8 +7,8 @@
       proof of the client key
                                    <-   server-final: signature with the server key
 
-Neither end learns the password from the other.  An end is a small state machine that takes one message and returns the
-next; it raises ScramError and accepts no further message after that.
+The password is never sent.  Each side is a small state machine that takes one message and returns the next; after it
+has raised ScramError it accepts no further message.
 
 Kafka: ScramSaslServer, ScramSaslClient (2.8).
 
@@ -93,30 +93,30 @@ class ScramServer:
         """The next message of the server.  Raises ScramError if the exchange fails, and what `lookup` raises."""
         phase, self.phase = self.phase, Phase.FAILED
         if phase is Phase.FIRST:
-            answer = self._server_first(message)
+            reply = self._server_first(message)
             self.phase = Phase.FINAL
         elif phase is Phase.FINAL:
-            answer = self._server_final(message)
+            reply = self._server_final(message)
             self.phase = Phase.COMPLETE
         else:
             raise ScramError("a message after the end of the exchange")
-        return answer
+        return reply
 
     def _server_first(self, message: bytes) -> bytes:
         first, bare = parse_client_first(message)
         if first.authorization_id not in ("", first.user):
             raise ScramError("the client requested an authorization id that is different from the user name")
         credential = self._lookup(first.user, first.is_token)
-        answer = ServerFirst(first.nonce + self._nonce, credential.salt, credential.iterations).text()
-        self._first, self._credential, self._signed = first, credential, f"{bare},{answer}"
-        return answer.encode()
+        reply = ServerFirst(first.nonce + self._nonce, credential.salt, credential.iterations).text()
+        self._first, self._credential, self._signed = first, credential, f"{bare},{reply}"
+        return reply.encode()
 
     def _server_final(self, message: bytes) -> bytes:
         assert self._first is not None
         assert self._credential is not None
         final, unsigned = parse_client_final(message)
         nonce = self._first.nonce + self._nonce
-        # librdkafka before 2.6.1 repeats its own part.  The proof covers the whole text, and so this server's part.
+        # librdkafka before 2.6.1 repeats only its own part.  The proof covers the whole nonce all the same.
         if not (_equal(final.nonce, nonce) or _equal(final.nonce, self._first.nonce + nonce)):
             raise ScramError("client-final has another nonce than server-first")  # CVE-2024-56128
         if not _equal(final.gs2_header, self._first.gs2_header):
@@ -150,20 +150,20 @@ class ScramClient:
         return self._first.encode()
 
     def respond(self, message: bytes) -> bytes | None:
-        """The client's answer to server-first; None after server-final, with which the exchange is complete.
+        """The client's reply to server-first; None after server-final, which completes the exchange.
 
-        Raises ScramError.  The answer to server-first hashes the password as often as the server asks for: up to
+        Raises ScramError.  The reply to server-first hashes the password as often as the server requires, up to
         SCRAM_ITERATIONS_MAX times, which takes a second, so call it in a thread.
         """
         phase, self.phase = self.phase, Phase.FAILED
         if phase is Phase.FINAL:
-            answer = self._client_final(message)
+            reply = self._client_final(message)
             self.phase = Phase.SIGNATURE
-            return answer
+            return reply
         if phase is not Phase.SIGNATURE:
             raise ScramError("a message after the end of the exchange")
         if not hmac.compare_digest(parse_server_final(message), self._server_signature):
-            raise ScramError("the server does not know the password")
+            raise ScramError("the server's signature is wrong: the server does not have the credential of the user")
         self.phase = Phase.COMPLETE
         return None
 

@@ -1,6 +1,7 @@
 """SCRAM credentials: derived from a password, and as text in Kafka's format.  RFC 5802, section 3.
 
-A server stores no password: verifying a client and proving itself needs two keys that are derived from it.
+A server stores no password, but two keys derived from it: one verifies the client, the other one proves the identity
+of the server.
 
 Kafka: ScramFormatter, ScramCredentialUtils (2.8).
 
@@ -114,7 +115,7 @@ _ITERATIONS = re.compile("[0-9]{1,10}")
 
 
 def parse_credential(mechanism: Mechanism, text: str) -> ScramCredential:
-    """Reads a stored credential.  Raises ScramError with the reason, which contains nothing of the text.
+    """Reads a stored credential.  Raises ScramError, whose text contains no part of the credential.
 
     Fewer than 4,096 iterations are refused, as clients refuse them.
     """

@@ -1,7 +1,7 @@
 """The messages of SCRAM without channel binding, as bytes and as values.  RFC 5802, section 7.
 
-A client sends client-first and client-final, a server answers with server-first and server-final.  Every parser bounds
-the message before it reads it and raises ScramError with a reason that contains nothing of the message.
+A client sends client-first and client-final, a server replies with server-first and server-final.  Every parser checks
+the size of a message first, and raises ScramError with a text that contains no part of the message.
 
 Kafka: ScramMessages, ScramFormatter, ScramExtensions (2.8).
 
@@ -128,7 +128,7 @@ def parse_server_first(message: bytes) -> tuple[ServerFirst, str]:
     iterations = int(found["iterations"])
     if not ITERATIONS_MIN <= iterations <= SCRAM_ITERATIONS_MAX:
         raise ScramError(
-            f"the server asks for {iterations} iterations; {ITERATIONS_MIN} to {SCRAM_ITERATIONS_MAX} are accepted"
+            f"the server requires {iterations} iterations; {ITERATIONS_MIN} to {SCRAM_ITERATIONS_MAX} are accepted"
         )
     return ServerFirst(found["nonce"], _unbase64(found["salt"], "server-first"), iterations), found[0]
 

@@ -1,6 +1,6 @@
 """TLS settings from Kafka's `ssl.*` properties, and the ssl contexts made of them.
 
-The caller resolves prefixes such as `listener.name.internal.` before.  Differences from Java: the format of a store is
+The caller resolves prefixes such as `listener.name.internal.`.  Differences from Java: the format of a store is
 recognised by its content; TLS 1.0 and 1.1 are never enabled (RFC 8996).
 
 Kafka: SslConfigs, DefaultSslEngineFactory (2.8), KIP-651.
@@ -34,7 +34,7 @@ _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 _SERVER_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption; OpenSSL's default also has CBC suites."""
 _GROUP = "prime256v1"
-"""For the key exchange, P-256: all implementations of TLS 1.3 have to have it (RFC 8446, section 9.1)."""
+"""The group for the key exchange, P-256: mandatory in TLS 1.3 (RFC 8446, section 9.1)."""
 HIDDEN = "[hidden]"
 
 
@@ -119,8 +119,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     context.set_ciphers(_SERVER_CIPHERS)
-    # One group, because ssl cannot set a list of them.  Those of finite fields, which OpenSSL offers too, cost the
-    # broker up to 160 ms for each connection that asks for them (CVE-2002-20001).
+    # One group, because Python's ssl cannot set a list.  OpenSSL's default has finite-field groups as well, which cost
+    # the broker up to 160 ms for each connection that selects them (CVE-2002-20001).
     context.set_ecdh_curve(_GROUP)
     _configure(context, settings)
     return context
@@ -161,7 +161,7 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise ConfigError(
                 "ssl.cipher.suites",
                 ",".join(settings.cipher_suites),
-                "OpenSSL knows none of them: correct the names or remove the property",
+                "OpenSSL supports none of them: correct the names or remove the property",
             ) from None
     pair = _key_pair(settings)
     if pair is not None:
@@ -251,7 +251,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(name, value, str(error)) from None
     if not certificates:
         raise ConfigError(name, value, "has no certificate: add those of the authorities to trust")
-    # Java accepts every certificate of the trust store as an anchor, also one that an authority has signed.
+    # As in Java, every certificate of the trust store is an anchor, including one that is signed by another.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=keystores.der(certificates))
 

@@ -145,10 +145,10 @@ def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> Non
     topics, is_controller = parts.topics, _is_controller(parts)
     create = CreateTopicsHandler(topics, metadata, waits, configs, random, is_controller=is_controller)
     delete = DeleteTopicsHandler(topics, metadata, waits, configs, is_controller=is_controller)
-    grow = CreatePartitionsHandler(topics, parts.zookeeper, metadata, waits, is_controller=is_controller)
+    partition_creation = CreatePartitionsHandler(topics, parts.zookeeper, metadata, waits, is_controller=is_controller)
     serve("create_topics", create.handle)
     serve("delete_topics", delete.handle)
-    serve("create_partitions", grow.handle)
+    serve("create_partitions", partition_creation.handle)
 
 
 def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> None:

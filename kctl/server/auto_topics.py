@@ -1,7 +1,7 @@
 """Automatic creation of topics: by auto.create.topics.enable, and the internal topics of the coordinators.
 
-The client is told to retry (LEADER_NOT_AVAILABLE or COORDINATOR_NOT_AVAILABLE); meanwhile the topic is created once,
-however many clients request it.  Kafka: AutoTopicCreationManager.
+The client gets a retriable error (LEADER_NOT_AVAILABLE or COORDINATOR_NOT_AVAILABLE); meanwhile the topic is created
+once, however many clients request it.  Kafka: AutoTopicCreationManager.
 
 Owner: event loop.
 """

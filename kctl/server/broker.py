@@ -28,7 +28,7 @@ from kctl.config.listeners import (
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
-from kctl.records.walk import is_compiled
+from kctl.records.compiled import walk_is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.authorization.access import Access
@@ -217,7 +217,7 @@ class Broker:
             is_controller=lambda: parts.controller.state.is_active,
         )
         self._state = BrokerState.RUNNING
-        if not is_compiled():
+        if not walk_is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 

@@ -1,6 +1,6 @@
 """Notifications of changes as sequential znodes below one parent.  Kafka: ZkNodeChangeNotificationListener.
 
-A writer changes something in ZooKeeper and then creates a notification, which tells every broker what to read again.
+A writer changes something in ZooKeeper and then creates a notification with what every broker must read again.
 A missing or repeated one is harmless, because the first reading and that of a new session are complete.
 Notifications older than 15 minutes are deleted by any broker that sees a newer one.
 

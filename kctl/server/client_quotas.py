@@ -124,34 +124,34 @@ def checked_filter(components: Iterable[tuple[str, int, str | None]]) -> Filter:
 
     Raises ApiError: UNSUPPORTED_VERSION for an unknown type, INVALID_REQUEST for an invalid combination.
     """
-    wanted: dict[EntityType, FilterComponent] = {}
+    requested: dict[EntityType, FilterComponent] = {}
     for type_name, match_type, name in components:
         if type_name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, "A filter component has an empty entity type.")
         if type_name not in set(EntityType):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"The entity type '{type_name}' is not supported.")
         entity_type = EntityType(type_name)
-        if entity_type in wanted:
+        if entity_type in requested:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"The entity type '{type_name}' is in the filter twice.")
         if match_type not in set(MatchType):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type: {match_type}")
         if match_type == MatchType.EXACT and name is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"An exact match needs the name of the {type_name}.")
-        wanted[entity_type] = FilterComponent(MatchType(match_type), name)
-    if EntityType.IP in wanted and len(wanted) > 1:
+        requested[entity_type] = FilterComponent(MatchType(match_type), name)
+    if EntityType.IP in requested and len(requested) > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "An IP address cannot be combined with a user or a client ID.")
-    return wanted
+    return requested
 
 
-def may_match(wanted: Filter, types: Iterable[EntityType], *, is_strict: bool) -> bool:
+def may_match(requested: Filter, types: Iterable[EntityType], *, is_strict: bool) -> bool:
     """True if an entity of exactly these types can match: it has all types of the filter, and no others if strict."""
     present = set(types)
-    return wanted.keys() == present if is_strict else wanted.keys() <= present
+    return requested.keys() == present if is_strict else requested.keys() <= present
 
 
-def matches(wanted: Filter, entity_type: EntityType, name: str | None) -> bool:
+def matches(requested: Filter, entity_type: EntityType, name: str | None) -> bool:
     """True if the name matches the filter; a type without a component matches, and ANY includes the default."""
-    component = wanted.get(entity_type)
+    component = requested.get(entity_type)
     if component is None or component.match_type is MatchType.ANY:
         return True
     return name == (component.name if component.match_type is MatchType.EXACT else None)

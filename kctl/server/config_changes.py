@@ -1,9 +1,8 @@
 """Dynamic configuration: read from ZooKeeper at start, and again after each change notification.
 
-/config/changes has a sequential node for each change, with the name of the entity, whose configuration is then read, so
-a missing or repeated notification is harmless.  The creation of a topic has no notification, though its configuration
-is written just before it: `topics_appeared` reads it when the controller sends the topic's metadata.
-Notifications older than 15 minutes are deleted.  Kafka: DynamicConfigManager.
+A notification below /config/changes names an entity, whose configuration is then read.  The creation of a topic has no
+notification, though its configuration is written just before it: `topics_appeared` reads it when the controller sends
+the topic's metadata.  Kafka: DynamicConfigManager.
 
 Owner: event loop.
 """
@@ -17,14 +16,14 @@ from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
-from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.errors import NoNodeError, ZooKeeperError
+from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
 
-_KEEP_MS = 15 * 60_000
 _TOPICS = "topics/"
 _CLIENTS = ("users/", "clients/", "ips/")
 _BROKERS = "brokers/"
@@ -62,17 +61,16 @@ class ConfigChanges:
         self._view = view
         self._clients = clients
         self._clients_lock = asyncio.Lock()
-        self._clock = clock
         self._topic_changed = topic_changed
-        self._last_seen = -1
-        self._reading: asyncio.Task[None] | None = None
-        self._is_stale = False
+        self._notifications = ChangeNotifications(zookeeper, paths.CONFIG_CHANGES, self._apply_announced, clock)
+        self._lock = asyncio.Lock()
+        """Held while entities are read and applied, so that an earlier reading does not replace a later one."""
         self._fresh: dict[str, None] = {}
+        self._reading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
         """Reads all configuration, and watches for changes."""
-        announced = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
-        self._last_seen = max((number for number, _ in _numbered(announced)), default=-1)
+        await self._notifications.watch()
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
             await self._apply(entity)
         topics = await self._zookeeper.children(paths.CONFIG + "/topics")
@@ -81,59 +79,43 @@ class ConfigChanges:
 
     def on_watch(self, event: WatchEvent) -> None:
         """Handles a watch event of the session; watches of other components are ignored."""
-        if event.path == paths.CONFIG_CHANGES:
-            self._is_stale = True
-            self._start_reading()
+        self._notifications.on_watch(event)
 
     def topics_appeared(self, topics: Iterable[str]) -> None:
         """Reads the configuration of those topics in an UpdateMetadata that are new to this broker."""
         for topic in topics:
             if topic not in self._view.topic_overrides:
                 self._fresh[topic] = None
-        if self._fresh:
-            self._start_reading()
+        if self._fresh and self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_fresh(), name="config-of-new-topics")
 
     async def close(self) -> None:
         """Cancels pending reads."""
+        await self._notifications.close()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    def _start_reading(self) -> None:
-        if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read(), name="config-changes")
-
-    async def _read(self) -> None:
+    async def _read_fresh(self) -> None:
         try:
-            while self._is_stale or self._fresh:
-                if self._fresh:
-                    topics, self._fresh = self._fresh, {}
+            while self._fresh:
+                topics, self._fresh = self._fresh, {}
+                async with self._lock:
                     await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
-                    continue
-                self._is_stale = False
-                names = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
-                for number, name in _numbered(names):
-                    if number > self._last_seen:
-                        await self._take(name)
-                        self._last_seen = number
-                await self._clear_old(names)
         except ZooKeeperError as error:
             # Everything is read again in the next session.
-            log.warning("cannot read configuration changes error=%s", error)
+            log.warning("cannot read configuration of new topics error=%s", error)
         finally:
             self._reading = None
 
-    async def _take(self, name: str) -> None:
-        path = f"{paths.CONFIG_CHANGES}/{name}"
+    async def _apply_announced(self, path: str, data: bytes) -> None:
+        """Raises ValueError for an invalid notification, and ZooKeeperError."""
+        entity = znodes.decode_config_change(path, data)
         try:
-            data, _ = await self._zookeeper.get(path)
-            await self._apply(znodes.decode_config_change(path, data))
-        except NoNodeError:
-            return
-        except (ConnectionLossError, SessionLostError):
+            async with self._lock:
+                await self._apply(entity)
+        except ZooKeeperError:
             raise
-        except (ValueError, ZooKeeperError) as error:
-            log.error("ignoring invalid configuration change path=%s error=%s", path, error)
         except Exception:
             # Otherwise later changes would not be read before the next notification.
             log.exception("cannot apply configuration change path=%s", path)
@@ -204,22 +186,3 @@ class ConfigChanges:
         elif entity == f"{_BROKERS}{self._broker_id}":
             for each in self._view.set_dynamic_broker(overrides):
                 log.warning("ignoring invalid property broker=%s error=%s", self._broker_id, each)
-
-    async def _clear_old(self, names: list[str]) -> None:
-        oldest_ms = self._clock.now_ms() - _KEEP_MS
-        for name in names:
-            path = f"{paths.CONFIG_CHANGES}/{name}"
-            stat = await self._zookeeper.exists(path)
-            if stat is not None and stat.ctime_ms < oldest_ms:
-                await self._zookeeper.delete(path, recursive=True)
-
-
-def _numbered(names: Iterable[str]) -> list[tuple[int, str]]:
-    """Notifications in order; nodes without a number, created by other programs, are skipped and logged."""
-    numbered: list[tuple[int, str]] = []
-    for name in names:
-        try:
-            numbered.append((paths.sequence_number(name), name))
-        except ValueError:
-            log.error("ignoring znode that is no configuration change path=%s/%s", paths.CONFIG_CHANGES, name)
-    return sorted(numbered)

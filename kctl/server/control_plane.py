@@ -155,9 +155,9 @@ class BrokerControlPlane:
             self._markers.partitions_deleted(deleted)
             for topic in topics:
                 self._configs.forget_topic(topic)
-        topics_told = _topics_of(request)
-        self._config_changes.topics_appeared(topic for topic in topics_told if topic in self._metadata.topics)
-        self._metadata_waits.changed(topics_told)
+        topic_names = _topics_of(request)
+        self._config_changes.topics_appeared(topic for topic in topic_names if topic in self._metadata.topics)
+        self._metadata_waits.changed(topic_names)
 
     def _stop(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         self._check_epochs(request)

@@ -1,7 +1,7 @@
 """Splits a controller's request into requests that the event loop can apply without a pause.
 
 Each piece has the sender, the epochs and the brokers of the whole request, so that every check is made again for each
-piece.  The pieces name the same partitions in the same order.  Pieces are made when they are asked for, because a
+piece.  The pieces name the same partitions in the same order.  Pieces are created when they are iterated, because a
 request may have a hundred thousand partitions.  Pure.
 """
 
@@ -27,7 +27,7 @@ def pieces_of_leader_and_isr(
 ) -> Iterator[LeaderAndIsrRequest]:
     """Pieces of at most ROLES_PER_SLICE_MAX partitions, LOGS_CREATED_PER_SLICE_MAX of which are new to this broker.
 
-    `has_replica` is asked when the piece before has been applied.
+    `has_replica` is called when the piece before has been applied.
     """
     new_log = -(-ROLES_PER_SLICE_MAX // LOGS_CREATED_PER_SLICE_MAX)
 

@@ -47,7 +47,7 @@ class ControlledShutdown:
             return True  # No controller ever assigned a partition to this broker.
         for attempt in range(tries_max):
             try:
-                remaining = await self._ask()
+                remaining = await self._send_request()
                 if not remaining:
                     return True
                 log.info("controlled shutdown incomplete remaining_partitions=%s", len(remaining))
@@ -58,7 +58,7 @@ class ControlledShutdown:
         log.warning("stopping without a controlled shutdown broker=%s", self._broker_id)
         return False
 
-    async def _ask(self) -> list[TopicPartition]:
+    async def _send_request(self) -> list[TopicPartition]:
         if self._controller.state.is_active:
             async with asyncio.timeout(_LOCAL_TIMEOUT_S):
                 return await self._controller.controlled_shutdown(self._broker_id)

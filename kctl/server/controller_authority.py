@@ -8,7 +8,7 @@ requests cost one read, not one each.
 
 Two claims are refused without a read.  This broker's own controller does not send requests to itself over the network.
 And a controller that has sent the broker epoch once sends it always, because it depends on its
-inter.broker.protocol.version; clients do not know the epoch.
+inter.broker.protocol.version; clients do not get the epoch.
 
 Owner: event loop.
 """

@@ -202,11 +202,11 @@ class DevCluster:
         folder = self._folder(number)
         if folder.running() is not None:
             return None
-        from kctl.server.process import Wanted, start_detached  # noqa: PLC0415 - the whole server, if need be
+        from kctl.server.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
 
-        wanted = Wanted(folder=folder, file_properties={}, overrides=layout.properties_of(number))
+        options = StartOptions(folder=folder, file_properties={}, overrides=layout.properties_of(number))
         try:
-            start_detached(wanted, on_warning=on_warning)
+            start_detached(options, on_warning=on_warning)
         except KctlError as error:
             return f"broker {number}: {error}"
         return None
@@ -237,9 +237,9 @@ class DevCluster:
             os.close(fd)
         serves = _wait_until(lambda: process.poll() is not None or _accepts(port), START_TIMEOUT_S)
         if process.poll() is not None:
-            said = self._output_path.read_bytes()[start:].decode(errors="replace")
-            words = [line.removeprefix("kctl: ") for line in said.splitlines() if line.startswith("kctl: ")]
-            raise KctlError(f"zookeeper: {' '.join(words) or f'ended with status {process.returncode}'}")
+            text = self._output_path.read_bytes()[start:].decode(errors="replace")
+            messages = [line.removeprefix("kctl: ") for line in text.splitlines() if line.startswith("kctl: ")]
+            raise KctlError(f"zookeeper: {' '.join(messages) or f'ended with status {process.returncode}'}")
         process.returncode = 0  # It keeps running; suppresses the warning about a child that was not waited for.
         if not serves:
             raise KctlError(f"zookeeper: does not serve after {START_TIMEOUT_S:.0f} s; see {self._output_path}")

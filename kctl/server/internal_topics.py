@@ -141,14 +141,14 @@ class _DelayedAppend:
         outcome = self.outcome()
         if outcome is None:
             return False
-        self._answer(outcome)
+        self._respond(outcome)
         return True
 
     def on_timeout(self) -> None:
         """Completes with REQUEST_TIMED_OUT."""
-        self._answer(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
+        self._respond(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
 
-    def _answer(self, outcome: AppendOutcome) -> None:
+    def _respond(self, outcome: AppendOutcome) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(outcome)
 

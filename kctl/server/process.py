@@ -45,7 +45,7 @@ request.  With Python's 5 ms and two such threads, small produce requests took 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StartOptions:
     """The options of a broker to start."""
 
     folder: DataFolder
@@ -78,32 +78,34 @@ class Wanted:
 
 
 def run(
-    wanted: Wanted,
+    options: StartOptions,
     *,
     on_serving: Callable[[RunningBroker], None],
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
     """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
-    properties = wanted.properties()
+    properties = options.properties()
     _, warnings = load_broker_config(properties)
     for warning in warnings:
         # Only properties that the user set are worth a warning.
-        if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
+        if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - options.given.keys():
             on_warning(warning)
     _set_up_logging(log_stream)
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_serve(wanted, properties, on_serving))
+        runner.run(_serve(options, properties, on_serving))
 
 
-async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]) -> None:
+async def _serve(
+    options: StartOptions, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]
+) -> None:
     loop = asyncio.get_running_loop()
-    secure = wanted.secure
+    secure = options.secure
     user = None if secure is None else secure.user
-    broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port, user)
+    broker = BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user)
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -139,17 +141,17 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
         broker.failed.result()
 
 
-def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> RunningBroker:
+def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) -> RunningBroker:
     """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its error output.
 
     Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
-    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(wanted.folder.path)]
+    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(options.folder.path)]
     command += ["--config", "/dev/stdin"]
-    if wanted.embedded_zookeeper_port is not None:
-        command += ["--embedded-zookeeper-port", str(wanted.embedded_zookeeper_port)]
-    if wanted.secure is not None:
-        command += ["--secure", *([] if wanted.port is None else ["--port", str(wanted.port)])]
+    if options.embedded_zookeeper_port is not None:
+        command += ["--embedded-zookeeper-port", str(options.embedded_zookeeper_port)]
+    if options.secure is not None:
+        command += ["--secure", *([] if options.port is None else ["--port", str(options.port)])]
     child = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -161,17 +163,17 @@ def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> Runn
     )
     assert child.stdin is not None
     assert child.stderr is not None
-    with child.stdin as pipe, suppress(BrokenPipeError):  # The error output of an ended process says why.
-        pipe.write(format_properties(wanted.given))
+    with child.stdin as pipe, suppress(BrokenPipeError):  # The error output of an ended process has the reason.
+        pipe.write(format_properties(options.given))
     # The child closes this pipe when it serves or ends.
-    said = child.stderr.read()
+    error_output = child.stderr.read()
     lines = []
-    for line in said.splitlines():
+    for line in error_output.splitlines():
         if line.startswith(_WARNING):
             on_warning(line.removeprefix(_WARNING))
         else:
             lines.append(line)
-    running = wanted.folder.running()
+    running = options.folder.running()
     if running is None or running.pid != child.pid:
         status = child.wait()
         reasons = [line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)]

@@ -58,7 +58,7 @@ def plan_adoption(
         position = positions.topics.get(topic)
         if position is not None and first <= position.incarnation:
             raise UnknownFiles(
-                f"the log knows topic {topic} but not {group[0].path}: it is older than the files; copy the log that "
+                f"the log has topic {topic} but not {group[0].path}: it is older than the files; copy the log that "
                 "belongs to them"
             )
         plan = Plan(

@@ -9,7 +9,7 @@ from kctl.admin.offset_spec import Anchor, OffsetSpec
 from kctl.admin.offsets import OffsetRange, offset_ranges, resolve
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches
-from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection
@@ -35,7 +35,7 @@ ISOLATION_LEVELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopicSelection:
     """Topics, partitions and offsets from the command line."""
 
     topics: Sequence[str]
@@ -46,28 +46,28 @@ class Wanted:
     """Partition numbers to export of every topic; None means all."""
 
 
-async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
-    """The wanted topics as they are in the cluster.
+async def view_cluster(client: ClusterClient, selection: TopicSelection) -> ClusterView:
+    """The selected topics as they are in the cluster.
 
     Raises ApiError for topics that do not exist or partitions without a leader, UsageError for partitions or offsets
     that do not exist, ClusterUnreachable.
     """
-    metadata = await client.metadata(wanted.topics)
-    tps = _partitions(metadata, wanted)
+    metadata = await client.metadata(selection.topics)
+    tps = _partitions(metadata, selection)
     held = await offset_ranges(client, tps)
     stable = held
-    if wanted.isolation is Isolation.READ_COMMITTED:
+    if selection.isolation is Isolation.READ_COMMITTED:
         stable = await offset_ranges(client, tps, isolation=IsolationLevel.READ_COMMITTED)
-    starts = await resolve(client, held, wanted.start)
-    untils = await resolve(client, held, wanted.until)
+    starts = await resolve(client, held, selection.start)
+    untils = await resolve(client, held, selection.until)
     sizes = await _sizes(client, tps)
-    topics: dict[str, dict[int, PartitionView]] = {topic: {} for topic in wanted.topics}
+    topics: dict[str, dict[int, PartitionView]] = {topic: {} for topic in selection.topics}
     for tp in tps:
         topics[tp.topic][tp.partition] = PartitionView(
             log_start=held[tp].start,
             end=stable[tp].end,
             high_watermark=held[tp].end,
-            start=_start(tp, held[tp], wanted.start, starts[tp]),
+            start=_start(tp, held[tp], selection.start, starts[tp]),
             until=untils[tp],
             size_bytes=sizes.get(tp, 0),
         )
@@ -75,65 +75,65 @@ async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
     return ClusterView(metadata.cluster_id or "", views)
 
 
-def _start(tp: TopicPartition, held: OffsetRange, wanted: OffsetSpec, offset: int) -> int:
+def _start(tp: TopicPartition, held: OffsetRange, selection: OffsetSpec, offset: int) -> int:
     """The start offset.  A number before the log start is left to planning; one after its end is refused."""
-    if wanted.anchor is Anchor.ZERO:
+    if selection.anchor is Anchor.ZERO:
         if offset > held.end:
             raise UsageError(f"{tp} ends at offset {held.end}, before {offset}")
         return offset
     return min(max(offset, held.start), held.end)
 
 
-def _partitions(metadata: ClusterMetadata, wanted: Wanted) -> list[TopicPartition]:
+def _partitions(metadata: ClusterMetadata, selection: TopicSelection) -> list[TopicPartition]:
     tps = []
-    for name in wanted.topics:
+    for name in selection.topics:
         topic = metadata.topics.get(name)
         code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None or code is not ErrorCode.NONE:
             is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code.description}")
         existing = {partition.partition for partition in topic.partitions}
-        missing = sorted(set(wanted.partitions or ()) - existing)
+        missing = sorted(set(selection.partitions or ()) - existing)
         if missing:
             raise UsageError(f"topic {name} has no partition {', '.join(map(str, missing))}")
-        tps += [TopicPartition(name, partition) for partition in sorted(wanted.partitions or existing)]
+        tps += [TopicPartition(name, partition) for partition in sorted(selection.partitions or existing)]
     return tps
 
 
 async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Sizes of the logs on their leaders in bytes, if available; used only to cut ranges."""
 
-    async def ask(connection: Connection, asked: list[TopicPartition]) -> Outcomes[int]:
-        return await _ask_sizes(connection, asked)
+    async def send_to(connection: Connection, some: list[TopicPartition]) -> Outcomes[int]:
+        return await _request_sizes(connection, some)
 
-    outcomes = await ask_leaders(client, tps, ask)
+    outcomes = await on_leaders(client, tps, send_to)
     return {tp: size for tp, size in outcomes.items() if isinstance(size, int)}
 
 
 async def take_samples(
-    client: ClusterClient, wanted: Mapping[TopicPartition, Sequence[int]]
+    client: ClusterClient, selection: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, tuple[Sample, ...]]:
-    """Samples of the logs at the wanted offsets, if available; used only to cut ranges."""
+    """Samples of the logs at the requested offsets, if available; used only to cut ranges."""
     samples: dict[TopicPartition, list[Sample]] = {}
-    for index in range(max(map(len, wanted.values()), default=0)):
-        offsets = {tp: offsets[index] for tp, offsets in wanted.items() if index < len(offsets)}
+    for index in range(max(map(len, selection.values()), default=0)):
+        offsets = {tp: offsets[index] for tp, offsets in selection.items() if index < len(offsets)}
 
-        async def ask(
-            connection: Connection, asked: list[TopicPartition], offsets: Mapping[TopicPartition, int] = offsets
+        async def send_to(
+            connection: Connection, some: list[TopicPartition], offsets: Mapping[TopicPartition, int] = offsets
         ) -> Outcomes[Sample | None]:
-            fetched = await fetch_batches(connection, {tp: offsets[tp] for tp in asked}, limits=SAMPLE_LIMITS)
-            return {answer.tp: _sample(answer, offsets[answer.tp]) for answer in fetched}
+            fetched = await fetch_batches(connection, {tp: offsets[tp] for tp in some}, limits=SAMPLE_LIMITS)
+            return {result.tp: _sample(result, offsets[result.tp]) for result in fetched}
 
-        outcomes = await ask_leaders(client, offsets, ask)
+        outcomes = await on_leaders(client, offsets, send_to)
         for tp, outcome in outcomes.items():
             if isinstance(outcome, Sample):
                 samples.setdefault(tp, []).append(outcome)
     return {tp: tuple(found) for tp, found in samples.items()}
 
 
-def _sample(answer: FetchedPartition, offset: int) -> Sample | None:
+def _sample(result: FetchedPartition, offset: int) -> Sample | None:
     try:
-        batches = list(iterate_batches(without_old_messages(answer.records)))
+        batches = list(iterate_batches(without_old_messages(result.records)))
     except CorruptBatch:
         return None
     if not batches:
@@ -142,12 +142,12 @@ def _sample(answer: FetchedPartition, offset: int) -> Sample | None:
     return Sample(offset, batches[0].base_offset, batches[-1].next_offset, size)
 
 
-async def _ask_sizes(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
+async def _request_sizes(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
     topics: dict[str, list[int]] = {}
     for tp in tps:
         topics.setdefault(tp.topic, []).append(tp.partition)
-    wanted = [DescribableLogDirTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
-    response = await connection.send(DescribeLogDirsRequest(topics=wanted), DescribeLogDirsResponse)
+    selection = [DescribableLogDirTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+    response = await connection.send(DescribeLogDirsRequest(topics=selection), DescribeLogDirsResponse)
     sizes: Outcomes[int] = dict.fromkeys(tps, 0)
     for directory in response.results:
         for topic in directory.topics:

@@ -24,7 +24,7 @@ from kctl.client.settings import ClientSettings
 from kctl.environment import Clock
 from kctl.model import TopicPartition
 from kctl.spark.adoption import find_files, plan_adoption
-from kctl.spark.cluster_view import Wanted, take_samples, view_cluster
+from kctl.spark.cluster_view import TopicSelection, take_samples, view_cluster
 from kctl.spark.commit_log import CommitLog, parts_of
 from kctl.spark.density import Sample, sample_offsets
 from kctl.spark.exec.files import DiskFiles, Files
@@ -49,7 +49,7 @@ class ExportRequest:
     """Options of an export."""
 
     folder: Path
-    wanted: Wanted
+    selection: TopicSelection
     client: ClientSettings
     options: FileOptions
     target_file_bytes: int
@@ -165,7 +165,7 @@ class Exporter:
 
     def _prepare_new_folder(self) -> ClusterView:
         """Performs all steps that may fail before the folder is created."""
-        inventory = take_inventory(self._log, Positions(), None, self._request.wanted.topics)
+        inventory = take_inventory(self._log, Positions(), None, self._request.selection.topics)
         if inventory.unknown and not self._request.adopts:
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
@@ -194,7 +194,7 @@ class Exporter:
 
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
         """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
-        inventory = take_inventory(self._log, positions, pending, self._request.wanted.topics)
+        inventory = take_inventory(self._log, positions, pending, self._request.selection.topics)
         if inventory.missing:
             if self._request.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(inventory.missing_text())
@@ -246,8 +246,8 @@ class Exporter:
     def _make_plan(self, positions: Positions, view: ClusterView) -> Plan | None:
         """The next batch; large ranges are sampled first, so that they are cut by size."""
         plan, warnings = self._plan_from(positions, view)
-        if plan and (wanted := _samples_wanted(plan)):
-            plan, warnings = self._plan_from(positions, with_samples(view, self._sample(self._request, wanted)))
+        if plan and (selection := _sample_offsets(plan)):
+            plan, warnings = self._plan_from(positions, with_samples(view, self._sample(self._request, selection)))
         self._report.warnings += warnings
         return plan
 
@@ -285,24 +285,24 @@ class Exporter:
 def look_at_cluster(request: ExportRequest) -> ClusterView:
     """Queries the cluster over blocking sockets."""
 
-    async def ask() -> ClusterView:
+    async def send_to() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await view_cluster(client, request.wanted)
+            return await view_cluster(client, request.selection)
 
-    return run_blocking(ask())
+    return run_blocking(send_to())
 
 
-def sample_logs(request: ExportRequest, wanted: Mapping[TopicPartition, list[int]]) -> Samples:
+def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[int]]) -> Samples:
     """Takes samples at the given offsets over blocking sockets."""
 
-    async def ask() -> Samples:
+    async def send_to() -> Samples:
         async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await take_samples(client, wanted)
+            return await take_samples(client, selection)
 
-    return run_blocking(ask())
+    return run_blocking(send_to())
 
 
-def _samples_wanted(plan: Plan) -> dict[TopicPartition, list[int]]:
+def _sample_offsets(plan: Plan) -> dict[TopicPartition, list[int]]:
     """Offsets in every range that is cut into several files."""
     return {
         range_.tp: sample_offsets(range_.start, range_.end, len(range_.files))

@@ -90,7 +90,7 @@ class SparkRunner:
 
         def collect() -> list[FileOutcome]:
             context.setJobGroup(JOB_GROUP, f"export {len(tasks)} files", interruptOnCancel=True)
-            # Pickled here, because an executor can say which packages it lacks only before it unpickles a task.
+            # Pickled here, because an executor can report missing packages only before it unpickles a task.
             pickled = [(pickle.dumps(task), task.offset_count) for task in tasks]
             outcomes: list[FileOutcome] = context.parallelize(pickled, len(tasks)).map(carry_out).collect()
             return outcomes

@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kctl
 from kctl.errors import KctlError, UsageError
 from kctl.spark.package import build_package
 
@@ -38,7 +39,7 @@ ARCHIVE_TIMEOUT_S = 900
 MASTER_CONNECT_TIMEOUT_S = 10
 PORT_MAX = 65_535
 JVM_DEATH_TIMEOUT_S = 5
-"""How long to wait for the exit status of a JVM that no longer answers."""
+"""How long to wait for the exit status of a JVM that no longer responds."""
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
@@ -160,14 +161,25 @@ def running_spark(
         if settings.is_local:
             os.environ["SPARK_LOCAL_IP"] = LOOPBACK
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        shares_code = settings.is_local and os.environ["PYSPARK_PYTHON"] == sys.executable
+        if shares_code:
+            _add_to_python_path(Path(kctl.__file__).parent.parent)
         configuration = _configuration(settings, name, log_settings, class_archive_option)
         with contextlib.ExitStack() as stack:
             try:
                 spark = _start(configuration, log, stack, end_timeout_s)
             except Exception as error:
                 raise _start_failure(settings, error, log) from error
-            spark.context.addPyFile(str(build_package(Path(scratch))))
+            if not shares_code:
+                spark.context.addPyFile(str(build_package(Path(scratch))))
             yield spark
+
+
+def _add_to_python_path(directory: Path) -> None:
+    """Lets the Python processes of a local Spark import kctl as this process does, with the compiled record walk."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(directory) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(directory), *paths]))
 
 
 def _check_standalone_master(settings: SparkSettings) -> None:
@@ -216,7 +228,7 @@ def _stop(context: SparkContext) -> None:
 def _launch_jvm(conf: SparkConf, log: Path) -> Any:
     """A JVM that listens to this process.
 
-    PySpark's own waiting cannot be interrupted safely: it would forget the JVM, which then waits for ever.  So it
+    PySpark's own wait cannot be interrupted safely: it would lose the JVM, which then waits for ever.  So it
     waits in a thread, where no signal arrives, and an interrupt ends the JVM as soon as it is known.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
@@ -252,11 +264,11 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
         return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
         return UsageError(f"Spark does not take '{settings.master}' as a master")
-    reason = _told(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
+    reason = _reason_in(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
     return SparkFailed(f"Spark did not start: {reason or _message(error)}; its log: {_keep(log)}")
 
 
-def _told(output: str) -> str:
+def _reason_in(output: str) -> str:
     """The reason of a JVM's end in its output: the first line that is not a warning or a stack frame."""
     lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
     return lines[0] if lines else ""
@@ -323,5 +335,5 @@ def _message(error: Exception) -> str:
     """
     _, traceback, after = str(error).partition("Traceback (most recent call last):\n")
     lines = [line for line in (after if traceback else str(error)).splitlines() if line.strip()]
-    told = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
-    return (told or [type(error).__name__])[0].removeprefix(": ")
+    messages = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
+    return (messages or [type(error).__name__])[0].removeprefix(": ")

@@ -142,12 +142,12 @@ def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
     sizes: dict[_Share, int] = {}
     for path, shares in batch.plan.shares().items():
         outcome = batch.outcomes[path]
-        records = told = 0
+        records = previous = 0
         for (range_, file), part in zip(shares, outcome.parts, strict=True):
             records += part.records
             reached = outcome.bytes_out * records // max(outcome.records, 1)
-            sizes[path, range_.tp, file.start] = reached - told
-            told = reached
+            sizes[path, range_.tp, file.start] = reached - previous
+            previous = reached
     return sizes
 
 

@@ -67,17 +67,17 @@ def read_past_damage(
 ) -> Iterator[BatchHeader]:
     """Yield the headers of the valid batches before `end`, skipping corrupt ones as kctl.records.salvage does."""
     cutter = BatchCutter(base_offset)
-    position = wanted = 0
+    position = needed = 0
     while position < end:
         left = end - position
-        size = min(max(read_size, wanted), left)
+        size = min(max(read_size, needed), left)
         # If the file was truncated by another process, the missing bytes are treated as zeros.
         data = file.read_at(position, size).ljust(size, b"\0")
         cut = cutter.cut(data, left=left, end_offset=base_offset + RELATIVE_OFFSET_MAX)
         for header in cut.batches:
             header.position += position
             yield header
-        position, wanted = position + cut.consumed, cut.wanted
+        position, needed = position + cut.consumed, cut.needed
 
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:

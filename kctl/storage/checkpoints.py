@@ -42,17 +42,17 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint file; an empty file has no entries.  Raises CorruptLog."""
     offsets: dict[TopicPartition, int] = {}
     for position, line in _checkpoint_lines(data, path):
-        words = line.split()
-        if len(words) != 3:
+        columns = line.split()
+        if len(columns) != 3:
             raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'")
         try:
-            partition, offset = int(words[1]), int(words[2])
+            partition, offset = int(columns[1]), int(columns[2])
         except ValueError as error:
             raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'") from error
-        problem = partition_problem(words[0], partition)
+        problem = partition_problem(columns[0], partition)
         if problem is not None:
             raise CorruptLog(path, position, problem)
-        offsets[TopicPartition(words[0], partition)] = offset
+        offsets[TopicPartition(columns[0], partition)] = offset
     return offsets
 
 
@@ -65,9 +65,9 @@ def parse_epochs(data: bytes, path: str) -> list[EpochEntry]:
     """Parse a `leader-epoch-checkpoint` file; an empty file has no entries.  Raises CorruptLog."""
     entries: list[EpochEntry] = []
     for position, line in _checkpoint_lines(data, path):
-        words = line.split()
+        columns = line.split()
         try:
-            epoch, start_offset = (int(word) for word in words)
+            epoch, start_offset = (int(field) for field in columns)
         except ValueError as error:
             raise CorruptLog(path, position, f"'{line}' is not 'epoch start-offset'") from error
         entries.append(EpochEntry(epoch, start_offset))

@@ -1,7 +1,7 @@
 """The log cleaner: keeps the last record of each key in logs with the cleanup policy `compact`.
 
     cleaner.next(...)       loop    return the log with the highest dirty ratio that is due, if any
-    cleaner.steps(log)      loop    a generator of callables; run each one in a thread, then ask for the next
+    cleaner.steps(log)      loop    a generator of callables; run each one in a thread, then take the next
 
 One cleaning of one log (kctl.storage.cleaning has the work of the thread):
 
@@ -135,7 +135,7 @@ class LogCleaner:
             self._logs.checkpoints.write_cleaner_offset(log.topic_partition, offset)
 
     def steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Clean one log.  Run each yielded callable in a thread before asking for the next one; they never raise.
+        """Clean one log.  Run each yielded callable in a thread before taking the next one; they never raise.
 
         `next` does not return this log until the generator is exhausted or closed.
         """

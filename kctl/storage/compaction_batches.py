@@ -4,8 +4,8 @@ Records are not decoded: those that stay are copied unchanged, because their off
 batch header, which is kept too.  A compressed wrapper of magic 0 or 1 is kept until all of its records can be removed.
 
 Records of the dirty part are numbered in the first pass, and the end of each record in its batch is kept.  The second
-pass therefore looks up no keys of the dirty part: one byte per record says whether it stays, and runs of records are
-copied at once.  Only records of the clean part are walked; they stay if the dirty part does not have their key.
+pass therefore looks up no keys of the dirty part: one byte per record marks whether it is retained, and runs of records
+are copied at once.  Only records of the clean part are walked; they stay if the dirty part does not have their key.
 """
 
 from __future__ import annotations

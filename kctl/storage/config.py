@@ -91,5 +91,5 @@ class LogConfig:
 
 
 def _policies(value: str | Iterable[str]) -> frozenset[str]:
-    words = value.split(",") if isinstance(value, str) else value
-    return frozenset(word.strip() for word in words)
+    parts = value.split(",") if isinstance(value, str) else value
+    return frozenset(part.strip() for part in parts)

@@ -58,13 +58,13 @@ class FrontToBack:
             default=segments[0],
         )
         self._cutter = BatchCutter(self._segment.base_offset, start_offset=offset)
-        self._position = self._wanted = 0
+        self._position = self._needed = 0
 
     def _read(self, file: File, size: int, end_offset: int) -> Piece:
         left = size - self._position
-        wanted = min(max(self._buffer_bytes, self._wanted), left)
+        read_size = min(max(self._buffer_bytes, self._needed), left)
         # A file truncated by another process is read as if it ended with zeros.
-        data = file.read_at(self._position, wanted).ljust(wanted, b"\0")
+        data = file.read_at(self._position, read_size).ljust(read_size, b"\0")
         cut = self._cutter.cut(data, left=left, end_offset=end_offset)
-        self._position, self._wanted = self._position + cut.consumed, cut.wanted
+        self._position, self._needed = self._position + cut.consumed, cut.needed
         return Piece(data, cut.batches, cut.damage)

@@ -7,7 +7,7 @@ the same end offset it replaces the log:
     2. loop     if the end offsets are still equal: rename the future log to the log's name, and the log to `-delete`
 
 After a crash before the first rename both logs exist, and copying continues after the start.  After a crash or a disk
-failure between the renames the partition exists twice, and the mark says which one to use (kctl.storage.finding).
+failure between the renames the partition exists twice, and the mark determines which one to use (kctl.storage.finding).
 Kafka's LogManager.replaceCurrentWithFutureLog; after such a crash Kafka refuses to start.
 
 Owner: event loop, except for ReplacementPlan.run.

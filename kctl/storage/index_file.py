@@ -1,8 +1,8 @@
 """The file of an index of a segment: fixed-size entries, preallocated with zeros while the segment is active.
 
-New entries are buffered and written a block at a time.  That is safe because an index is only trusted after a clean
-shutdown or when its segment is below the recovery point, and both write and sync it first; recovery rebuilds all others
-from the log.  The file is opened for each block and closed again, so idle logs hold no descriptors.
+New entries are buffered and written a block at a time.  That is safe because an index is only used unchecked after a
+clean shutdown or when its segment is below the recovery point, and both write and sync it first; recovery rebuilds all
+others from the log.  The file is opened for each block and closed again, so idle logs hold no descriptors.
 """
 
 from __future__ import annotations

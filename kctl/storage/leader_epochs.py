@@ -1,7 +1,7 @@
 """The leader epoch cache of a log: the first offset of each leader epoch.  Pure.  KIP-101, KIP-279.
 
 Epochs and start offsets ascend.  The log writes the list to `leader-epoch-checkpoint` after each call that returns
-True.  Followers and consumers ask for the end offset of an epoch to find where their log diverges from the leader's.
+True.  Followers and consumers request the end offset of an epoch to find where their log diverges from the leader's.
 """
 
 from __future__ import annotations

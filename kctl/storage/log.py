@@ -452,7 +452,7 @@ class Log:
         """Make `offset` the log end offset; return True if anything changed.  Raises LogDirFailure.
 
         An epoch without records may be removed even if `offset` is the log end: its leader wrote nothing and its
-        followers may not know it.  A follower that kept it would request the end of that epoch again and again.
+        followers may not have it.  A follower that kept it would request the end of that epoch again and again.
         """
         with self.disk():
             if offset >= self.log_end_offset:

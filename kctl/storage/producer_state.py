@@ -4,7 +4,7 @@ Per producer id: the epoch, up to five of its last batches (a client has at most
 always among them), the first offset of its open transaction, and the coordinator epoch of its last marker.
 
 A batch from a client is
-    a duplicate   same epoch, first and last sequence number as a retained batch: answered as if it were appended now
+    a duplicate   same epoch, first and last sequence number as a retained batch: it gets the response of a new append
     fenced        lower epoch: INVALID_PRODUCER_EPOCH
     in order      its first sequence number follows the last one (2**31-1 is followed by 0); a new epoch starts at 0; an
                   unknown producer may start with any number, because its records may have been deleted

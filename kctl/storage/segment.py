@@ -342,15 +342,15 @@ class Segment:
                 continue
             self._files.rename(old_path, self.path(kind))
             new_paths.append(self.path(kind))
-        self._tell_indexes()
+        self._update_indexes()
         return new_paths
 
     def moved_to(self, directory: str) -> None:
         """Use the new path of the log's directory.  Readers with the file open are not affected."""
         self.directory = directory
-        self._tell_indexes()
+        self._update_indexes()
 
-    def _tell_indexes(self) -> None:
+    def _update_indexes(self) -> None:
         self._indexes.renamed(self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 

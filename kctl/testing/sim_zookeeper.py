@@ -121,20 +121,20 @@ class SimZooKeeperSession:
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
         """The data and the stat; `watch` watches for its change or deletion.  Raises NoNodeError."""
-        response = await self._ask(path, requests.GetData(path, watch), watch="data" if watch else "")
+        response = await self._request(path, requests.GetData(path, watch), watch="data" if watch else "")
         assert isinstance(response, responses.Data)
         return response.data or b"", response.stat
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """The sorted names of the children; `watch` watches for a change of them.  Raises NoNodeError."""
-        response = await self._ask(path, requests.GetChildren(path, watch), watch="children" if watch else "")
+        response = await self._request(path, requests.GetChildren(path, watch), watch="children" if watch else "")
         assert isinstance(response, responses.Children)
         return sorted(response.names)
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
         """The stat, or None; `watch` watches for creation, change or deletion."""
         try:
-            response = await self._ask(path, requests.Exists(path, watch), watch="exist" if watch else "")
+            response = await self._request(path, requests.Exists(path, watch), watch="exist" if watch else "")
         except NoNodeError:
             return None
         assert isinstance(response, responses.Changed)
@@ -142,7 +142,7 @@ class SimZooKeeperSession:
 
     async def sync(self, path: str) -> None:
         """Returns after all earlier writes have reached the server of this session."""
-        await self._ask(path, requests.Sync(path))
+        await self._request(path, requests.Sync(path))
 
     async def create(
         self,
@@ -159,18 +159,18 @@ class SimZooKeeperSession:
         """
         request = _request_of(Create(path, data, ephemeral, sequence))
         try:
-            response = await self._ask(path, request)
+            response = await self._request(path, request)
         except NoNodeError:
             if not make_parents:
                 raise
             await make_path(self, parent(path))
-            response = await self._ask(path, request)
+            response = await self._request(path, request)
         assert isinstance(response, responses.Created)
         return response.path
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
         """Replaces the data if the version matches.  Raises NoNodeError and BadVersionError."""
-        response = await self._ask(path, requests.SetData(path, data, version))
+        response = await self._request(path, requests.SetData(path, data, version))
         assert isinstance(response, responses.Changed)
         return response.stat
 
@@ -179,12 +179,12 @@ class SimZooKeeperSession:
         if recursive:
             await delete_tree(self, path)
         else:
-            await self._ask(path, requests.Delete(path, version))
+            await self._request(path, requests.Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Performs all operations or none.  Raises the error of the first that is refused."""
         request = requests.Multi(tuple(_request_of(each) for each in operations))
-        response = await self._ask(operations[0].path if operations else "/", request)
+        response = await self._request(operations[0].path if operations else "/", request)
         assert isinstance(response, responses.Results)
         if response.failure is not None:
             index, code = response.failure
@@ -204,7 +204,7 @@ class SimZooKeeperSession:
         )
 
     def heal(self) -> None:
-        """Lets the client reconnect, and resume its session or learn that it has expired."""
+        """Lets the client reconnect, and resume its session or find that it has expired."""
         self._is_partitioned = False
         if self._state is not SessionState.SUSPENDED:
             return
@@ -267,12 +267,14 @@ class SimZooKeeperSession:
     def _set_watches_again(self) -> None:
         assert self._connection is not None
         data, exist, children = (
-            [path for kind, path in self._watched if kind == wanted] for wanted in ("data", "exist", "children")
+            [path for kind, path in self._watched if kind == requested] for requested in ("data", "exist", "children")
         )
         request = requests.SetWatches(self._last_zxid, data, exist, children, [], [])
         self._connection.send(request, lambda *_: None)
 
-    async def _ask(self, path: str, request: requests.Read | requests.Write, *, watch: str = "") -> responses.Response:
+    async def _request(
+        self, path: str, request: requests.Read | requests.Write, *, watch: str = ""
+    ) -> responses.Response:
         if self._state not in {SessionState.CONNECTED, SessionState.SUSPENDED}:
             raise SessionLostError("the ZooKeeper session is closed", path)
         call = _Call(path, request, watch)
@@ -286,7 +288,7 @@ class SimZooKeeperSession:
             self._under_way[call] = None
             self._connection.send(call.request, call.make_listener(self))
 
-    def answered(self, call: _Call, zxid: int, code: Code, response: responses.Response | None) -> None:
+    def on_response(self, call: _Call, zxid: int, code: Code, response: responses.Response | None) -> None:
         """Passes the response to the caller."""
         self._under_way.pop(call, None)
         self._last_zxid = zxid
@@ -317,7 +319,7 @@ class _Call:
         return isinstance(self.request, requests.Read)
 
     def make_listener(self, session: SimZooKeeperSession) -> _Listener:
-        return lambda zxid, code, response: session.answered(self, zxid, code, response)
+        return lambda zxid, code, response: session.on_response(self, zxid, code, response)
 
     def succeed(self, response: responses.Response | None) -> None:
         if not self.future.done():

@@ -266,7 +266,7 @@ class KazooLink:
         except RuntimeError:
             log.debug("event loop closed before kazoo's thread ended")
 
-    def answered(self, call: _Call, value: object, error: Exception | None) -> None:
+    def on_response(self, call: _Call, value: object, error: Exception | None) -> None:
         """Complete a request, or keep a read for repetition if the connection broke."""
         self._in_flight.pop(call, None)
         if isinstance(error, kazoo_errors.ConnectionLoss):
@@ -432,11 +432,11 @@ class _Call:
         """Receive the response; before kazoo registers the watch.  kazoo's thread."""
         if self._watch is not None and self._watch.kind != Watch.CHILD:
             self._watch.kind = Watch.EXIST if value is None else Watch.DATA
-        self._link.call_on_loop(self._link.answered, self, value, None)
+        self._link.call_on_loop(self._link.on_response, self, value, None)
 
     def set_exception(self, error: Exception) -> None:
         """Receive an error.  kazoo's thread, or the event loop when kazoo refuses a request."""
-        self._link.call_on_loop(self._link.answered, self, None, error)
+        self._link.call_on_loop(self._link.on_response, self, None, error)
 
 
 class _SetWatches:

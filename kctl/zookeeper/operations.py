@@ -107,7 +107,7 @@ class ZooKeeper(Protocol):
 
     Every call may raise, in addition to the errors in its docstring:
     - SessionLostError: the session is over (expired or closed); `reconnect` starts a new one;
-    - ConnectionLossError, from writes only: the connection broke before the answer, the write may or may not have
+    - ConnectionLossError, from writes only: the connection broke before the response, the write may or may not have
       happened.  Read before retrying.  Reads are repeated automatically in the same session.
     - ZooKeeperError: other refused requests (no permission, a child under an ephemeral znode, ...).
     The error's `path` is that of the znode; for a multi that of the operation that failed.
@@ -123,7 +123,7 @@ class ZooKeeper(Protocol):
         """The state of the session."""
 
     async def start(self, timeout_ms: int) -> None:
-        """Open the session.  Raises ZooKeeperError if no server answers in time."""
+        """Open the session.  Raises ZooKeeperError if no server responds in time."""
         ...
 
     async def reconnect(self, timeout_ms: int) -> None:

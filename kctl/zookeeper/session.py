@@ -100,7 +100,7 @@ class ZooKeeperSession:
         except TimeoutError:
             await self.close()
             raise ZooKeeperError(
-                f"ZooKeeper does not answer at {self._hosts} (waited {timeout_ms} ms): "
+                f"ZooKeeper does not respond at {self._hosts} (waited {timeout_ms} ms): "
                 "start it, or correct the address (zookeeper.connect)"
             ) from None
         except BaseException:

@@ -36,20 +36,19 @@ def _plugin() -> list[str]:
 
 
 ROUND_TRIP = """
-from kafka import KafkaConsumer, KafkaProducer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 
 def write(broker, topic, value):
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    producer.send(topic, value).get(timeout=60)
-    producer.close()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
 
 
 def read(broker, topic, count=1):
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60000
-    )
-    values = [next(consumer).value for _ in range(count)]
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = [message.value() for message in consumer.consume(count, 60)]
     consumer.close()
     return values
 """

@@ -32,11 +32,11 @@ from kctl.client.membership.actions import (
 )
 from kctl.client.membership.events import (
     Assigned,
-    CommitAnswered,
+    CommitResultReceived,
     Disconnected,
     Event,
-    HeartbeatAnswered,
     HeartbeatDue,
+    HeartbeatResponseReceived,
     Joined,
     Left,
     PartitionsChanged,
@@ -201,7 +201,7 @@ class Play:
                 assert offset >= self.committed[tp], f"{tp}: what is committed goes back"
                 self.committed[tp] = offset
         for code in set(codes.values()):
-            self._do(reader, CommitAnswered(code, member.generation))
+            self._do(reader, CommitResultReceived(code, member.generation))
 
     def _do(self, reader: Reader, event: Event) -> None:
         for action in step(reader.member, event, self.world.elapsed_ms):
@@ -236,7 +236,7 @@ class Play:
                     request.member_id, generation=request.generation_id, instance=request.group_instance_id
                 )
                 response = HeartbeatResponse(error_code=code)
-                self._do(reader, HeartbeatAnswered(response, request.generation_id))
+                self._do(reader, HeartbeatResponseReceived(response, request.generation_id))
             case SendLeave(member_id):
                 world.leave(member_id)
             case Assign(assignor, members):

@@ -19,6 +19,7 @@ import kctl.records
 from kctl.records import walk
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import build_batch, encode_records
+from kctl.records.compiled import walk_is_compiled
 from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.walk import (
     FIELDS,
@@ -42,6 +43,9 @@ records = st.builds(
     value=BYTES,
     headers=st.sampled_from(((), (("h", b"1"), ("h", None)))),
 )
+
+POSITION_FIELDS = (2, 4, 6, 7)
+"""Which numbers of locate_records are positions in the buffer."""
 
 
 def shortened(key: bytes) -> int:
@@ -108,13 +112,16 @@ def interpreted() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert not module.is_compiled()
+    assert str(module.__file__).endswith(".py")
     return module
 
 
 WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
     "check_records": lambda module, region, count: list(module.check_records(region, count)),
-    "locate_records": lambda module, region, count: list(module.locate_records(region, count)),
+    "locate_records": lambda module, region, count: list(module.locate_records(region, [(0, len(region), count)])),
+    "locate_records in two regions": lambda module, region, count: list(
+        module.locate_records(region, [(0, len(region) // 2, count), (len(region) // 2, len(region), count)])
+    ),
     "walk_keys": lambda module, region, count: [list(part) for part in module.walk_keys(region, count, shortened)],
 }
 
@@ -133,7 +140,7 @@ def test_the_walk_finds_what_the_reader_finds(given_records: list[Record]) -> No
     batch = build_batch(given_records)
     header = parse_header(batch)
     region = bytes(records_region(batch, header))
-    rows = list(locate_records(region, len(given_records)))
+    rows = list(locate_records(region, [(0, len(region), len(given_records))]))
     ends = []
     for index, record in enumerate(iterate_records(batch)):
         delta, offset, key, key_size, value, value_size, _, end = rows[index * FIELDS : (index + 1) * FIELDS]
@@ -186,12 +193,35 @@ def test_what_the_walk_accepts_the_reader_accepts(given_records: list[Record], d
 
 def test_more_records_than_the_region_can_hold_are_refused_before_memory_is_allocated() -> None:
     region = bytes(RECORD_SIZE_MIN * 10)
-    for refuses in (check_records, locate_records):
-        with pytest.raises(ValueError, match="11 records do not fit 70 bytes"):
-            refuses(region, 11)
+    with pytest.raises(ValueError, match="11 records do not fit 70 bytes"):
+        check_records(region, 11)
+    with pytest.raises(ValueError, match="11 records do not fit 70 bytes"):
+        locate_records(region, [(0, 0, 0), (0, 70, 11)])
+
+
+@given(st.lists(st.lists(records, min_size=1, max_size=5), max_size=5), st.integers(0, 9))
+def test_records_of_several_regions_are_located_in_one_buffer(lists: list[list[Record]], gap: int) -> None:
+    buffer = b""
+    regions = []
+    expected: list[int] = []
+    for each in lists:
+        buffer += bytes(gap)
+        region = bytes(encode_records(enumerate(each), 0))
+        alone = list(locate_records(region, [(0, len(region), len(each))]))
+        for at, number in enumerate(alone):
+            expected.append(number + len(buffer) if at % FIELDS in POSITION_FIELDS else number)
+        regions.append((len(buffer), len(buffer) + len(region), len(each)))
+        buffer += region
+    assert list(locate_records(buffer, regions)) == expected
+
+
+@pytest.mark.parametrize("region", [(-1, 10, 1), (0, 71, 1), (71, 90, 1)])
+def test_regions_outside_of_the_buffer_are_refused(region: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="a region exceeds the buffer"):
+        locate_records(bytes(70), [region])
 
 
 def test_continuous_integration_runs_the_compiled_walk() -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler: install gcc")
-    assert walk.is_compiled()
+    assert walk_is_compiled()

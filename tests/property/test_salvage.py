@@ -109,7 +109,7 @@ def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
         cut = cutter.cut(chunk, left=len(segment.data) - position, end_offset=segment.end_offset)
         found += [header.base_offset for header in cut.batches]
         lost += cut.damage
-        position, wanted = position + cut.consumed, cut.wanted
+        position, wanted = position + cut.consumed, cut.needed
     return found, lost
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +14,14 @@ from hypothesis import strategies as st
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
-from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header, seal
+from kctl.records.header import BatchHeader, CorruptBatch, Record, TimestampType, parse_header, seal
 
 pytest.importorskip("pyarrow")
 
-from kctl.spark.exec.chunk import chunks
+import numpy as np
+
+from kctl.spark.exec import locate
+from kctl.spark.exec.chunk import Chunk, chunks
 from kctl.spark.exec.decode import TIMESTAMP_MS_MAX, decode
 from kctl.spark.exec.outcome import CorruptRecords
 
@@ -90,6 +94,11 @@ def test_damaged_records_are_refused_or_read_as_the_record_reader_reads_them(
     try:
         rows = _decoded(buffer, -(2**63), 2**63 - 1, 4 << 20, include_headers=True)
     except CorruptRecords:
+        rows = None
+    (chunk,) = _chunks_or_nothing(buffer) or (None,)
+    if chunk is not None:
+        assert _located(locate.locate_with_walk, chunk) == _located(locate.locate_with_numpy, chunk)
+    if rows is None:
         return
     reason = None
     try:
@@ -100,6 +109,32 @@ def test_damaged_records_are_refused_or_read_as_the_record_reader_reads_them(
         assert rows == expected
     else:
         assert "can't decode" in reason  # a header key that is not UTF-8, which is replaced here
+
+
+def _chunks_or_nothing(data: memoryview) -> list[Chunk]:
+    try:
+        return list(chunks(data, list(iterate_batches(data))))
+    except CorruptRecords:
+        return []
+
+
+def _located(locate_fields: Callable[[Chunk], locate.Fields], chunk: Chunk) -> list[list[int]] | None:
+    """The numbers of all records; None if the records are refused."""
+    try:
+        fields = locate_fields(chunk)
+    except CorruptRecords:
+        return None
+    return [
+        np.asarray(numbers).tolist()
+        for numbers in (
+            fields.timestamp_deltas,
+            fields.offset_deltas,
+            *fields.keys,
+            *fields.values,
+            fields.headers,
+            fields.ends,
+        )
+    ]
 
 
 def _compacted(batch: bytes, kept: set[int]) -> bytes:
@@ -155,16 +190,32 @@ def test_a_header_key_that_is_not_utf_8_gets_replacement_characters() -> None:
     assert decoded.column("headers").to_pylist() == [[{"key": "a�c", "value": b"x"}]]
 
 
-def test_a_number_of_more_than_64_bits_is_corrupt() -> None:
-    """Java drops the surplus bits, Python would keep them; no producer writes any."""
+@pytest.mark.parametrize("locate_fields", [locate.locate_with_walk, locate.locate_with_numpy])
+def test_bits_beyond_64_are_ignored_and_a_number_of_eleven_bytes_is_corrupt(
+    locate_fields: Callable[[Chunk], locate.Fields],
+) -> None:
+    """As Kafka's ByteUtils.readVarlong."""
+    (chunk,) = chunks(*_with_timestamp_delta(b"\x80" * 9 + b"\x02"))
+    assert locate_fields(chunk).timestamp_deltas.tolist() == [0]
+    (chunk,) = chunks(*_with_timestamp_delta(b"\x80" * 10 + b"\x00"))
+    with pytest.raises(CorruptRecords, match="too many bytes"):
+        locate_fields(chunk)
+
+
+def _with_timestamp_delta(number: bytes) -> tuple[memoryview, list[BatchHeader]]:
     batch = build_batch([Record(0, 0, None, None)])
-    body = bytes([0]) + b"\x80" * 9 + b"\x02" + bytes([0, 1, 1, 0])
+    body = b"\0" + number + bytes([0, 1, 1, 0])
     damaged = bytearray(batch[:61] + bytes([2 * len(body)]) + body)
     damaged[8:12] = struct.pack(">i", len(damaged) - 12)
     seal(damaged, parse_header(damaged))
-    (chunk,) = chunks(memoryview(damaged), list(iterate_batches(damaged)))
-    with pytest.raises(CorruptRecords, match="64 bits"):
-        decode(chunk, topic="t", partition=0, start=0, end=1)
+    return memoryview(damaged), list(iterate_batches(damaged))
+
+
+@given(batch_lists(), st.sampled_from([1, 5_000, 4 << 20]))
+def test_the_walk_and_numpy_find_the_same_fields(batches: list[bytes], chunk_bytes: int) -> None:
+    data = memoryview(b"".join(batches))
+    for chunk in chunks(data, list(iterate_batches(data)), size=chunk_bytes):
+        assert _located(locate.locate_with_walk, chunk) == _located(locate.locate_with_numpy, chunk)
 
 
 def test_a_checksum_that_does_not_match_is_corrupt() -> None:

@@ -230,7 +230,7 @@ class OtherBroker:
         """Connections of others continue."""
 
 
-class Told(Enum):
+class DumpLine(Enum):
     """What the producer of a transaction was answered about its end."""
 
     COMMITTED = "committed"
@@ -243,7 +243,7 @@ class Written:
     """One transaction in the reference model."""
 
     values: dict[TopicPartition, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    told: Told = Told.NOT_COMMITTED
+    told: DumpLine = DumpLine.NOT_COMMITTED
 
 
 class World:
@@ -330,8 +330,8 @@ class World:
             written = {(partition, value) for partition, values in transaction.values.items() for value in values}
             seen = written & everything
             assert seen in (set(), written), "a transaction is there as a whole or not at all"
-            if transaction.told is not Told.NOTHING:
-                assert seen == (written if transaction.told is Told.COMMITTED else set())
+            if transaction.told is not DumpLine.NOTHING:
+                assert seen == (written if transaction.told is DumpLine.COMMITTED else set())
             everything -= seen
         assert not everything, "there are no unexpected records"
         for states in self.state_log.histories().values():
@@ -443,9 +443,9 @@ class Producer:
         match self._chance.choice(("commit", "commit", "abort", "die")):
             case "commit":
                 self._has_asked_to_end = True
-                written.told = Told.NOTHING
+                written.told = DumpLine.NOTHING
                 await self._insist(self._ask_to_end(committed=True))
-                written.told = Told.COMMITTED
+                written.told = DumpLine.COMMITTED
             case "abort":
                 self._has_asked_to_end = True
                 await self._insist(self._ask_to_end(committed=False))

@@ -228,11 +228,11 @@ class Member:
         """Retries after lost responses; sometimes sends a request twice, over two connections."""
 
         async def ask(who: ClusterClient) -> T:
-            return await self._ask_once(who, request, response_class, codes)
+            return await self._send_once(who, request, response_class, codes)
 
         return await (ask(client) if twin is None else at_times_twice(self._chance, ask, client, twin))
 
-    async def _ask_once(
+    async def _send_once(
         self, client: ClusterClient, request: Any, response_class: type[T], codes: frozenset[ErrorCode] | set[ErrorCode]
     ) -> T:
         async def ask(connection: Connection) -> T:

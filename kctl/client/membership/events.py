@@ -45,7 +45,7 @@ class HeartbeatDue:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswered:
+class HeartbeatResponseReceived:
     """Response of Heartbeat."""
 
     response: HeartbeatResponse
@@ -54,7 +54,7 @@ class HeartbeatAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAnswered:
+class CommitResultReceived:
     """OffsetCommit returned this error code for a partition."""
 
     code: ErrorCode
@@ -89,8 +89,8 @@ Event = (
     | Assigned
     | Synced
     | HeartbeatDue
-    | HeartbeatAnswered
-    | CommitAnswered
+    | HeartbeatResponseReceived
+    | CommitResultReceived
     | Disconnected
     | PartitionsChanged
     | Revoked

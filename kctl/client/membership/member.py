@@ -67,7 +67,7 @@ class Member:
     assigned_generation: int = NO_GENERATION
     synced_ms: int = 0
     """Time of the last assignment."""
-    heard_ms: int = 0
+    last_response_ms: int = 0
     """Time of the last successful response of the coordinator."""
     beat_ms: int = 0
     """Time of the last heartbeat."""
@@ -85,7 +85,7 @@ class Member:
     @property
     def session_end_ms(self) -> int:
         """When the coordinator expires the session, unless it receives a heartbeat."""
-        return self.heard_ms + self.settings.session_timeout_ms
+        return self.last_response_ms + self.settings.session_timeout_ms
 
     @property
     def next_beat_ms(self) -> int:

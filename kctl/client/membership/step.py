@@ -33,11 +33,11 @@ from kctl.client.membership.actions import (
 )
 from kctl.client.membership.events import (
     Assigned,
-    CommitAnswered,
+    CommitResultReceived,
     Disconnected,
     Event,
-    HeartbeatAnswered,
     HeartbeatDue,
+    HeartbeatResponseReceived,
     Joined,
     Left,
     PartitionsChanged,
@@ -69,17 +69,17 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
         case Joined(response):
             return _joined(member, response, now_ms) if member.phase is Phase.JOINING else []
         case Assigned(assignment):
-            return _hand_in(member, assignment) if member.phase is Phase.SYNCING else []
+            return _send_assignment(member, assignment) if member.phase is Phase.SYNCING else []
         case Synced(response):
             return _synced(member, response, now_ms) if member.phase is Phase.SYNCING else []
         case HeartbeatDue():
             return _beat(member, now_ms)
-        case HeartbeatAnswered(response, generation):
+        case HeartbeatResponseReceived(response, generation):
             code = ErrorCode.of(response.error_code)
             if code is ErrorCode.NONE and generation == member.generation:
-                member.heard_ms = now_ms
+                member.last_response_ms = now_ms
             return _on_error(member, code, generation, now_ms)
-        case CommitAnswered(code, generation):
+        case CommitResultReceived(code, generation):
             return _on_error(member, code, generation, now_ms)
         case Disconnected(during):
             return _disconnected(member, during, now_ms)
@@ -117,7 +117,7 @@ def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Ac
     member.assignor = response.protocol_name or ""
     member.is_leader = response.leader == response.member_id
     member.phase = Phase.SYNCING
-    member.heard_ms = now_ms
+    member.last_response_ms = now_ms
     member.is_withholding = False
     if not member.is_leader:
         return _sync(member, [])
@@ -127,7 +127,7 @@ def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Ac
     return [Assign(member.assignor, subscribers)]
 
 
-def _hand_in(member: Member, assignment: Mapping[str, Sequence[TopicPartition]]) -> list[Action]:
+def _send_assignment(member: Member, assignment: Mapping[str, Sequence[TopicPartition]]) -> list[Action]:
     member.is_withholding = not member.claimed.issubset(tp for tps in assignment.values() for tp in tps)
     return _sync(
         member,
@@ -156,7 +156,7 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
     if code is not ErrorCode.NONE:
         return _start_over(member, code)
     member.phase = Phase.STABLE
-    member.heard_ms = member.beat_ms = member.synced_ms = now_ms
+    member.last_response_ms = member.beat_ms = member.synced_ms = now_ms
     member.assigned = decode_partitions(response.assignment)
     member.assigned_generation = member.generation
     before = set(member.owned)
@@ -311,10 +311,10 @@ def _fail(member: Member, code: ErrorCode) -> list[Action]:
     settings = member.settings
     member.phase = Phase.OUTSIDE
     member.owned = member.revoking = ()
-    words = _FATAL.get(code, code.description).format(
+    text = _FATAL.get(code, code.description).format(
         instance=settings.group_instance_id,
         group=settings.group_id,
         session=settings.session_timeout_ms,
         assignors=", ".join(settings.assignors),
     )
-    return [Fail(ApiError(code, f"group '{settings.group_id}': {words}"))]
+    return [Fail(ApiError(code, f"group '{settings.group_id}': {text}"))]

@@ -37,9 +37,9 @@ def protocols(member: Member) -> list[JoinGroupRequestProtocol]:
     return [JoinGroupRequestProtocol(name=name, metadata=_metadata(member, name)) for name in member.settings.assignors]
 
 
-def subscriber(told: JoinGroupResponseMember, assignor: str) -> Subscriber:
+def subscriber(received: JoinGroupResponseMember, assignor: str) -> Subscriber:
     """Decodes a subscription.  Raises MalformedRequest.  Unknown user data counts as no claim."""
-    subscription = decode_subscription(told.metadata)
+    subscription = decode_subscription(received.metadata)
     claims: Collection[TopicPartitions] = ()
     generation = NO_GENERATION
     if assignor == COOPERATIVE_STICKY:
@@ -51,7 +51,11 @@ def subscriber(told: JoinGroupResponseMember, assignor: str) -> Subscriber:
         previous = _previous_assignment(subscription.user_data or b"")
         claims, generation = previous.previous_assignment, previous.generation
     return Subscriber(
-        told.member_id, told.group_instance_id, frozenset(subscription.topics), frozenset(_flat(claims)), generation
+        received.member_id,
+        received.group_instance_id,
+        frozenset(subscription.topics),
+        frozenset(_flat(claims)),
+        generation,
     )
 
 
@@ -75,8 +79,8 @@ def _metadata(member: Member, assignor: str) -> bytes:
         subscription.owned_partitions = _by_topic(member.owned)
         subscription.generation_id = member.assigned_generation
     if assignor == COOPERATIVE_STICKY and member.owned:
-        told = CooperativeStickyUserData(generation=member.assigned_generation)
-        subscription.user_data = encode_bytes(told, 0)
+        received = CooperativeStickyUserData(generation=member.assigned_generation)
+        subscription.user_data = encode_bytes(received, 0)
     if assignor == STICKY and member.assigned:
         previous = StickyUserData(previous_assignment=_by_topic(member.assigned), generation=member.assigned_generation)
         subscription.user_data = encode_bytes(previous, USER_DATA_VERSION)
@@ -86,10 +90,10 @@ def _metadata(member: Member, assignor: str) -> bytes:
 def _user_data_generation(blob: bytes) -> int:
     """Reads the generation.  librdkafka writes the user data of `sticky` here, which starts with a count."""
     try:
-        told, end = decode(CooperativeStickyUserData, blob, 0)
+        received, end = decode(CooperativeStickyUserData, blob, 0)
     except MalformedRequest:
         return NO_GENERATION
-    return told.generation if end == len(blob) else NO_GENERATION
+    return received.generation if end == len(blob) else NO_GENERATION
 
 
 def _previous_assignment(blob: bytes) -> StickyUserData:
@@ -108,5 +112,5 @@ def _by_topic(partitions: Collection[TopicPartition]) -> list[TopicPartitions]:
     return [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
 
 
-def _flat(told: Collection[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, number) for one in told for number in one.partitions]
+def _flat(received: Collection[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, number) for one in received for number in one.partitions]

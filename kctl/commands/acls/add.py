@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.acl_rules import bindings, filters
-from kctl.admin.acls import create_acls, list_acls
+from kctl.admin.acl_rules import bindings
+from kctl.admin.acls import create_acls
+from kctl.commands.acls.changes import show_as_kafka, show_changed, show_planned
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
@@ -25,12 +26,10 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
-from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.compat.acls import adding, listed
+from kctl.commands.compat.acls import adding
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.errors import ApiError
 from kctl.security.acls import PatternType
 
 app = typer.Typer(add_completion=False)
@@ -90,18 +89,10 @@ def add(
     rules = rules_of(allow=allow, deny=deny, operations=operation, hosts=host)
     acls = bindings(resources, rules, is_producer=producer, is_consumer=consumer, is_idempotent=idempotent)
     if dry_run:
-        run.console.show(CHANGE_COLUMNS, [change_row(binding, "would be added") for binding in acls])
-        return ExitStatus.DONE
+        return show_planned(run, acls, "would be added")
     if compat:
         run.console.verbatim(adding(acls))
     outcomes = run.on_cluster(lambda client: create_acls(client, acls))
-    if not compat:
-        rows = [change_row(binding, "added", outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
-        run.console.show(CHANGE_COLUMNS, rows)
-        return run.status_of(rows)
-    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
-    if failed is not None:
-        raise ApiError(failed.error, failed.message)
-    named = filters(resources, rules_of(allow=None, deny=None, operations=None, hosts=None))
-    run.console.verbatim(listed(run.on_cluster(lambda client: list_acls(client, named))))
-    return ExitStatus.DONE
+    if compat:
+        return show_as_kafka(run, resources, outcomes)
+    return show_changed(run, acls, outcomes, "added")

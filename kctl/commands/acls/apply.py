@@ -42,7 +42,7 @@ def apply(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
-    """Add the ACLs of a document that a cluster does not have, and show what it has in addition.
+    """Add the ACLs of a document that a cluster does not have, and show the ACLs that only the cluster has.
 
     ACLs are removed only with --delete, after all others have been added.  Asks for confirmation on a terminal;
     elsewhere --yes is required (exit status 5).
@@ -50,8 +50,8 @@ def apply(
     run: Invocation = ctx.obj
     if check and (yes or dry_run):
         raise UsageError("--check changes nothing: leave out --yes and --dry-run")
-    wanted = read_acls(file)
-    missing, extra = difference(wanted, run.on_cluster(list_acls))
+    requested = read_acls(file)
+    missing, extra = difference(requested, run.on_cluster(list_acls))
     if check or dry_run:
         kept = "would be removed" if delete else "only in the cluster"
         rows = [change_row(binding, "only in the document" if check else "would be added") for binding in missing]
@@ -60,7 +60,7 @@ def apply(
         return ExitStatus.UNMET if check and rows else ExitStatus.DONE
     removed = extra if delete else []
     if not missing and not removed:
-        run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} others" if extra else ""))
+        run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
         return ExitStatus.DONE
     run.consent(f"Add {len(missing)} ACLs and remove {len(removed)}?", yes=yes)
     rows = []

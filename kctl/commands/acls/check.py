@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 ANY_HOST = "any other host"
-"""Represents a host without ACLs of its own."""
+"""The host for the decision if --host is not given: no ACL names it."""
 
 
 class CheckRow(NamedTuple):
@@ -90,35 +90,35 @@ def check(
     problem = principal_problem(principal)
     if problem is not None:
         raise UsageError(problem)
-    asked = operation_of(operation)
+    requested = operation_of(operation)
     kind, name = _resource(resource)
-    if asked not in SUPPORTED_OPERATIONS[kind]:
+    if requested not in SUPPORTED_OPERATIONS[kind]:
         names = ", ".join(each.label for each in SUPPORTED_OPERATIONS[kind])
-        raise UsageError(f"{kind.label} has no operation {asked.label}, only {names}")
+        raise UsageError(f"{kind.label} has no operation {requested.label}, only {names}")
     if from_ is None:
-        acls, settings = run.on_cluster(_ask)
+        acls, settings = run.on_cluster(_query)
     else:
         acls, settings = read_acls(from_), BrokerSettings(AccessPolicy(), ["super.users"])
     for property_name in settings.unknown:
-        run.console.warn(f"{property_name} is a property of the brokers that is not known here")
-    decision = decide(AclIndex(acls), settings.policy, Client(principal, host or ANY_HOST), asked, kind, name)
+        run.console.warn(f"the value of the broker property {property_name} is not known")
+    decision = decide(AclIndex(acls), settings.policy, Client(principal, host or ANY_HOST), requested, kind, name)
     row = CheckRow(
         principal,
         host or ANY_HOST,
-        asked.label,
+        requested.label,
         f"{kind.label}:{name}",
         decision.is_allowed,
-        _reason(decision.reason.value, decision.acl, asked),
+        _reason(decision.reason.value, decision.acl, requested),
         None if decision.acl is None else str(decision.acl),
     )
     run.console.show_one(row)
     return ExitStatus.DONE if decision.is_allowed else ExitStatus.UNMET
 
 
-def _reason(text: str, acl: AclBinding | None, asked: Operation) -> str:
-    if acl is None or acl.entry.operation in {asked, Operation.ALL}:
+def _reason(text: str, acl: AclBinding | None, requested: Operation) -> str:
+    if acl is None or acl.entry.operation in {requested, Operation.ALL}:
         return text
-    return f"{text}, because {acl.entry.operation.label} implies {asked.label}"
+    return f"{text}, because {acl.entry.operation.label} implies {requested.label}"
 
 
 def _resource(text: str) -> tuple[ResourceType, str]:
@@ -135,7 +135,7 @@ def _resource(text: str) -> tuple[ResourceType, str]:
     return kind, name
 
 
-async def _ask(client: ClusterClient) -> tuple[list[AclBinding], BrokerSettings]:
+async def _query(client: ClusterClient) -> tuple[list[AclBinding], BrokerSettings]:
     return await list_acls(client), await _settings(client)
 
 
@@ -147,7 +147,7 @@ async def _settings(client: ClusterClient) -> BrokerSettings:
     if not isinstance(described, list):
         return BrokerSettings(AccessPolicy(), names)
     super_users, is_open = (entry_named(described, name) for name in names)
-    # A broker that does not have the property does not list it; one that hides it lists it without a value.
+    # A broker without the property does not return it; sensitive properties are returned without a value.
     unknown = [each.name for each in (super_users, is_open) if each is not None and each.value is None]
     principals = parse_super_users((super_users.value if super_users else None) or "")
     allows = is_open is not None and (is_open.value or "").lower() == "true"

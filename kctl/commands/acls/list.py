@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.acl_rules import filters
-from kctl.admin.acls import list_acls as ask
+from kctl.admin.acls import list_acls as query
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
@@ -89,7 +89,7 @@ def list_acls(
         pattern_type=pattern_type,
     )
     selected = filters(resources, rules_of(allow=allow, deny=deny, operations=operation, hosts=host))
-    acls = run.on_cluster(lambda client: ask(client, selected))
+    acls = run.on_cluster(lambda client: query(client, selected))
     if compat:
         run.console.verbatim(listed(acls))
     else:

@@ -1,4 +1,4 @@
-"""Options that several verbs of `kctl acls` take."""
+"""Options that several verbs of `kctl acls` share."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ RESOURCES = "Resources"
 RULES = "Rules"
 
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="NAME", help="A topic; * for all.", rich_help_panel=RESOURCES)
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Topic; * for all.", rich_help_panel=RESOURCES)
 ]
 Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="NAME", help="A group; * for all.", rich_help_panel=RESOURCES)
+    list[str] | None, typer.Option("--group", metavar="NAME", help="Group; * for all.", rich_help_panel=RESOURCES)
 ]
 TransactionalIds = Annotated[
     list[str] | None,
-    typer.Option("--transactional-id", metavar="ID", help="A transactional id; * for all.", rich_help_panel=RESOURCES),
+    typer.Option("--transactional-id", metavar="ID", help="Transactional id; * for all.", rich_help_panel=RESOURCES),
 ]
 DelegationTokens = Annotated[
     list[str] | None,
-    typer.Option("--delegation-token", metavar="ID", help="A delegation token; * for all.", rich_help_panel=RESOURCES),
+    typer.Option("--delegation-token", metavar="ID", help="Delegation token id; * for all.", rich_help_panel=RESOURCES),
 ]
 Users = Annotated[
     list[str] | None,
     typer.Option(
         "--user",
         metavar="PRINCIPAL",
-        help="Delegation tokens of this user (Kafka 3.3 or later).",
+        help="Delegation tokens of the user User:NAME (Kafka 3.3 or later).",
         rich_help_panel=RESOURCES,
     ),
 ]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.", rich_help_panel=RESOURCES)]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster resource.", rich_help_panel=RESOURCES)]
 Prefix = Annotated[
     bool, typer.Option("--prefix", help="The names are prefixes (Kafka 2.0 or later).", rich_help_panel=RESOURCES)
 ]

@@ -8,6 +8,7 @@ import typer
 
 from kctl.admin.acl_rules import filters
 from kctl.admin.acls import delete_acls, list_acls
+from kctl.commands.acls.changes import show_as_kafka, show_changed, show_planned
 from kctl.commands.acls.options import (
     Allow,
     Cluster,
@@ -26,12 +27,10 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
-from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
 from kctl.commands.command import ClusterCommand, examples
-from kctl.commands.compat.acls import listed
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.errors import ApiError, UsageError
+from kctl.errors import UsageError
 from kctl.security.acls import PatternType
 
 app = typer.Typer(add_completion=False)
@@ -91,22 +90,13 @@ def remove(
     selected = filters(resources, rules)
     acls = run.on_cluster(lambda client: list_acls(client, selected))
     if dry_run:
-        run.console.show(CHANGE_COLUMNS, [change_row(binding, "would be removed") for binding in acls])
-        return ExitStatus.DONE
+        return show_planned(run, acls, "would be removed")
     if not acls:
         run.console.note("no ACL is selected")
         return ExitStatus.DONE
-    names = "\n".join(f"  {binding}" for binding in acls)
-    run.console.note(f"{names}")
+    run.console.note("\n".join(f"  {binding}" for binding in acls))
     run.consent(f"Remove these {len(acls)} ACLs?", yes=yes)
     outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
-    if not compat:
-        rows = [change_row(binding, "removed", outcome) for binding, outcome in zip(acls, outcomes, strict=True)]
-        run.console.show(CHANGE_COLUMNS, rows)
-        return run.status_of(rows)
-    failed = next((outcome for outcome in outcomes if not outcome.is_done), None)
-    if failed is not None:
-        raise ApiError(failed.error, failed.message)
-    named = filters(resources, rules_of(allow=None, deny=None, operations=None, hosts=None))
-    run.console.verbatim(listed(run.on_cluster(lambda client: list_acls(client, named))))
-    return ExitStatus.DONE
+    if compat:
+        return show_as_kafka(run, resources, outcomes)
+    return show_changed(run, acls, outcomes, "removed")

@@ -37,7 +37,7 @@ class AclRow(NamedTuple):
 
 
 class AclChangeRow(NamedTuple):
-    """An ACL that was changed or would be."""
+    """An ACL that was changed, or that would be changed without --dry-run."""
 
     resource_type: str
     resource_name: str
@@ -66,7 +66,7 @@ def acl_row(binding: AclBinding) -> AclRow:
 
 
 def change_row(binding: AclBinding, status: str, outcome: Outcome | None = None) -> AclChangeRow:
-    """The row of an ACL that was changed, with its outcome, or that would be."""
+    """The row of a changed ACL with its outcome; without an outcome for a dry run."""
     row = AclChangeRow(*acl_row(binding), status=status)
     if outcome is None or outcome.is_done:
         return row

@@ -108,7 +108,7 @@ def start(
     from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
 
     folder = DataFolder(data_dir_of(data_dir))
-    wanted = process.Wanted(
+    options = process.StartOptions(
         folder=folder,
         file_properties=run.secret_properties(config) if config is not None else {},
         overrides=_overrides(
@@ -121,12 +121,12 @@ def start(
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
     if detach:
-        running = process.start_detached(wanted, on_warning=run.console.warn)
-        _show_next_steps(run, running.address, folder, wanted.secure)
+        running = process.start_detached(options, on_warning=run.console.warn)
+        _show_next_steps(run, running.address, folder, options.secure)
         return ExitStatus.DONE
     process.run(
-        wanted,
-        on_serving=lambda running: _show_next_steps(run, running.address, folder, wanted.secure),
+        options,
+        on_serving=lambda running: _show_next_steps(run, running.address, folder, options.secure),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
@@ -180,9 +180,9 @@ def _overrides(
         ("--zookeeper", "zookeeper.connect", zookeeper),
         ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
     )
-    for option, name, wanted in shorthands:
-        if wanted is not None:
+    for option, name, options in shorthands:
+        if options is not None:
             if name in overrides:
                 raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
-            overrides[name] = wanted
+            overrides[name] = options
     return overrides

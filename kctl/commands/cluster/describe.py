@@ -63,10 +63,10 @@ def describe(ctx: typer.Context) -> ExitStatus:
     """
     run: Invocation = ctx.obj
 
-    async def ask(client: ClusterClient) -> ClusterMetadata:
+    async def query(client: ClusterClient) -> ClusterMetadata:
         return await client.metadata([])
 
-    metadata = run.on_cluster(ask)
+    metadata = run.on_cluster(query)
     brokers = [
         BrokerRow(broker.node_id, broker.host, broker.port, broker.rack, broker.node_id == metadata.controller_id)
         for broker in metadata.brokers.values()

@@ -38,7 +38,7 @@ REPLICA_COLUMNS = (
 
 
 class DirectoryRow(NamedTuple):
-    """A log directory, or a broker that did not answer."""
+    """A log directory, or a broker that did not respond."""
 
     broker: int
     log_dir: str | None
@@ -72,10 +72,10 @@ def show_log_dirs(
     Raises UsageError for a broker that is not in the cluster.
     """
 
-    async def ask(client: ClusterClient) -> tuple[list[LogDir], list[Outcome]]:
+    async def query(client: ClusterClient) -> tuple[list[LogDir], list[Outcome]]:
         metadata = await client.metadata(topics or [])
-        wanted = set(metadata.brokers if brokers is None else brokers)
-        unknown = sorted(wanted - metadata.brokers.keys())
+        requested = set(metadata.brokers if brokers is None else brokers)
+        unknown = sorted(requested - metadata.brokers.keys())
         if unknown:
             raise UsageError(f"broker {', '.join(map(str, unknown))} is not in the cluster")
         partitions: Collection[TopicPartition] | None = None
@@ -85,9 +85,9 @@ def show_log_dirs(
                 for name in topics
                 for one in (metadata.topics[name].partitions if name in metadata.topics else ())
             ]
-        return await describe_log_dirs(client, wanted, partitions)
+        return await describe_log_dirs(client, requested, partitions)
 
-    found, failed = run.on_brokers(ask)
+    found, failed = run.on_brokers(query)
     is_by_replica = every_replica or topics is not None
     columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
     failure_row = ReplicaRow if is_by_replica else DirectoryRow

@@ -40,7 +40,7 @@ def log_dirs(
 
     One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is being copied to
     the directory; its lag is the number of records that it is behind the replica that it replaces.  The exit status is
-    1 if a directory is offline or a broker does not answer.
+    1 if a directory is offline or a broker does not respond.
 
     'kctl reassign execute' moves replicas between directories.
     """

@@ -1,4 +1,4 @@
-"""The words of Kafka's kafka-configs about users, client ids and IP addresses, byte for byte.  Pure.
+"""The output of Kafka's kafka-configs for users, client ids and IP addresses, byte for byte.  Pure.
 
 ConfigCommand of 2.8; tests compare with the tool itself.
 """
@@ -17,7 +17,7 @@ _TYPE_NAMES = {EntityType.USER: "user-principal", EntityType.CLIENT_ID: "client-
 
 
 def quotas(found: Sequence[EntityQuotas]) -> str:
-    """What `--describe` says of quotas, in the order of the client's HashMap."""
+    """The output of `--describe` for quotas, in the order of the client's HashMap."""
     by_hash: dict[int, list[EntityQuotas]] = {}
     for one in found:
         by_hash.setdefault(_hash(one.entity), []).append(one)
@@ -26,7 +26,7 @@ def quotas(found: Sequence[EntityQuotas]) -> str:
 
 
 def scram_users(found: Iterable[ScramUser]) -> str:
-    """What `--describe` says of the SCRAM credentials of users."""
+    """The output of `--describe` for SCRAM credentials of users."""
     return "".join(
         f"SCRAM credential configs for user-principal '{one.outcome.name}' are "
         + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in one.credentials)
@@ -37,7 +37,7 @@ def scram_users(found: Iterable[ScramUser]) -> str:
 
 
 def altered(type_name: str, name: str | None) -> str:
-    """What `--alter` says after a change of the named entity, or of the default; `type_name` is in the singular."""
+    """The output of `--alter` after a change of the named entity, or of the default; `type_name` is in the singular."""
     if name is None:
         return f"Completed updating default config for {type_name}s in the cluster.\n"
     return f"Completed updating config for {type_name} {name}.\n"

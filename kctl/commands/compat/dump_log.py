@@ -127,7 +127,7 @@ class ClassicDump:
                             f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
                         )
                 case _:
-                    self._say(f"Ignoring unknown file {java_path(path)}")
+                    self._write_line(f"Ignoring unknown file {java_path(path)}")
         except CorruptLog as problem:
             self._complain(path, Problem(problem.reason, problem.position))
         except OSError as error:
@@ -136,7 +136,7 @@ class ClassicDump:
 
     def finish(self) -> None:
         """Writes the lists of mismatches."""
-        self._misfits.write(self._say)
+        self._misfits.write(self._write_line)
         self.has_problem = self.has_problem or self._misfits.is_wrong
 
     # Logs
@@ -347,7 +347,7 @@ class ClassicDump:
         self._pieces.clear()
         self._piece_size = 0
 
-    def _say(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         self._console.complain(text)
 
     def _complain(self, path: str, problem: Problem) -> None:

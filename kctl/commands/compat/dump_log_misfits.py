@@ -25,28 +25,28 @@ class Misfits:
         """Whether an index does not match its log; gaps are not errors."""
         return bool(self.offset_mismatches or self.time_mismatches or self.out_of_order or self.not_found)
 
-    def write(self, say: Callable[[str], None]) -> None:
+    def write(self, write_line: Callable[[str], None]) -> None:
         """Writes the lists, in Kafka's order of kinds."""
         for path, found in _in_order(self.offset_mismatches):
-            say(f"Mismatches in :{path}")
+            write_line(f"Mismatches in :{path}")
             for index_offset, log_offset in reversed(found):
-                say(f"  Index offset: {index_offset}, log offset: {log_offset}")
+                write_line(f"  Index offset: {index_offset}, log offset: {log_offset}")
         for path, found in _in_order(self.time_mismatches):
-            say(f"Found timestamp mismatch in :{path}")
+            write_line(f"Found timestamp mismatch in :{path}")
             for index_time, log_time in found:
-                say(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
+                write_line(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
         for path, found in _in_order(self.out_of_order):
-            say(f"Found out of order timestamp in :{path}")
+            write_line(f"Found out of order timestamp in :{path}")
             for index_time, before in found:
-                say(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
+                write_line(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
         for _, found in _in_order(self.not_found):
-            say("The following indexed offsets are not found in the log.")
+            write_line("The following indexed offsets are not found in the log.")
             for indexed, log_offset in found:
-                say(f"Indexed offset: {indexed}, found log offset: {log_offset}")
+                write_line(f"Indexed offset: {indexed}, found log offset: {log_offset}")
         for path, found in _in_order(self.gaps):
-            say(f"Non-consecutive offsets in {path}")
+            write_line(f"Non-consecutive offsets in {path}")
             for first, second in reversed(found):
-                say(f"  {first} is followed by {second}")
+                write_line(f"  {first} is followed by {second}")
 
 
 def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:

@@ -76,8 +76,8 @@ def _key(formatter: str, record: Record) -> Key | None:
         transaction = decode_transaction_key(record.key)
         return transaction if isinstance(transaction, TransactionLogKey) else None
     key = decode_offsets_key(record.key)
-    wanted = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
-    return key if isinstance(key, wanted) else None
+    key_type = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
+    return key if isinstance(key, key_type) else None
 
 
 def _text_28(key: Key, value: bytes | None) -> str:
@@ -147,7 +147,7 @@ def _partitions_28(value: TransactionLogValue) -> str:
         for partition in partitions:
             # TopicPartition.hashCode
             hash_code = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hash_code, None, grows=len(partitions) <= _SMALL_SET_MAX)
+            table.add((one.topic, partition), hash_code, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     return ", ".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
 
 
@@ -159,17 +159,17 @@ def _text_4(key: Key, record: Record) -> str:
     assert record.key is not None
     match key:
         case OffsetCommitKey():
-            told: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
+            key_item: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
             formatter = OFFSETS
         case GroupMetadataKey():
-            told, formatter = {"group": key.group}, GROUP_METADATA
+            key_item, formatter = {"group": key.group}, GROUP_METADATA
         case TransactionLogKey():
-            told, formatter = {"transactionalId": key.transactional_id}, TRANSACTIONS
+            key_item, formatter = {"transactionalId": key.transactional_id}, TRANSACTIONS
     value = None
     if record.value is not None:
         version = version_of(record.value)
         value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
-    whole = {"key": {"type": version_of(record.key), "data": told}, "value": value}
+    whole = {"key": {"type": version_of(record.key), "data": key_item}, "value": value}
     # Jackson escapes control characters in upper-case hexadecimal.
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)

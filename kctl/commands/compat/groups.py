@@ -221,10 +221,10 @@ def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
 
 
 def _assignments_28(members: Iterable[GroupMember]) -> list[str]:
-    told = (
+    texts = (
         sorted(f"{topic}({_numbers(them)})" for topic, them in _by_topic(one.assignment).items()) for one in members
     )
-    return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in told)]
+    return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in texts)]
 
 
 def _assignments_4(group: GroupDescription) -> list[str]:
@@ -246,8 +246,8 @@ def _assignments_4(group: GroupDescription) -> list[str]:
 
 
 def _assignment_4(partitions: Iterable[TopicPartition]) -> str:
-    told = sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(partitions).items())
-    return ";".join(told) or _MISSING
+    texts = sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(partitions).items())
+    return ";".join(texts) or _MISSING
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -62,12 +62,12 @@ class ScalaHashTable:
 
     def expect(self, count: int) -> None:
         """`sizeHint`, which precedes the addition of a collection."""
-        wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
-        self._length = max(self._length, 1 << wanted.bit_length())
+        capacity = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
+        self._length = max(self._length, 1 << capacity.bit_length())
 
-    def add(self, key: Any, hashed: int, value: Any, *, grows: bool = True) -> None:
+    def add(self, key: Any, hashed: int, value: Any, *, may_resize: bool = True) -> None:
         """Adds an element; replaces the value of an existing key."""
-        if grows and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
+        if may_resize and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
             self._length *= 2
         self._nodes[key] = (signed(hashed ^ (hashed & 0xFFFFFFFF) >> 16), value)
 

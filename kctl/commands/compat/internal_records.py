@@ -88,13 +88,13 @@ def _group_28(group: GroupMetadataValue) -> str:
     for member in group.members:
         table.add(member.member_id, java_hash(member.member_id), member)
     assignment = ",".join(_member_28(member, is_consumer=is_consumer) for member in table)
-    told = {
+    json_object = {
         "protocolType": group.protocol_type,
         "protocol": group.protocol,
         "generationId": group.generation,
         "assignment": f"{{{assignment}}}",
     }
-    return _json(told)
+    return _json(json_object)
 
 
 def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
@@ -119,10 +119,10 @@ def offsets_4(record: Record) -> Texts:
         key = decode_offsets_key(record.key or b"")
         if isinstance(key, UnknownKey):
             return _coordinator_4(record, NEW_GROUP_KINDS)
-        told: dict[str, Any] = {"group": key.group}
+        json_object: dict[str, Any] = {"group": key.group}
         if isinstance(key, OffsetCommitKey):
-            told |= {"topic": key.topic, "partition": key.partition}
-        text = _json({"type": str(version_of(record.key or b"")), "data": told})
+            json_object |= {"topic": key.topic, "partition": key.partition}
+        text = _json({"type": str(version_of(record.key or b"")), "data": json_object})
         if record.value is None:
             return text, _DELETED
         version = version_of(record.value)
@@ -155,14 +155,14 @@ def _coordinator_4(record: Record, kinds: Mapping[int, tuple[type, type]]) -> Te
 
 def as_json(message: Any, version: int) -> dict[str, Any]:
     """A message as JSON, as Kafka's generated converters write it: tagged fields only if they are not the default."""
-    told: dict[str, Any] = {}
+    json_object: dict[str, Any] = {}
     for field in definition_of(type(message)).fields:
         value = getattr(message, field.name)
         if version not in field.versions or (field.tag is not None and value == field.default):
             continue
-        words = field.name.split("_")
-        told[words[0] + "".join(word.capitalize() for word in words[1:])] = _json_value(value, version)
-    return told
+        parts = field.name.split("_")
+        json_object[parts[0] + "".join(part.capitalize() for part in parts[1:])] = _json_value(value, version)
+    return json_object
 
 
 def _json_value(value: Any, version: int) -> Any:
@@ -176,30 +176,32 @@ def _json_value(value: Any, version: int) -> Any:
 
 
 def _group_4(group: GroupMetadataValue, version: int) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    json_object: dict[str, Any] = {
         "protocolType": group.protocol_type,
         "generation": group.generation,
         "protocol": group.protocol,
         "leader": group.leader,
     }
     if version >= 2:
-        told["currentStateTimestamp"] = group.current_state_timestamp
+        json_object["currentStateTimestamp"] = group.current_state_timestamp
     is_consumer = group.protocol_type == PROTOCOL_TYPE
-    told["members"] = [_member_4(member, version, is_consumer=is_consumer) for member in group.members]
-    return told
+    json_object["members"] = [_member_4(member, version, is_consumer=is_consumer) for member in group.members]
+    return json_object
 
 
 def _member_4(member: MemberMetadata, version: int, *, is_consumer: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"memberId": member.member_id}
+    json_object: dict[str, Any] = {"memberId": member.member_id}
     if version >= 3:
-        told["groupInstanceId"] = member.group_instance_id
-    told |= {"clientId": member.client_id, "clientHost": member.client_host}
+        json_object["groupInstanceId"] = member.group_instance_id
+    json_object |= {"clientId": member.client_id, "clientHost": member.client_host}
     if version >= 1:
-        told["rebalanceTimeout"] = member.rebalance_timeout
-    told["sessionTimeout"] = member.session_timeout
-    told["subscription"] = _embedded(member.subscription, _subscription) if is_consumer else _bytes(member.subscription)
-    told["assignment"] = _embedded(member.assignment, _assignment) if is_consumer else _bytes(member.assignment)
-    return told
+        json_object["rebalanceTimeout"] = member.rebalance_timeout
+    json_object["sessionTimeout"] = member.session_timeout
+    json_object["subscription"] = (
+        _embedded(member.subscription, _subscription) if is_consumer else _bytes(member.subscription)
+    )
+    json_object["assignment"] = _embedded(member.assignment, _assignment) if is_consumer else _bytes(member.assignment)
+    return json_object
 
 
 def _embedded(data: bytes, read: Callable[[bytes], dict[str, Any]]) -> object:
@@ -212,14 +214,14 @@ def _embedded(data: bytes, read: Callable[[bytes], dict[str, Any]]) -> object:
 def _subscription(data: bytes) -> dict[str, Any]:
     version = version_of(data)
     value = decode_subscription(data)
-    told: dict[str, Any] = {"topics": value.topics, "userData": _bytes(value.user_data)}
+    json_object: dict[str, Any] = {"topics": value.topics, "userData": _bytes(value.user_data)}
     if version >= 1:
-        told["ownedPartitions"] = _partitions(value.owned_partitions)
+        json_object["ownedPartitions"] = _partitions(value.owned_partitions)
     if version >= 2:
-        told["generationId"] = value.generation_id
+        json_object["generationId"] = value.generation_id
     if version >= 3:
-        told["rackId"] = value.rack_id
-    return told
+        json_object["rackId"] = value.rack_id
+    return json_object
 
 
 def _assignment(data: bytes) -> dict[str, Any]:
@@ -245,8 +247,8 @@ def transactions_4(record: Record) -> Texts:
         if record.value is None:
             return text, _DELETED
         version = version_of(record.value)
-        told = as_json(decode_transaction_value(record.value), version)
-        return text, _json({"version": str(version), "data": told})
+        json_object = as_json(decode_transaction_value(record.value), version)
+        return text, _json({"version": str(version), "data": json_object})
     except MalformedRequest as error:
         return _error(record, error)
 
@@ -380,7 +382,7 @@ def _transaction(data: bytes) -> str:
         for partition in partitions:
             # TopicPartition.hashCode
             hashed = signed(31 * (31 + partition) + java_hash(one.topic))
-            table.add((one.topic, partition), hashed, None, grows=len(partitions) <= _SMALL_SET_MAX)
+            table.add((one.topic, partition), hashed, None, may_resize=len(partitions) <= _SMALL_SET_MAX)
     listed = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
     return (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"

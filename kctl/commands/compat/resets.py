@@ -54,19 +54,19 @@ def in_order(compat: str, scenario: Scenario, resets: Iterable[Reset], topics: S
     ordered: list[Reset] = []
     for group in groups:
         found = of_group[group]
-        asked = [tp for tp in _asked(found, topics) if tp in found]
+        ordered_tps = [tp for tp in _in_scope(found, topics) if tp in found]
         if scenario is Scenario.CURRENT:
-            committed = [tp for tp in asked if found[tp].old is not None]
-            others = [tp for tp in asked if found[tp].old is None]
+            committed = [tp for tp in ordered_tps if found[tp].old is not None]
+            others = [tp for tp in ordered_tps if found[tp].old is None]
             is_4 = compat == KAFKA_4
-            asked = java_merged_order(committed, others) if is_4 else scala_map_order([*committed, *others])
+            ordered_tps = java_merged_order(committed, others) if is_4 else scala_map_order([*committed, *others])
         else:
-            asked = java_order(asked) if compat == KAFKA_4 else scala_map_order(asked)
-        ordered.extend(found[tp] for tp in asked)
+            ordered_tps = java_order(ordered_tps) if compat == KAFKA_4 else scala_map_order(ordered_tps)
+        ordered.extend(found[tp] for tp in ordered_tps)
     return ordered
 
 
-def _asked(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[TopicPartition]:
+def _in_scope(found: Iterable[TopicPartition], topics: Sequence[str]) -> list[TopicPartition]:
     """The partitions in the order in which the tool lists them: named partitions, then whole topics, or the committed
     ones.
     """

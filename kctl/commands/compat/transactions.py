@@ -84,9 +84,9 @@ def producers(found: Iterable[ActiveProducer]) -> str:
     )
 
 
-def hanging(found: Iterable[OpenTransaction], asked: Sequence[TopicPartition], now_ms: int) -> str:
+def hanging(found: Iterable[OpenTransaction], requested: Sequence[TopicPartition], now_ms: int) -> str:
     """The output of `find-hanging` for these partitions."""
-    places = {tp: place for place, tp in enumerate(java_order(asked, room=len(asked)))}
+    places = {tp: place for place, tp in enumerate(java_order(requested, room=len(requested)))}
     by_producer: dict[int, list[OpenTransaction]] = {}
     for one in sorted(found, key=lambda one: places[one.tp]):
         by_producer.setdefault(one.producer.producer_id, []).append(one)

@@ -109,7 +109,7 @@ def alter(
     if client is not None or compat is not None:
         raise UsageError("--client and --compat are for users, clients and ips")
 
-    async def ask(cluster: ClusterClient) -> list[ConfigChangeRow]:
+    async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
         resources = await requested_resources(cluster, type_, names)
         before = await describe_configs(cluster, resources, names=[change.name for change in changes])
         outcomes = await alter_configs(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
@@ -119,7 +119,7 @@ def alter(
             for change in changes
         ]
 
-    rows = run.on_brokers(ask)
+    rows = run.on_brokers(query)
     run.console.show(ALTER_COLUMNS, rows)
     return run.status_of(rows)
 
@@ -134,22 +134,22 @@ def _alter_clients(
     dry_run: bool,
     compat: bool,
 ) -> ExitStatus:
-    wanted = clients.quota_changes(type_, changes)
+    requested = clients.quota_changes(type_, changes)
     if client == clients.ALL_CLIENTS:
         raise UsageError("--client '*' names no single client id; name one, or '<default>'")
     filters = clients.filters(type_, list(dict.fromkeys(names)), client)
     entities = [tuple((part.type.value, part.name) for part in parts) for parts in filters]
 
-    async def ask(cluster: ClusterClient) -> list[ConfigChangeRow]:
+    async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
         before = {one.entity: one.quotas for one in await clients.quotas_of(cluster, filters)}
-        outcomes = [await alter_quotas(cluster, entity, wanted, validate_only=dry_run) for entity in entities]
+        outcomes = [await alter_quotas(cluster, entity, requested, validate_only=dry_run) for entity in entities]
         return [
             _quota_row(type_, entity, change, before.get(entity, {}), outcome, dry_run=dry_run)
             for entity, outcome in zip(entities, outcomes, strict=True)
-            for change in wanted
+            for change in requested
         ]
 
-    rows = run.on_cluster(ask)
+    rows = run.on_cluster(query)
     status = run.status_of(rows)
     if compat and status is ExitStatus.DONE:
         run.console.verbatim("".join(config_compat.altered(type_, entity[0][1]) for entity in entities))
@@ -162,14 +162,14 @@ def _quota_row(
     type_: str, entity: Entity, change: QuotaChange, before: Mapping[str, float], outcome: Outcome, *, dry_run: bool
 ) -> ConfigChangeRow:
     present = str(number_text(before[change.key])) if change.key in before else None
-    wanted = None if change.value is None else str(number_text(change.value))
+    requested = None if change.value is None else str(number_text(change.value))
     return ConfigChangeRow(
         type=type_,
         name=clients.shown_name(entity),
         property=change.key,
         operation="delete" if change.value is None else "set",
         before=present,
-        after=wanted if outcome.is_done else present,
+        after=requested if outcome.is_done else present,
         status=("would be altered" if dry_run else "altered") if outcome.is_done else None,
         **outcome_error(outcome),
     )

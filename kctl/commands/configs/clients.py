@@ -45,31 +45,31 @@ def filters(type_: str, names: Sequence[str] | None, client: str | None) -> list
     if client is not None and type_ != "user":
         raise UsageError("--client names a client id of a user; it needs the type 'user'")
     more = [] if client is None else [_part(EntityType.CLIENT_ID, None if client == ALL_CLIENTS else client)]
-    wanted: Sequence[str | None] = names or [None]
-    return [[_part(TYPES[type_], name), *more] for name in wanted]
+    requested: Sequence[str | None] = names or [None]
+    return [[_part(TYPES[type_], name), *more] for name in requested]
 
 
-async def quotas_of(client: ClusterClient, wanted: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
+async def quotas_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[EntityQuotas]:
     """The quotas that match the filters and have no further parts."""
     found: list[EntityQuotas] = []
-    for parts in wanted:
+    for parts in requested:
         found += (await describe_quotas(client, parts, is_strict=True))[0]
     return found
 
 
-async def scram_users_of(client: ClusterClient, wanted: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
+async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[FilterPart]]) -> list[ScramUser]:
     """The SCRAM credentials of the users that the filters name; none for filters of anything else, as in Kafka."""
-    if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in wanted):
+    if any(len(parts) > 1 or parts[0].type is not EntityType.USER for parts in requested):
         return []
-    if any(part.name is None and not part.is_any for (part,) in wanted):
+    if any(part.name is None and not part.is_any for (part,) in requested):
         return []
-    return await describe_scram_users(client, [part.name for (part,) in wanted if part.name is not None])
+    return await describe_scram_users(client, [part.name for (part,) in requested if part.name is not None])
 
 
 def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
     """The changes as quotas.  Raises UsageError for a name that is no quota of the type, and for a bad number."""
     known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
-    wanted: list[QuotaChange] = []
+    requested: list[QuotaChange] = []
     for change in changes:
         if type_ == "user" and change.name.upper() in SCRAM_MECHANISMS.values():
             raise UsageError(
@@ -80,10 +80,10 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
         if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
             raise UsageError("quotas are no lists; give --set or --delete")
         try:
-            wanted.append(QuotaChange(change.name, None if change.value is None else float(change.value)))
+            requested.append(QuotaChange(change.name, None if change.value is None else float(change.value)))
         except ValueError:
             raise UsageError(f"{change.name} must be a number, not '{change.value}'") from None
-    return wanted
+    return requested
 
 
 def _part(kind: EntityType, name: str | None) -> FilterPart:

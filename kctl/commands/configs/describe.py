@@ -134,12 +134,12 @@ def describe(
     if client is not None or compat is not None:
         raise UsageError("--client and --compat are for users, clients and ips")
 
-    async def ask(cluster: ClusterClient) -> list[ResourceItem]:
+    async def query(cluster: ClusterClient) -> list[ResourceItem]:
         resources = await requested_resources(cluster, type_, names)
         found = await describe_configs(cluster, resources, names=property_)
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
 
-    return _show(run, run.on_brokers(ask), with_synonyms=all_)
+    return _show(run, run.on_brokers(query), with_synonyms=all_)
 
 
 def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:
@@ -149,11 +149,11 @@ def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) ->
     return run.status_of(items)
 
 
-def _describe_clients(run: Invocation, wanted: list[list[FilterPart]], type_: str, *, compat: bool) -> ExitStatus:
-    async def ask(cluster: ClusterClient) -> tuple[list[EntityQuotas], list[ScramUser]]:
-        return await clients.quotas_of(cluster, wanted), await clients.scram_users_of(cluster, wanted)
+def _describe_clients(run: Invocation, requested: list[list[FilterPart]], type_: str, *, compat: bool) -> ExitStatus:
+    async def query(cluster: ClusterClient) -> tuple[list[EntityQuotas], list[ScramUser]]:
+        return await clients.quotas_of(cluster, requested), await clients.scram_users_of(cluster, requested)
 
-    quotas, users = run.on_cluster(ask)
+    quotas, users = run.on_cluster(query)
     if compat:
         run.console.verbatim(config_compat.quotas(quotas) + config_compat.scram_users(users))
         return ExitStatus.DONE if all(one.outcome.is_done for one in users) else ExitStatus.FAILED

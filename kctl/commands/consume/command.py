@@ -109,8 +109,8 @@ def consume(
     (13 digits), now, or a duration before now (@-1h).  Times before 1970 are refused.
 
     With json and jsonl, keys, values and header values that are not UTF-8 are base64; "key_encoding", "value_encoding"
-    and "encoding" say which.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records in memory
-    until the end; jsonl and plain do not.
+    and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records
+    in memory until the end; jsonl and plain do not.
 
     With --formatter, each record is a line of JSON, or all records are one document with --format json.  Key and value
     are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
@@ -123,7 +123,7 @@ def consume(
     if group is not None:
         if partition is not None or until is not None:
             raise UsageError(
-                "--group assigns the partitions and knows where they end; leave out --partition and --until"
+                "--group assigns partitions and determines where to stop; leave out --partition and --until"
             )
         if run.console.format is Format.JSON:
             raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")

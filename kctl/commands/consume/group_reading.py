@@ -84,8 +84,8 @@ async def read_in_group(
     async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
 
         held = await offset_ranges(client, partitions, isolation=reading.isolation)
-        wanted = await resolve(client, held, reading.lower)
-        return {tp: min(max(wanted[tp], range_.start), range_.end) for tp, range_ in held.items()}
+        requested = await resolve(client, held, reading.lower)
+        return {tp: min(max(requested[tp], range_.start), range_.end) for tp, range_ in held.items()}
 
     def warn_of_reset(tp: TopicPartition, position: int, begun: int) -> None:
         console.warn(f"{tp}: the group was at offset {position}, which is outside the log; reading from {begun}")

@@ -134,14 +134,14 @@ async def _reachable(
     return held
 
 
-def _select(tps: list[TopicPartition], wanted: list[int] | None) -> list[TopicPartition]:
-    if wanted is None:
+def _select(tps: list[TopicPartition], requested: list[int] | None) -> list[TopicPartition]:
+    if requested is None:
         return tps
-    missing = sorted(set(wanted) - {tp.partition for tp in tps})
+    missing = sorted(set(requested) - {tp.partition for tp in tps})
     if missing:
         message = f"{tps[0].topic} has no partition {', '.join(map(str, missing))}"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return [tp for tp in tps if tp.partition in wanted]
+    return [tp for tp in tps if tp.partition in requested]
 
 
 async def _bounds(
@@ -205,14 +205,14 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Writ
 
     def write(tp: TopicPartition, record: Record) -> bool:
         try:
-            told = key_and_value(formatter, record)
+            decoded = key_and_value(formatter, record)
         except MalformedRequest as error:
             run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
             return False
-        if told is None:
+        if decoded is None:
             return False
         timestamp_ms, time_text = known(record.timestamp), format_time(record.timestamp)
-        stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *told))
+        stream.write(DecodedRecordItem(tp.topic, tp.partition, record.offset, timestamp_ms, time_text, *decoded))
         return True
 
     return write

@@ -158,7 +158,7 @@ def dump_log(
 
     With json and jsonl, "type" is the type of the row: batch, record, offset_index, time_index, producer,
     aborted_transaction, leader_epoch, checkpoint, property or problem; --records shows both batches and records.  Keys
-    and values that are not UTF-8 are base64; "key_encoding" and "value_encoding" say which.
+    and values that are not UTF-8 are base64; "key_encoding" and "value_encoding" name the encoding.
     """
     run: Invocation = ctx.obj
     names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]

@@ -106,7 +106,7 @@ class RecordLine(NamedTuple):
     record: Record
 
 
-Told = Line | RecordLine
+DumpLine = Line | RecordLine
 
 
 class _File:
@@ -149,22 +149,22 @@ class LineRows:
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
         """Shows the rows of one file as they are read."""
         file = _File(path)
-        told = self._told(lines)
+        lines_shown = self._lines(lines)
         if console.format is Format.JSON:
-            self._items.extend(self._item(file, line) for line in told)
+            self._items.extend(self._item(file, line) for line in lines_shown)
             return
         columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
         if self._shown.only_problems or console.format is Format.TABLE:
             # No table if there are no rows, and an empty line between two tables.
-            first = next(told, None)
+            first = next(lines_shown, None)
             if first is None:
                 return
-            told = _with_first(first, told)
+            lines_shown = _with_first(first, lines_shown)
         if console.format is Format.TABLE and not self._is_first:
             console.text("")
         self._is_first = False
         with console.stream(columns) as stream:
-            for line in told:
+            for line in lines_shown:
                 if console.is_machine_readable:
                     stream.write(self._item(file, line))
                 elif not (self._shown.records and isinstance(line, BatchLine)):
@@ -181,7 +181,7 @@ class LineRows:
             return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
         return COLUMNS[kind]
 
-    def _told(self, lines: Iterable[Line]) -> Iterator[Told]:
+    def _lines(self, lines: Iterable[Line]) -> Iterator[DumpLine]:
         """The selected lines, each record after its batch."""
         for line in lines:
             if isinstance(line, Problem):
@@ -192,7 +192,7 @@ class LineRows:
             elif not self._shown.only_problems and self._selection.selects(line):
                 yield line
 
-    def _batch_and_records(self, line: BatchLine) -> Iterator[Told]:
+    def _batch_and_records(self, line: BatchLine) -> Iterator[DumpLine]:
         if self._shown.only_problems:
             problem = check_records(line) if line.is_sound else None
             if problem is not None:
@@ -207,21 +207,21 @@ class LineRows:
         if not line.is_sound:
             yield line  # The following problem explains why its records are not shown.
             return
-        has_said_batch = self._selection.is_all
-        if has_said_batch:
+        has_written_batch = self._selection.is_all
+        if has_written_batch:
             yield line
         try:
             for record in line.records():
                 if self._selection.selects_record(record):
-                    if not has_said_batch:
-                        has_said_batch = True
+                    if not has_written_batch:
+                        has_written_batch = True
                         yield line
                     yield RecordLine(line.header, record)
         except CorruptBatch as error:
             self.has_problem = True
             yield Problem(error.reason, line.header.position, line.header.size)
 
-    def _item(self, file: _File, line: Told) -> FileItem | Entry:
+    def _item(self, file: _File, line: DumpLine) -> FileItem | Entry:
         match line:
             case BatchLine():
                 return batch_item(file.path, line.header)
@@ -230,7 +230,7 @@ class LineRows:
             case _:
                 return line_item(file.path, line)
 
-    def _row(self, file: _File, line: Told) -> FileItem | RecordRow:
+    def _row(self, file: _File, line: DumpLine) -> FileItem | RecordRow:
         """The line as a row of text: with the file name only, and readable records."""
         if isinstance(line, RecordLine):
             return self._record_row(file, line.header, line.record)
@@ -281,7 +281,7 @@ class LineRows:
         return _compact(found[0]) if found[1] == "json" else found[0]
 
 
-def _with_first(first: Told, rest: Iterator[Told]) -> Iterator[Told]:
+def _with_first(first: DumpLine, rest: Iterator[DumpLine]) -> Iterator[DumpLine]:
     yield first
     yield from rest
 

@@ -9,10 +9,10 @@ import typer
 from kctl.admin.groups import delete_groups, look_up_groups
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
 from kctl.commands.groups.options import All, DryRun, Yes
-from kctl.commands.groups.rows import DELETE_COLUMNS, GroupDeletionRow
-from kctl.commands.groups.selection import all_wanted_groups
+from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.errors import UsageError
@@ -45,16 +45,16 @@ def delete(
     run: Invocation = ctx.obj
     if not names and not all_:
         raise UsageError("name the groups to delete, or use --all")
-    wanted = run.on_brokers(lambda client: all_wanted_groups(run, client, names, all_=all_))
+    requested = run.on_brokers(lambda client: all_selected_groups(run, client, names, all_=all_))
 
     async def preview(client: ClusterClient) -> list[Outcome]:
-        return [previewed_deletion(group) for group in await look_up_groups(client, wanted)]
+        return [previewed_deletion(group) for group in await look_up_groups(client, requested)]
 
     async def act(client: ClusterClient) -> list[Outcome]:
-        return await delete_groups(client, wanted)
+        return await delete_groups(client, requested)
 
     if not dry_run:
-        run.consent(f"Delete {', '.join(wanted)} with all committed offsets?", yes=yes)
+        run.consent(f"Delete {', '.join(requested)} with all committed offsets?", yes=yes)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
     rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]

@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.group_offsets import delete_offsets as ask_for_deletion
+from kctl.admin.group_offsets import delete_offsets as request_deletion
 from kctl.admin.groups import look_up_group
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
-from kctl.commands.groups.options import DryRun, Topics, Yes
-from kctl.commands.groups.reset import parse_scope
-from kctl.commands.groups.rows import (
+from kctl.commands.groups.change_rows import (
     DELETE_OFFSETS_COLUMNS,
     GroupDeletionRow,
     OffsetDeletionRow,
     deleted_offset_row,
 )
+from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
+from kctl.commands.groups.options import DryRun, Topics, Yes
+from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 
@@ -56,17 +56,17 @@ def delete_offsets(
         run.console.show(DELETE_OFFSETS_COLUMNS, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
     committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
-    wanted = committed_in_scope(committed, scope)
+    requested = committed_in_scope(committed, scope)
     if not dry_run:
-        run.consent(f"Delete {len(wanted)} committed offsets of {name}?", yes=yes)
-        outcomes = run.on_brokers(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
+        run.consent(f"Delete {len(requested)} committed offsets of {name}?", yes=yes)
+        outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}
     else:
-        outcomes = previewed_deletions(group, wanted)
+        outcomes = previewed_deletions(group, requested)
     status = "would be deleted" if dry_run else "deleted"
-    rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in wanted]
+    rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in requested]
     rows += [
         OffsetDeletionRow(name, topic_name, partition=None, offset=None, status="nothing committed")
-        for topic_name in sorted(set(scope or ()) - {tp.topic for tp in wanted})
+        for topic_name in sorted(set(scope or ()) - {tp.topic for tp in requested})
     ]
     run.console.show(DELETE_OFFSETS_COLUMNS, rows)
     return run.status_of(rows)

@@ -29,9 +29,9 @@ def previewed_deletion(group: GroupDescription) -> Outcome:
     return Outcome(name) if group.type in OTHER_TYPES else group.outcome
 
 
-def previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
+def previewed_deletions(group: GroupDescription, requested: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
     """The expected outcome of deleting offsets, as far as it is known."""
     read = {tp.topic for member in group.members for tp in member.assignment}
     read.update(topic for member in group.members for topic in member.subscribed_topics or ())
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in wanted}
+    return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in requested}

@@ -12,7 +12,7 @@ from kctl.commands.compat.groups import describe_as_kafka
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Compat, Names
-from kctl.commands.groups.selection import wanted_groups
+from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def describe(
     """
     run: Invocation = ctx.obj
 
-    async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
-        wanted, failed = await wanted_groups(run, client, names, all_=all_)
-        return await describe_groups(client, wanted), failed
+    async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
+        requested, failed = await selected_groups(run, client, names, all_=all_)
+        return await describe_groups(client, requested), failed
 
-    groups, failed = run.on_brokers(ask)
+    groups, failed = run.on_brokers(query)
     if compat:
         status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
         for one in failed:

@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.groups import list_groups as ask
+from kctl.admin.groups import ListedGroup
+from kctl.admin.groups import list_groups as query
+from kctl.admin.outcome import Outcome
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat.groups import listed
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.options import Compat
-from kctl.commands.groups.rows import LIST_COLUMNS, list_rows
 from kctl.commands.invocation import Invocation
+from kctl.commands.rows import outcome_error
+from kctl.console import ERROR_COLUMNS, Column
 
 app = typer.Typer(add_completion=False)
+
+COLUMNS = (
+    Column("group"),
+    Column("state"),
+    Column("protocol_type"),
+    Column("coordinator", numeric=True),
+    Column("type"),
+    *ERROR_COLUMNS,
+)
+
+
+class ListedGroupRow(NamedTuple):
+    """A group in the list of all groups."""
+
+    group: str
+    state: str | None
+    protocol_type: str | None
+    coordinator: int
+    type: str | None
+    error: str | None = None
+    message: str | None = None
+
+
+class CoordinatorFailureRow(NamedTuple):
+    """A broker that could not list its groups."""
+
+    group: None
+    coordinator: int
+    error: str | None
+    message: str | None
 
 
 class State(StrEnum):
@@ -67,12 +101,28 @@ def list_groups(
     classic groups.
     """
     run: Invocation = ctx.obj
-    groups, failed = run.on_brokers(lambda client: ask(client, state or (), type_ or ()))
+    groups, failed = run.on_brokers(lambda client: query(client, state or (), type_ or ()))
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
         for one in failed:
             run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
-    rows = list_rows(groups, failed)
-    run.console.show(LIST_COLUMNS, rows)
+    rows = _rows(groups, failed)
+    run.console.show(COLUMNS, rows)
     return run.status_of(rows)
+
+
+def _rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
+    """A row for each group, and one for each broker that could not list its groups."""
+    rows: list[ListedGroupRow | CoordinatorFailureRow] = [
+        ListedGroupRow(
+            group=group.group_id,
+            state=group.state or None,
+            protocol_type=group.protocol_type or None,
+            coordinator=group.coordinator_id,
+            type=group.type or None,
+        )
+        for group in sorted(groups, key=lambda group: group.group_id)
+    ]
+    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
+    return rows

@@ -12,7 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Names
 from kctl.commands.groups.rows import MEMBER_COLUMNS, member_items, member_rows
-from kctl.commands.groups.selection import wanted_groups
+from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def members(ctx: typer.Context, names: Names = None, *, all_: All = False) -> Ex
     """List the members of consumer groups and their assigned partitions."""
     run: Invocation = ctx.obj
 
-    async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
-        wanted, failed = await wanted_groups(run, client, names, all_=all_)
-        return await look_up_groups(client, wanted), failed
+    async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
+        requested, failed = await selected_groups(run, client, names, all_=all_)
+        return await look_up_groups(client, requested), failed
 
-    found, failed = run.on_brokers(ask)
+    found, failed = run.on_brokers(query)
     groups = [group_rows.group_item(group) for group in found] + [group_rows.broker_item(one) for one in failed]
     items = [item for group in groups for item in member_items(group)]
     run.console.show(MEMBER_COLUMNS, items, rows=[row for group in groups for row in member_rows(group)])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kctl.admin.group_description import GroupDescription
     from kctl.client.cluster import ClusterClient
-    from kctl.commands.groups.rows import ResetRow
+    from kctl.commands.groups.change_rows import ResetRow
     from kctl.commands.invocation import Invocation
 
 MEMBERS_NAMED_MAX = 10
@@ -98,13 +98,13 @@ def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, in
 
 def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
     """Those of the groups that are in the file.  Raises UsageError if none is."""
-    told = [group for group in groups if target.file[group]]
-    if not told:
+    listed = [group for group in groups if target.file[group]]
+    if not listed:
         raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
     for group in groups if not all_ else ():
-        if group not in told:
+        if group not in listed:
             run.console.warn(f"the file has no offsets of {group}")
-    return told
+    return listed
 
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
@@ -138,7 +138,7 @@ def warn_if_clamped(run: Invocation, reset: Reset) -> None:
     """Warn about offsets that were moved into the range of their partition."""
     if reset.is_clamped and reset.held is not None:
         run.console.warn(
-            f"{reset.tp}: offset {reset.asked} lies outside of {reset.held.start} to {reset.held.end}; "
+            f"{reset.tp}: offset {reset.unclamped} lies outside of {reset.held.start} to {reset.held.end}; "
             f"it becomes {reset.new}"
         )
 

@@ -11,9 +11,9 @@ from kctl.admin.offset_reset import Scenario, plan_resets
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
+from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
 from kctl.commands.groups.options import All, CompatVersion, DryRun, Topics
-from kctl.commands.groups.rows import RESET_COLUMNS, reset_row
-from kctl.commands.groups.selection import all_wanted_groups
+from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
@@ -118,11 +118,13 @@ def reset_offsets(
         raise UsageError("give --dry-run or --execute")
     if bool(names) is all_:
         raise UsageError("name the groups to reset, or use --all")
-    wanted = (
-        sorted(set(names)) if names else run.on_brokers(lambda client: all_wanted_groups(run, client, None, all_=True))
+    requested = (
+        sorted(set(names))
+        if names
+        else run.on_brokers(lambda client: all_selected_groups(run, client, None, all_=True))
     )
     target = group_reset.parse_target(
-        wanted,
+        requested,
         to_earliest=to_earliest,
         to_latest=to_latest,
         to_current=to_current,
@@ -137,12 +139,12 @@ def reset_offsets(
         scope = group_reset.parse_scope(topic, all_topics=all_topics)
     elif topic or all_topics:
         raise UsageError("--from-file cannot be combined with --topic or --all-topics")
-    with_group = all_ or len(wanted) > 1
+    with_group = all_ or len(requested) > 1
     if target.scenario is Scenario.FILE:
-        wanted = group_reset.groups_in_file(run, wanted, target, all_=all_)
+        requested = group_reset.groups_in_file(run, requested, target, all_=all_)
 
     async def plan(client: ClusterClient) -> list[Reset]:
-        groups = await group_reset.look_up(client, wanted)
+        groups = await group_reset.look_up(client, requested)
         group_reset.refuse_active(groups)
         return await plan_resets(client, groups, target, scope)
 
@@ -153,10 +155,10 @@ def reset_offsets(
     if execute and all(reset.outcome.is_done for reset in resets):
 
         async def act(client: ClusterClient) -> None:
-            wanted = group_reset.by_group(resets)
-            committed = await client.gather([commit_offsets(client, *one) for one in wanted.items()])
-            for group, answers in zip(wanted, committed, strict=True):
-                outcomes.update({(group, tp): outcome for tp, outcome in answers.items()})
+            requested = group_reset.by_group(resets)
+            committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
+            for group, responses in zip(requested, committed, strict=True):
+                outcomes.update({(group, tp): outcome for tp, outcome in responses.items()})
 
         run.on_brokers(act)
     status = "reset" if outcomes else WOULD_RESET

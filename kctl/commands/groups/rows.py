@@ -1,4 +1,4 @@
-"""Consumer groups as rows and as JSON."""
+"""Descriptions of groups as rows and as JSON: offsets, members and states."""
 
 from __future__ import annotations
 
@@ -12,19 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
-    from kctl.admin.groups import ListedGroup
-    from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.model import TopicPartition
 
-LIST_COLUMNS = (
-    Column("group"),
-    Column("state"),
-    Column("protocol_type"),
-    Column("coordinator", numeric=True),
-    Column("type"),
-    *ERROR_COLUMNS,
-)
 OFFSET_COLUMNS = (
     Column("group"),
     Column("topic"),
@@ -62,46 +52,6 @@ STATE_COLUMNS = (
     Column("target_assignment_epoch", numeric=True, is_rare=True),
     *ERROR_COLUMNS,
 )
-DELETE_COLUMNS = (Column("group"), Column("status"), *ERROR_COLUMNS)
-DELETE_OFFSETS_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("offset", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-RESET_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("old_offset", numeric=True),
-    Column("new_offset", numeric=True),
-    Column("delta", numeric=True),
-    Column("status"),
-    *ERROR_COLUMNS,
-)
-
-
-class ListedGroupRow(NamedTuple):
-    """A group in the list of all groups."""
-
-    group: str
-    state: str | None
-    protocol_type: str | None
-    coordinator: int
-    type: str | None
-    error: str | None = None
-    message: str | None = None
-
-
-class CoordinatorFailureRow(NamedTuple):
-    """A broker that could not list its groups."""
-
-    group: None
-    coordinator: int
-    error: str | None
-    message: str | None
 
 
 class AssignedTopicItem(NamedTuple):
@@ -235,59 +185,6 @@ class StateRow(NamedTuple):
     message: str | None
 
 
-class GroupDeletionRow(NamedTuple):
-    """A group that is deleted, or whose offsets could not be looked up."""
-
-    group: str
-    status: str | None
-    error: str | None = None
-    message: str | None = None
-
-
-class OffsetDeletionRow(NamedTuple):
-    """A committed offset that is deleted, or a topic without any."""
-
-    group: str
-    topic: str
-    partition: int | None
-    offset: int | None
-    status: str | None
-    error: str | None = None
-    message: str | None = None
-
-
-class ResetRow(NamedTuple):
-    """A partition whose committed offset is reset."""
-
-    group: str
-    topic: str
-    partition: int | None
-    old_offset: int | None
-    new_offset: int | None
-    delta: int | None
-    log_start_offset: int | None
-    log_end_offset: int | None
-    status: str | None
-    error: str | None = None
-    message: str | None = None
-
-
-def list_rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[ListedGroupRow | CoordinatorFailureRow]:
-    """A row for each group, and one for each broker that could not list its groups."""
-    rows: list[ListedGroupRow | CoordinatorFailureRow] = [
-        ListedGroupRow(
-            group=group.group_id,
-            state=group.state or None,
-            protocol_type=group.protocol_type or None,
-            coordinator=group.coordinator_id,
-            type=group.type or None,
-        )
-        for group in sorted(groups, key=lambda group: group.group_id)
-    ]
-    rows += [CoordinatorFailureRow(None, int(one.name), **outcome_error(one)) for one in failed]
-    return rows
-
-
 def group_item(group: GroupDescription) -> GroupItem:
     """A group with its members and offsets."""
     owners = {tp: member for member in group.members for tp in member.assignment}
@@ -409,20 +306,6 @@ def member_items(item: GroupItem) -> Sequence[GroupMemberItem | GroupFailureRow]
     return [GroupMemberItem(item.group, *member) for member in item.members]
 
 
-def deleted_offset_row(
-    group: str, tp: TopicPartition, offset: int | None, status: str, outcome: Outcome
-) -> OffsetDeletionRow:
-    """One committed offset that is deleted."""
-    return OffsetDeletionRow(
-        group=group,
-        topic=tp.topic,
-        partition=tp.partition,
-        offset=offset,
-        status=status if outcome.is_done else None,
-        **outcome_error(outcome),
-    )
-
-
 def state_rows(item: GroupItem) -> Sequence[StateRow]:
     """One row for the group."""
     return [
@@ -441,20 +324,3 @@ def state_rows(item: GroupItem) -> Sequence[StateRow]:
             message=item.message,
         )
     ]
-
-
-def reset_row(reset: Reset, status: str, outcome: Outcome | None = None) -> ResetRow:
-    """One partition of a group whose offset is reset; `outcome` is that of the commit, if there was one."""
-    told = outcome or reset.outcome
-    return ResetRow(
-        group=reset.group,
-        topic=reset.topic,
-        partition=reset.partition,
-        old_offset=reset.old,
-        new_offset=reset.new,
-        delta=reset.delta,
-        log_start_offset=reset.held.start if reset.held else None,
-        log_end_offset=reset.held.end if reset.held else None,
-        status=status if told.is_done else None,
-        **outcome_error(told),
-    )

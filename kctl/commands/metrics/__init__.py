@@ -1,4 +1,4 @@
-"""`kctl metrics`: show what a broker measures."""
+"""`kctl metrics`: show the metrics of a broker."""
 
 from __future__ import annotations
 

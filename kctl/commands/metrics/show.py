@@ -32,7 +32,7 @@ class MetricItem(NamedTuple):
     metric: str
     labels: dict[str, str]
     value: float | None
-    """Null for a value that is no number."""
+    """Null for NaN and infinite values."""
 
 
 class MetricRow(NamedTuple):
@@ -56,13 +56,11 @@ def show(
     *,
     match: Annotated[
         str | None,
-        typer.Option("--match", metavar="RE", help="Only lines in which this regular expression is found."),
+        typer.Option("--match", metavar="RE", help="Only metrics that contain a match of this regular expression."),
     ] = None,
     endpoint: Annotated[
         str | None,
-        typer.Option(
-            "--endpoint", metavar="HOST:PORT", help="The HTTP endpoint.  Default: what the broker's properties say."
-        ),
+        typer.Option("--endpoint", metavar="HOST:PORT", help="HTTP endpoint.  Default: from the broker's properties."),
     ] = None,
     broker: Annotated[
         int | None,
@@ -77,8 +75,8 @@ def show(
 ) -> ExitStatus:
     """Show the metrics of a broker.
 
-    They are read from its HTTP endpoint, which `kctl broker start --metrics-port N` opens.  A regular expression is
-    compared with `name{label="value",...}`.
+    The metrics are read from the broker's HTTP endpoint, which `kctl broker start --metrics-port N` opens.  A regular
+    expression is searched in `name{label="value",...}`.
     """
     from kctl.admin.metrics import endpoint_of, read_metrics  # noqa: PLC0415 - imports http.client
 
@@ -87,14 +85,14 @@ def show(
     end_s = monotonic() + run.client_settings().timeout_ms / 1000
     if endpoint is not None:
         if broker is not None:
-            raise UsageError("--endpoint and --broker contradict each other: give one of them")
+            raise UsageError("--endpoint and --broker exclude each other")
         found: tuple[str, int] | None = _address(endpoint)
     else:
         found = run.on_cluster(lambda client: endpoint_of(client, broker))
     if found is None:
         raise KctlError(
-            "the broker has no endpoint for metrics: start it with --metrics-port N (property metrics.port), or, if it "
-            "is another one's, give --endpoint HOST:PORT"
+            "the broker has no endpoint for metrics: start it with --metrics-port N (property metrics.port), or give "
+            "the endpoint of another exporter with --endpoint HOST:PORT"
         )
     samples = [each for each in read_metrics(*found, lambda: end_s - monotonic()) if pattern.search(_text(each))]
     items = [MetricItem(s.metric, s.labels, s.value if math.isfinite(s.value) else None) for s in samples]
@@ -107,7 +105,7 @@ def _pattern(text: str | None) -> re.Pattern[str]:
     try:
         return re.compile(text or "")
     except re.error as error:
-        raise UsageError(f"--match: '{text}' is no regular expression: {error}") from None
+        raise UsageError(f"--match: '{text}' is not a regular expression: {error}") from None
 
 
 def _address(text: str) -> tuple[str, int]:

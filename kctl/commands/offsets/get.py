@@ -95,16 +95,16 @@ def get(
     """
     run: Invocation = ctx.obj
     timestamp = _timestamp(at)
-    wanted = parse_partitions(partition)
+    requested = parse_partitions(partition)
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
-    async def ask(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
+    async def query(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
         async def partitions(topic: str) -> list[TopicPartition] | ApiError:
             try:
                 tps = await partitions_of(client, [topic])
             except ApiError as error:
                 return error
-            return tps if wanted is None else [TopicPartition(topic, number) for number in wanted]
+            return tps if requested is None else [TopicPartition(topic, number) for number in requested]
 
         names = sorted(set(topics))
         found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
@@ -118,7 +118,7 @@ def get(
                 rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
         return rows
 
-    rows = run.on_brokers(ask)
+    rows = run.on_brokers(query)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
 

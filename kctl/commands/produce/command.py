@@ -130,7 +130,7 @@ def produce(
     """Write lines from standard input to a topic.
 
     Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
-    once.  Notes on stderr say where the records were written; json and jsonl print a row for every record.
+    once.  Notes on stderr show where the records were written; json and jsonl print a row for every record.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kctl.admin.producers import ActiveProducer
     from kctl.client.cluster import ClusterClient
 
-    Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
+    ProducerResult = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
     """The producers of a partition, or an error; the partition is None if the error is about the topic."""
 
 app = typer.Typer(add_completion=False)
@@ -105,8 +105,8 @@ def describe(
     2.8 or later.
     """
     run: Invocation = ctx.obj
-    wanted = parse_partitions(partition)
-    found = run.on_brokers(lambda client: _ask(client, topics, wanted, broker=broker))
+    requested = parse_partitions(partition)
+    found = run.on_brokers(lambda client: _query(client, topics, requested, broker=broker))
     if open_:
         found = [
             (
@@ -129,25 +129,25 @@ def describe(
     return run.status_of(rows)
 
 
-async def _ask(
-    client: ClusterClient, topics: Sequence[str], wanted: Sequence[int] | None, *, broker: int | None
-) -> list[Answer]:
+async def _query(
+    client: ClusterClient, topics: Sequence[str], requested: Sequence[int] | None, *, broker: int | None
+) -> list[ProducerResult]:
 
-    async def ask_one(topic: str) -> list[Answer]:
+    async def send_one(topic: str) -> list[ProducerResult]:
         try:
             tps = await partitions_of(client, [topic])
-            if wanted is not None:
-                tps = [TopicPartition(topic, number) for number in wanted]
+            if requested is not None:
+                tps = [TopicPartition(topic, number) for number in requested]
             found = await describe_producers(client, tps, broker=broker)
         except ApiError as error:
             return [(topic, None, error)]
         return [(tp.topic, tp.partition, producers) for tp, producers in found.items()]
 
-    answers = await client.gather([ask_one(topic) for topic in sorted(set(topics))])
-    return [one for some in answers for one in some]
+    responses = await client.gather([send_one(topic) for topic in sorted(set(topics))])
+    return [one for some in responses for one in some]
 
 
-def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
+def _describe_as_kafka(run: Invocation, found: Sequence[ProducerResult]) -> ExitStatus:
     """Prints the output of Kafka's tool on stdout, and errors on stderr."""
     status = ExitStatus.DONE
     for topic, number, producers in found:

@@ -1,4 +1,4 @@
-"""`kctl quotas`: describe and change client quotas, and show which one applies."""
+"""`kctl quotas`: describe and change client quotas, and show which quotas apply to a client."""
 
 from __future__ import annotations
 

@@ -98,7 +98,12 @@ def alter(
     ] = None,
     request_percentage: Annotated[
         float | None,
-        typer.Option("--request-percentage", metavar="PERCENT", help="Time of the broker's threads.", min=0),
+        typer.Option(
+            "--request-percentage",
+            metavar="PERCENT",
+            help="Time of the broker's network and request threads, in percent of one thread.",
+            min=0,
+        ),
     ] = None,
     mutation_rate: Annotated[
         float | None,
@@ -113,7 +118,7 @@ def alter(
         bool, typer.Option("--dry-run", help="Let the broker validate the change without making it.")
     ] = False,
 ) -> ExitStatus:
-    """Set or remove quotas of a user, a client id, both together, or an IP address; all others keep their values.
+    """Set or remove quotas of a user, a client id, a pair of both, or an IP address; other quotas are not changed.
 
     Each broker enforces a quota separately: a client may use it on every broker.  The changes of one command are
     atomic.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).  Requires Kafka 2.6 or
@@ -129,7 +134,7 @@ def alter(
         default_ip=default_ip,
     )
     if not named:
-        raise UsageError("nothing named; give --user, --client-id or --ip, or --default-user, ...")
+        raise UsageError("no entity is given; use --user, --client-id or --ip, or --default-user, ...")
     values: dict[str, float | None] = {
         PRODUCER_BYTE_RATE: None if producer_rate is None else parse_size(producer_rate),
         CONSUMER_BYTE_RATE: None if consumer_rate is None else parse_size(consumer_rate),
@@ -177,7 +182,7 @@ def _changes(
     changes = [QuotaChange(key, value) for key, value in values.items()]
     changes += [QuotaChange(key, None) for key in dict.fromkeys(removed)]
     if not changes:
-        raise UsageError("nothing to alter; give --producer-rate, --consumer-rate, ..., or --delete")
+        raise UsageError("no change is given; use --producer-rate, --consumer-rate, ..., or --delete")
     for change in changes:
         if (change.key in IP_KEYS) is not (EntityType.IP in named):
             needs = "an IP address" if change.key in IP_KEYS else "a user or a client id"

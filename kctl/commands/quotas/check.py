@@ -59,7 +59,7 @@ def check(
     user and client id, default user and default client id, default user, client id, default client id.  ENTITY
     is the entity of the quota, SHARED_BY the clients that share it.  Quotas in a broker's properties file
     (quota.producer.default) are not shown.
-    Throttle times are only returned to the throttled client itself: kctl warns if its own request was throttled.
+    The throttle times of other clients cannot be queried; kctl warns if its own request was throttled.
     """
     run: Invocation = ctx.obj
     if not user:

@@ -1,4 +1,4 @@
-"""Options that several verbs of `kctl quotas` take, and the entities that they name."""
+"""Options that several verbs of `kctl quotas` share, and the entities that they select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.errors import UsageError
 from kctl.security.quotas import EntityType
 
 DEFAULT_NAME = "<default>"
-"""How a default entity is shown; Kafka's name of its znode."""
+"""The name of a default entity in tables, as in Kafka's znodes."""
 
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user.")]
 DefaultUser = Annotated[bool, typer.Option("--default-user", help="Users without a quota of their own.")]
@@ -29,7 +29,7 @@ def named_entity(
     ip: str | None,
     default_ip: bool,
 ) -> dict[EntityType, str | None]:
-    """The parts that the options name, None for a default.  Raises UsageError for a combination that cannot be."""
+    """The parts of the entity in the options, None for a default.  Raises UsageError for invalid combinations."""
     parts: dict[EntityType, str | None] = {}
     for kind, option, name, is_default in (
         (EntityType.USER, "user", user, default_user),

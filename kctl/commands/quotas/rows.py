@@ -19,11 +19,11 @@ def shown_name(entity: dict[str, str | None], kind: str) -> str | None:
 
 
 def number_text(value: float) -> float | int:
-    """An integer where the quota is one, so that a rate of bytes is not shown as 1048576.0."""
+    """The value as an integer if it is whole, so that a rate of bytes is not shown as 1048576.0."""
     return int(value) if value.is_integer() else value
 
 
 def warn_if_throttled(run: Invocation, throttle_ms: int) -> None:
-    """A quota applies to kctl itself as well."""
+    """Warns if a quota throttled the requests of this command."""
     if throttle_ms:
         run.console.warn(f"the broker throttles this user and client id for {throttle_ms} ms")

@@ -59,8 +59,8 @@ def cancel(
         named = read_log_dirs(reassignment_json_file)
         copies = {replica: path for replica, path in copies.items() if replica in named}
     copied = {tp for _, tp in copies}
-    wanted = sorted({*situation.ongoing, *copied} if targets is None else targets)
-    active = [tp for tp in wanted if tp in situation.ongoing]
+    requested = sorted({*situation.ongoing, *copied} if targets is None else targets)
+    active = [tp for tp in requested if tp in situation.ongoing]
     records = records_of(state_dir, situation.metadata.cluster_id)
     origins = {tp: original_order(records.folder, tp, situation.ongoing[tp].origin) for tp in active}
     outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, origins))
@@ -69,7 +69,7 @@ def cancel(
         outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
     done = "would be cancelled" if dry_run else "cancelled"
     moves = {*active, *copied}
-    rows = [cancel_row(tp, done if tp in moves else "does not move", outcomes.get(tp)) for tp in wanted]
+    rows = [cancel_row(tp, done if tp in moves else "does not move", outcomes.get(tp)) for tp in requested]
     failed = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     restored = None
     if not dry_run:

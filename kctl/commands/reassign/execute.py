@@ -171,28 +171,28 @@ def _start(
     run: Invocation, plan: Sequence[Move], *, rate: int | None, records: ThrottleRecords, key: str, compat: str | None
 ) -> dict[TopicPartition, Outcome]:
     """Set the throttle, then start the moves that change something."""
-    say = run.console.verbatim if compat else lambda _: None
+    write = run.console.verbatim if compat else lambda _: None
 
-    async def ask(client: ClusterClient) -> dict[TopicPartition, Outcome]:
+    async def query(client: ClusterClient) -> dict[TopicPartition, Outcome]:
         if rate is None:
             return await start_moves(client, plan)
         # Locked until the moves have started: `verify` would remove the throttle as one of a move that has ended.
         with records.locked():
             await throttle(run, client, records, key, plan, rate)
-            say(reassign_compat.throttle_set(rate))
+            write(reassign_compat.throttle_set(rate))
             return await start_moves(client, plan)
 
-    say(reassign_compat.current_assignment(rollback(plan)))
-    outcomes = run.on_brokers(ask)
+    write(reassign_compat.current_assignment(rollback(plan)))
+    outcomes = run.on_brokers(query)
     refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
-    say(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
+    write(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
     sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
-    say(reassign_compat.log_dir_moves_started(compat or "", sent))
+    write(reassign_compat.log_dir_moves_started(compat or "", sent))
     return outcomes
 
 
 def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
-    """Wait until the moves have ended; after an interruption, say that the brokers continue."""
+    """Wait until the moves have ended; after an interruption, print that the brokers continue."""
     try:
         with run.console.progress("moved", unit="bytes") as progress:
 
@@ -242,8 +242,8 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
 
 
-def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, wanted: Path | None) -> None:
-    """Write the reverse reassignment to a new file, and to `wanted`.  Raises Refused if that exists.
+def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, requested: Path | None) -> None:
+    """Write the reverse reassignment to a new file, and to `requested`.  Raises Refused if that exists.
 
     An ongoing move already has its file, which contains the only record of the previous order of replicas.
     """
@@ -251,12 +251,12 @@ def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str
     if not changing:
         return
     text = format_reassignment(rollback(changing), rollback_log_dirs(changing)) + "\n"
-    if wanted is not None:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
+    if requested is not None:
+        requested.parent.mkdir(parents=True, exist_ok=True)
         try:
-            write_new(wanted, text)
+            write_new(requested, text)
         except FileExistsError:
-            raise Refused(f"{wanted} exists and is not overwritten: give another --rollback-file") from None
+            raise Refused(f"{requested} exists and is not overwritten: give another --rollback-file") from None
     remembered = save_rollback(folder, key, text)
-    path = wanted or remembered
+    path = requested or remembered
     run.console.note(f"to undo: kctl reassign execute --reassignment-json-file {path}")

@@ -152,9 +152,9 @@ def end_error(move: Move, situation: Situation) -> ErrorFields:
             misplaced = _misplaced(move, situation)
             if misplaced is not None:
                 return misplaced
-            now, wanted = (",".join(map(str, ids)) for ids in (situation.replicas_of(move), move.target))
+            now, requested = (",".join(map(str, ids)) for ids in (situation.replicas_of(move), move.target))
             code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-            return {"error": code.name, "message": f"nothing moves it, and its replicas are {now} and not {wanted}"}
+            return {"error": code.name, "message": f"nothing moves it, and its replicas are {now} and not {requested}"}
         case MoveState.UNKNOWN:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return {"error": code.name, "message": f"there is no partition {move.tp}"}
@@ -164,8 +164,8 @@ def end_error(move: Move, situation: Situation) -> ErrorFields:
 
 def _log_dirs(move: Move) -> list[str]:
     """The requested log directories, one per replica of the target."""
-    asked = dict(move.log_dirs)
-    return [asked.get(broker, ANY_LOG_DIR) for broker in move.target]
+    by_broker = dict(move.log_dirs)
+    return [by_broker.get(broker, ANY_LOG_DIR) for broker in move.target]
 
 
 def _misplaced(move: Move, situation: Situation) -> ErrorFields | None:

@@ -16,7 +16,7 @@ from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, pa
 from kctl.console import Column, Format
 from kctl.errors import UsageError
 from kctl.server.clock import SystemClock
-from kctl.spark.cluster_view import Wanted
+from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
@@ -130,7 +130,7 @@ def export(
     level = Isolation(isolation)
     request = ExportRequest(
         folder=_folder(to),
-        wanted=Wanted(
+        selection=TopicSelection(
             topics=sorted(set(topics)),
             start=parse_offset(start, now_ms=now_ms),
             until=parse_offset(until, now_ms=now_ms),

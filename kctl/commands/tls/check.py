@@ -105,9 +105,9 @@ def check(
         ),
     ] = 0,
 ) -> ExitStatus:
-    """Check a TLS listener: its certificates, protocol versions and cipher, and whether a client trusts it.
+    """Check a TLS listener: show certificates, protocol versions and cipher, and verify that a client trusts it.
 
-    The ssl. properties of --command-config select the trusted certificates; the default is those of the system.  The
+    The ssl.* properties of --command-config select the trusted certificates; the default is those of the system.  The
     exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
     """
     from kctl.admin.tls_check import check_tls  # noqa: PLC0415 - imports `cryptography`

@@ -1,4 +1,4 @@
-"""Options and rows that several verbs of `kctl tokens` use."""
+"""Options and rows that several verbs of `kctl tokens` share."""
 
 from __future__ import annotations
 

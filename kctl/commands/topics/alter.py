@@ -64,7 +64,7 @@ def alter(
     if replica_assignment and partitions is None:
         raise UsageError("--replica-assignment requires --partitions")
 
-    async def ask(client: ClusterClient) -> list[TopicChangeRow]:
+    async def query(client: ClusterClient) -> list[TopicChangeRow]:
         rows = []
         if set_ or delete_config:
             outcome = await alter_topic_configs(
@@ -78,6 +78,6 @@ def alter(
             rows.append(change_row(outcome, status, partitions=partitions if outcome.is_done else None))
         return rows
 
-    rows = run.on_cluster(ask)
+    rows = run.on_cluster(query)
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)

@@ -131,9 +131,9 @@ def describe(
         PartitionProblem.UNAVAILABLE: unavailable,
         PartitionProblem.UNDER_MIN_ISR: under_min_isr,
     }
-    problems = {problem for problem, wanted in flags.items() if wanted}
+    problems = {problem for problem, is_set in flags.items() if is_set}
 
-    async def ask(
+    async def query(
         client: ClusterClient,
     ) -> tuple[list[Topic], dict[str, dict[str, str | None] | Outcome], dict[str, list[int]]]:
         if names:
@@ -147,7 +147,7 @@ def describe(
         found = [topic.name for topic in topics if topic.error is ErrorCode.NONE]
         return topics, await topic_overrides(client, found) if found else {}, filtered
 
-    topics, overrides, filtered = run.on_cluster(ask)
+    topics, overrides, filtered = run.on_cluster(query)
     items = [_topic_item(topic, overrides.get(topic.name)) for topic in topics]
     if problems:
         items = [_only(item, filtered.get(item.topic, [])) for item in items]

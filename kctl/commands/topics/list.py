@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.topics import list_topics as ask
+from kctl.admin.topics import list_topics as query
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -25,7 +25,7 @@ def list_topics(
 ) -> ExitStatus:
     """List topics."""
     run: Invocation = ctx.obj
-    topics = run.on_cluster(ask)
+    topics = run.on_cluster(query)
     rows = [topic_row(topic) for topic in topics if internal or not topic.is_internal]
     run.console.show(TOPIC_COLUMNS, rows)
     return run.status_of(rows)

@@ -70,7 +70,7 @@ def abort(
         typer.Option(
             "--start-offset",
             metavar="N",
-            help="First offset of the transaction; the broker is asked for its producer.",
+            help="First offset of the transaction; the broker returns its producer.",
             max=INT64_MAX,
             min=0,
         ),

@@ -96,10 +96,10 @@ def describe(
     """
     run: Invocation = ctx.obj
 
-    async def ask(client: ClusterClient) -> list[Transaction]:
+    async def query(client: ClusterClient) -> list[Transaction]:
         return await describe_transactions(client, names)
 
-    found = run.on_brokers(ask)
+    found = run.on_brokers(query)
     now_ms = round(time.time() * 1000)
     if compat:
         return _describe_as_kafka(run, found, now_ms)

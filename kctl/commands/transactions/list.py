@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.transactions import list_transactions as ask
+from kctl.admin.transactions import list_transactions as query
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
@@ -83,7 +83,7 @@ def list_transactions(
     Requires Kafka 3.0 or later.
     """
     run: Invocation = ctx.obj
-    listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
+    listed, failed = run.on_brokers(lambda client: query(client, states=state or (), producer_ids=producer_id or ()))
     if compat:
         run.console.verbatim(transaction_compat.listed(listed))
         return warn_of_failures(run, failed)

@@ -1,4 +1,4 @@
-"""Warnings about brokers and coordinators that did not answer."""
+"""Warnings about brokers and coordinators that did not respond."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MECHANISMS_OF_USER = typer.Option(
 ITERATIONS = typer.Option(
     "--iterations",
     metavar="N",
-    help="Iterations of the hash.  More slow down attacks on a stolen credential, and each authentication.",
+    help="Iterations of the hash.  More iterations slow down attacks on stolen credentials, and each login.",
     min=ITERATIONS_MIN,
     max=ITERATIONS_MAX,
 )
@@ -51,7 +51,7 @@ PASSWORD_FILE = typer.Option(
 ZOOKEEPER = typer.Option(
     "--zookeeper",
     metavar="HOST:PORT[,...][/CHROOT]",
-    help="Change this ensemble instead of asking a broker; no broker needs to run.",
+    help="Use this ZooKeeper ensemble directly; no broker needs to run.",
 )
 
 ZK_TLS_CONFIG_FILE = typer.Option(
@@ -87,7 +87,7 @@ def read_password(path: str | None, user: str) -> str:
         if getpass.getpass("Again: ") != password:
             raise UsageError("the two passwords differ")
     else:
-        raise Refused(f"there is no terminal to ask on: use --password-file or ${PASSWORD_VARIABLE}")
+        raise Refused(f"no terminal to read the password from: use --password-file or ${PASSWORD_VARIABLE}")
     if not password:
         raise UsageError("the password must not be empty")
     if len(password) > PASSWORD_CHARACTERS_MAX:
@@ -132,8 +132,8 @@ def on_users(
     """Runs `on_zookeeper` if an ensemble is given, else `on_cluster`."""
     if ensemble is None:
         return run.on_cluster(on_cluster)
-    from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
+    from kctl.commands.zookeeper.connection import run_on_zookeeper  # noqa: PLC0415 - only with --zookeeper
 
-    return ask_zookeeper(
+    return run_on_zookeeper(
         run, ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
     )

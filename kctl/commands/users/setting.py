@@ -30,7 +30,7 @@ def set_user_password(
     is_new: bool,
     dry_run: bool,
 ) -> ExitStatus:
-    """Checks whether the user exists, asks for the password, sets it and shows the outcome."""
+    """Checks whether the user exists, reads the password, sets it and shows the outcome."""
     mechanisms = mechanisms_of(mechanism_names)
     (described,) = on_users(
         run,

@@ -33,7 +33,7 @@ TlsConfigFile = Annotated[
 ]
 
 
-def ask_zookeeper(
+def run_on_zookeeper(
     run: Invocation,
     connect: str,
     path: str,

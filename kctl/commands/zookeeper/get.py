@@ -10,7 +10,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
 from kctl.commands.zookeeper.rows import znode_row
 
 app = typer.Typer(add_completion=False)
@@ -30,10 +30,10 @@ def get(
 ) -> ExitStatus:
     """Print the data of a znode.
 
-    With json and jsonl also its stat; data that is not UTF-8 is base64, and "encoding" says which.
+    With json and jsonl also its stat; data that is not UTF-8 is base64, as "encoding" shows.
     """
     run: Invocation = ctx.obj
-    data, stat = ask_zookeeper(
+    data, stat = run_on_zookeeper(
         run, zookeeper, path, lambda session, path: session.get(path), tls_config=zk_tls_config_file
     )
     text, encoding = _as_text(data)

@@ -9,7 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
 from kctl.console import Column
 
 app = typer.Typer(add_completion=False)
@@ -39,7 +39,7 @@ def list_children(
 ) -> ExitStatus:
     """List the children of a znode."""
     run: Invocation = ctx.obj
-    names = ask_zookeeper(
+    names = run_on_zookeeper(
         run, zookeeper, path, lambda session, path: session.children(path), tls_config=zk_tls_config_file
     )
     parent = path.rstrip("/")

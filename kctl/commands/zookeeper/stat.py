@@ -9,7 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, ask_zookeeper
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
 from kctl.commands.zookeeper.rows import stat_row
 from kctl.errors import NoNodeError
 
@@ -26,7 +26,7 @@ def stat(
 ) -> ExitStatus:
     """Show the stat of a znode: transactions, versions, owner, size."""
     run: Invocation = ctx.obj
-    found = ask_zookeeper(
+    found = run_on_zookeeper(
         run, zookeeper, path, lambda session, path: session.exists(path), tls_config=zk_tls_config_file
     )
     if found is None:

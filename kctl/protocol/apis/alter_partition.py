@@ -1,4 +1,4 @@
-"""AlterPartition (key 56, version 0): a leader asks the controller to change the ISR (KIP-497).
+"""AlterPartition (key 56, version 0): a leader requests a change of the ISR from the controller (KIP-497).
 
 Kafka 2.8 calls it AlterIsr; the name used here is the one since 3.2.  Flexible from the start.
 """
@@ -17,7 +17,7 @@ class RequestPartitionData:
     new_isr: list[int] = array(int32)
     """Broker ids, including the leader."""
     partition_epoch: int = int32()
-    """Version of the partition's state that the leader knows; a stale one fails with INVALID_UPDATE_VERSION."""
+    """Version of the partition's state at the leader; a stale one fails with INVALID_UPDATE_VERSION."""
 
 
 @struct

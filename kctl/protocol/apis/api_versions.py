@@ -1,7 +1,7 @@
 """ApiVersions (key 18, versions 0-3): the APIs and versions that this broker supports (KIP-35).
 
-It is the first request of most clients, so two rules differ from all other APIs.  A version that is too new is answered
-with UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and the response header is never flexible.
+It is the first request of most clients, so two rules differ from all other APIs.  A version that is too new gets
+UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and the response header is never flexible.
 
 1: throttle time.  3: flexible; name and version of the client software (KIP-511); features in tagged fields (KIP-584).
 """

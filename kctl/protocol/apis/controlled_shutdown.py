@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7, versions 0-3): a broker asks the controller to move leadership away from it.
+"""ControlledShutdown (key 7, versions 0-3): a broker requests that the controller moves leadership away from it.
 
 The only request whose header in version 0 has no client id.  2: broker epoch (KIP-380).  3: flexible.
 """

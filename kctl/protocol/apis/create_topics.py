@@ -29,7 +29,7 @@ class CreatableTopicConfig:
 
     name: str = string()
     value: str | None = string(nullable="0+")
-    """Null is answered with INVALID_CONFIG."""
+    """Null gets INVALID_CONFIG."""
 
 
 @struct

@@ -1,6 +1,6 @@
 """Fetch (key 1, versions 0-12): reads record batches, for consumers and follower replicas.
 
-The broker answers when `min_bytes` are available or `max_wait_ms` have passed.  In a fetch session (KIP-227) requests
+The broker responds when `min_bytes` are available or `max_wait_ms` have passed.  In a fetch session (KIP-227) requests
 and responses list only the partitions that changed.
 
 1: throttle time.  3: `max_bytes` for the whole response, and the order of partitions counts (KIP-74).  4: isolation
@@ -34,7 +34,7 @@ class FetchPartition:
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
     fetch_offset: int = int64()
-    """The first offset wanted; the batch that contains it may start before it."""
+    """The first offset to return; the batch that contains it may start before it."""
     last_fetched_epoch: int = int32("12+", default=-1)
     """For followers: epoch of the last record in the follower's log, to detect divergence; -1 if there is none."""
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
@@ -131,7 +131,7 @@ class PartitionData:
     diverging_epoch: EpochEndOffset | None = nested(EpochEndOffset, "12+", tag=0, default=None)
     """Set if the follower's log differs from the leader's; it truncates to this offset (KIP-595)."""
     current_leader: LeaderIdAndEpoch | None = nested(LeaderIdAndEpoch, "12+", tag=1, default=None)
-    """Set by KRaft with an error that says that the leader changed."""
+    """Set by KRaft with errors that report a new leader."""
     snapshot_id: SnapshotId | None = nested(SnapshotId, "12+", tag=2, default=None)
     """Set by KRaft if the fetch offset is below the log start offset; the follower loads this snapshot (KIP-630)."""
     aborted_transactions: list[AbortedTransaction] | None = array(
@@ -139,7 +139,7 @@ class PartitionData:
     )
     """Null for isolation level 0."""
     preferred_read_replica: int = int32("11+", default=-1)
-    """Broker id that the consumer should read from; -1 for the one that answered."""
+    """Broker id that the consumer should read from; -1 for the one that responded."""
     records: Records | None = records(nullable="0+")
     """Batches; the last one may be incomplete.  Null or empty if there are none."""
 

@@ -21,7 +21,7 @@ class JoinGroupRequestProtocol:
 
 @request(key=11, versions="0-7", flexible="6+")
 class JoinGroupRequest:
-    """Sent to the group coordinator, which answers when all members have joined."""
+    """Sent to the group coordinator, which responds when all members have joined."""
 
     group_id: str = string()
     session_timeout_ms: int = int32()

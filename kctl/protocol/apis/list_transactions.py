@@ -32,5 +32,5 @@ class ListTransactionsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     unknown_state_filters: list[str] = array(string)
-    """States of the filter that this broker does not know."""
+    """States of the filter that are unknown to this broker."""
     transaction_states: list[TransactionState] = array(TransactionState)

@@ -76,7 +76,7 @@ class MetadataResponseTopic:
 
 @response(key=3, versions="0-11", flexible="9+")
 class MetadataResponse:
-    """The cluster as this broker knows it from the controller."""
+    """The cluster metadata that this broker received from the controller."""
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)

@@ -19,7 +19,7 @@ class SyncGroupRequestAssignment:
 
 @request(key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """Sent by each member to the group coordinator, which answers when the leader's has arrived."""
+    """Sent by each member to the group coordinator, which responds when the leader's has arrived."""
 
     group_id: str = string()
     generation_id: int = int32()

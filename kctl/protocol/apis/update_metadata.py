@@ -1,4 +1,4 @@
-"""UpdateMetadata (key 6, versions 0-7): the controller sends a broker the metadata that it answers clients with.
+"""UpdateMetadata (key 6, versions 0-7): the controller sends a broker the metadata that it returns to clients.
 
 0: one host and port per broker.  1: endpoints by security protocol (KIP-2).  2: racks (KIP-36).  3: listener names
 (KIP-103).  4: offline replicas (KIP-112).  5: grouped by topic; broker epochs (KIP-380).  6: flexible.  7: topic ids

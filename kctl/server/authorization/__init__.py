@@ -1,5 +1,5 @@
 """Authorization of requests.
 
-Reading order: `port` (what an authorizer is), `access` (what handlers ask), `audit` (the log of decisions),
-`zookeeper_acls` (Kafka's AclAuthorizer), `loading` (which authorizer the properties name).
+Reading order: `port` (the interface of an authorizer), `access` (the checks that handlers call), `audit` (the log of
+decisions), `zookeeper_acls` (Kafka's AclAuthorizer), `loading` (creates the configured authorizer).
 """

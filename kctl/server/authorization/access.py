@@ -1,6 +1,6 @@
-"""What handlers ask: may this client do this?  Passes the question to the authorizer and logs the decision.
+"""Checks the permissions of a client: passes the check to the authorizer and logs the decision.
 
-Handlers reach it through `RequestContext.allows` and the other methods of the context.
+Handlers use it through `RequestContext.allows` and the other methods of the context.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Access:
         self._audit = AuditLog(clock)
 
     async def start(self) -> None:
-        """Starts the authorizer.  Raises what it raises."""
+        """Starts the authorizer; its exceptions are passed on."""
         await self._authorizer.start()
 
     async def close(self) -> None:
-        """Logs what was counted and stops the authorizer."""
+        """Logs the counted denials and stops the authorizer."""
         self._audit.close()
         await self._authorizer.close()
 
@@ -38,7 +38,7 @@ class Access:
     ) -> bool:
         """Whether the client may perform the operation.
 
-        `is_logged` is False for questions whose answer grants or refuses nothing, such as filters of lists.
+        `is_logged` is False for checks that neither grant nor refuse the request, such as those that filter a list.
         """
         client = Client(peer.principal, java_address(peer.client_host))
         decision = self._authorizer.authorize(client, operation, kind, name)
@@ -62,7 +62,7 @@ class Access:
 
 @lru_cache(maxsize=4_096)
 def java_address(client_host: str) -> str:
-    """The address as InetAddress.getHostAddress prints it, which is how ACLs name it: IPv6 without `::`.
+    """The address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
 
     Takes the text of a Peer, with a slash.
     """

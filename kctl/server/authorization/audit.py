@@ -1,8 +1,8 @@
-"""The log of decisions: who, from where, what, allowed or denied, by which rule.
+"""The log of decisions: principal, host, operation, resource, allowed or denied, and the rule that decided.
 
-Logger `kctl.authorizer`: denials at INFO, what was allowed at DEBUG, as Kafka's `kafka.authorizer.logger`.  A denial
-that is repeated within 10 seconds is counted and logged once more at their end, so that a client in a loop cannot fill
-the disk.
+Logger `kctl.authorizer`: denials at INFO, allowed operations at DEBUG, as Kafka's `kafka.authorizer.logger`.  Denials
+that are repeated within 10 seconds are counted and logged once at the end of that time, so that a client that retries
+in a loop cannot fill the disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WINDOW_MS = 10_000
 
 
 class Question(NamedTuple):
-    """What was asked."""
+    """The operation that a client requested on a resource."""
 
     client: Client
     operation: Operation
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 
 class DenialCounts:
-    """Which denials to log one by one, and how often the others occurred.  Pure."""
+    """Decides which denials are logged one by one, and counts the others.  Pure."""
 
     def __init__(self) -> None:
         self._end_ms = 0
@@ -46,7 +46,7 @@ class DenialCounts:
         self._others = 0
 
     def note(self, question: Question, now_ms: int) -> bool:
-        """Counts a denial; True if it has to be logged now."""
+        """Counts a denial; returns True if it must be logged now."""
         if not self._repeats:
             self._end_ms = now_ms + _WINDOW_MS
         if question in self._repeats:
@@ -63,7 +63,7 @@ class DenialCounts:
         return bool(self._repeats) and now_ms >= self._end_ms
 
     def take(self) -> tuple[list[tuple[Question, int]], int]:
-        """The repeated denials with their counts, and the number of others; starts again."""
+        """Returns the repeated denials with their counts, and the number of others; resets the counts."""
         repeated = [(question, count) for question, count in self._repeats.items() if count]
         others = self._others
         self._repeats, self._others = {}, 0

@@ -1,4 +1,4 @@
-"""The authorizer that `authorizer.class.name` names."""
+"""Creates the authorizer that `authorizer.class.name` selects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def authorizer_of(
 ) -> Callable[[ZooKeeper], Authorizer] | None:
     """Returns the configured authorizer, not started, when ZooKeeper is connected; None if there is none.
 
-    Raises ConfigError, so that a broker with a wrong configuration connects nowhere.
+    Raises ConfigError; called before the broker opens connections, so that an invalid configuration stops it early.
     """
     name = config.authorizer_class_name.strip()
     if not name:

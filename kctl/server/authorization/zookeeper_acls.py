@@ -2,7 +2,8 @@
 
 All ACLs of a resource pattern are in one znode.  A change reads it, writes it under its version, and announces it to
 the other brokers, which read it again; any number of brokers, also Apache Kafka's, may do so at the same time.
-A change always starts from what ZooKeeper has, not from the cache (CVE-2024-27309 was lost ACLs in a cache).
+A change always starts from the ACLs in ZooKeeper, not from the cache (CVE-2024-27309: ACLs were lost by changes based
+on a cache).
 
 A znode that cannot be read denies everything that its pattern applies to, except to super users; it is logged once.
 
@@ -272,7 +273,7 @@ class ZooKeeperAcls:
             return
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"The ACLs of {pattern} were changed by others {_TRIES_MAX} times; try again.",
+            f"The ACLs of {pattern} were changed concurrently {_TRIES_MAX} times; try again.",
         )
 
     def _check_room(
@@ -302,7 +303,7 @@ class ZooKeeperAcls:
         try:
             await self._zookeeper.create(acl_znodes.change_path(pattern), data, sequence=True)
         except ConnectionLossError:
-            # It may exist already; a second one does no harm.
+            # After a lost connection the notification may exist already; a second one is harmless.
             await self._zookeeper.create(acl_znodes.change_path(pattern), data, sequence=True)
 
 

@@ -67,18 +67,18 @@ class BrokerChannels:
         connect: Connect,
         versions: InterBrokerVersions,
         listener: str,
-        on_answer: Callable[[Event], None],
+        on_response: Callable[[Event], None],
     ) -> None:
         self._broker_id = broker_id
-        self._local = _LocalChannel(broker_id, local, on_answer)
+        self._local = _LocalChannel(broker_id, local, on_response)
         self._connect = connect
         self._versions = versions
         self._listener = listener
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._remote: dict[int, _RemoteChannel] = {}
 
     def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
-        """Queues the requests of an action; responses are passed to `on_answer`."""
+        """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
             request = update_metadata_request(state, self._broker_id, action.partitions)
@@ -117,7 +117,12 @@ class BrokerChannels:
                 log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
-                broker_id, live.epoch, endpoint, connect=self._connect, versions=self._versions, answer=self._on_answer
+                broker_id,
+                live.epoch,
+                endpoint,
+                connect=self._connect,
+                versions=self._versions,
+                on_response=self._on_response,
             )
         if isinstance(request, UpdateMetadataRequest):
             request = replace(request, broker_epoch=live.epoch)
@@ -127,10 +132,10 @@ class BrokerChannels:
 class _LocalChannel:
     """The queue of the controller's own broker and the task that applies its requests, in order."""
 
-    def __init__(self, broker_id: int, broker: ControlPlane, answer: Callable[[Event], None]) -> None:
+    def __init__(self, broker_id: int, broker: ControlPlane, on_response: Callable[[Event], None]) -> None:
         self._broker_id = broker_id
         self._broker = broker
-        self._answer = answer
+        self._on_response = on_response
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -160,13 +165,13 @@ class _LocalChannel:
         match request:
             case LeaderAndIsrRequest():
                 errors = await self._broker.leader_and_isr(request)
-                self._answer(LeaderAndIsrResponseReceived(self._broker_id, errors))
+                self._on_response(LeaderAndIsrResponseReceived(self._broker_id, errors))
             case UpdateMetadataRequest():
                 await self._broker.update_metadata(request)
             case StopReplicaRequest():
                 errors = await self._broker.stop_replica(request)
                 if _is_deleting(request):
-                    self._answer(StopReplicaResponseReceived(self._broker_id, errors))
+                    self._on_response(StopReplicaResponseReceived(self._broker_id, errors))
 
 
 class _RemoteChannel:
@@ -180,14 +185,14 @@ class _RemoteChannel:
         *,
         connect: Connect,
         versions: InterBrokerVersions,
-        answer: Callable[[Event], None],
+        on_response: Callable[[Event], None],
     ) -> None:
         self.broker_epoch = broker_epoch
         self._broker_id = broker_id
         self._endpoint = endpoint
         self._connect = connect
         self._versions = versions
-        self._answer = answer
+        self._on_response = on_response
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self._connection: Connection | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
@@ -233,7 +238,9 @@ class _RemoteChannel:
                     in_version_of_leader_and_isr(request, version), LeaderAndIsrResponse, version=version
                 )
                 self._log_refusal(response.error_code)
-                self._answer(LeaderAndIsrResponseReceived(self._broker_id, _leader_and_isr_errors(request, response)))
+                self._on_response(
+                    LeaderAndIsrResponseReceived(self._broker_id, _leader_and_isr_errors(request, response))
+                )
             case UpdateMetadataRequest():
                 version = self._versions.update_metadata
                 metadata = await connection.send(
@@ -247,7 +254,9 @@ class _RemoteChannel:
                 )
                 self._log_refusal(stopped.error_code)
                 if _is_deleting(request):
-                    self._answer(StopReplicaResponseReceived(self._broker_id, _stop_replica_errors(request, stopped)))
+                    self._on_response(
+                        StopReplicaResponseReceived(self._broker_id, _stop_replica_errors(request, stopped))
+                    )
 
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:

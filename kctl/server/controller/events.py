@@ -150,7 +150,7 @@ class StatesRead:
 class IsrAlterationsRequested:
     """A leader requests these states, with changed in-sync replicas.  Results in a CompleteRequest for `token`."""
 
-    wanted: Mapping[TopicPartition, LeaderAndIsr]
+    requested: Mapping[TopicPartition, LeaderAndIsr]
     token: object = None
 
 

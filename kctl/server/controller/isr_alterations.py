@@ -1,7 +1,7 @@
 """AlterIsr: since 2.7-IV2, leaders change in-sync replicas through the controller.  KIP-497.
 
 The controller has every state that it wrote itself, so it refuses a change based on an older state.  It sends what it
-has written to all brokers as metadata; the leader learns it from the response.  A leader that requests the current
+has written to all brokers as metadata; the leader gets it in the response.  A leader that requests the current
 state again, because a response was lost, gets success.  Kafka: KafkaController.alterIsrs.
 
 Pure.
@@ -23,10 +23,10 @@ def alterations_requested(state: ControllerState, event: IsrAlterationsRequested
     """Writes the valid changes; CompleteRequest follows when they are written."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic_partition, wanted in event.wanted.items():
-        outcome[topic_partition] = code = _judge(state, topic_partition, wanted)
-        if code is ErrorCode.NONE and not _is_same(state.leaders[topic_partition], wanted):
-            accepted[topic_partition] = replace(wanted, controller_epoch=state.epoch)
+    for topic_partition, requested in event.requested.items():
+        outcome[topic_partition] = code = _judge(state, topic_partition, requested)
+        if code is ErrorCode.NONE and not _is_same(state.leaders[topic_partition], requested):
+            accepted[topic_partition] = replace(requested, controller_epoch=state.epoch)
     return [AlterStates(accepted, outcome, event.token)]
 
 
@@ -39,19 +39,19 @@ def states_altered(state: ControllerState, event: StatesAltered) -> list[Action]
     return [CompleteRequest(event.token, outcome), *updates]
 
 
-def _judge(state: ControllerState, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> ErrorCode:
+def _judge(state: ControllerState, topic_partition: TopicPartition, requested: LeaderAndIsr) -> ErrorCode:
     known = state.leaders.get(topic_partition)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if wanted.leader_epoch < known.leader_epoch:
+    if requested.leader_epoch < known.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    is_leader = wanted.leader == known.leader and wanted.leader_epoch == known.leader_epoch
-    if not is_leader or wanted.leader not in wanted.isr:
+    is_leader = requested.leader == known.leader and requested.leader_epoch == known.leader_epoch
+    if not is_leader or requested.leader not in requested.isr:
         return ErrorCode.INVALID_REQUEST
     # The leader may have a newer state, which it wrote itself before it was upgraded to AlterIsr.
-    is_old = wanted.partition_epoch < known.partition_epoch
-    return ErrorCode.INVALID_UPDATE_VERSION if is_old and not _is_same(known, wanted) else ErrorCode.NONE
+    is_old = requested.partition_epoch < known.partition_epoch
+    return ErrorCode.INVALID_UPDATE_VERSION if is_old and not _is_same(known, requested) else ErrorCode.NONE
 
 
-def _is_same(known: LeaderAndIsr, wanted: LeaderAndIsr) -> bool:
-    return (known.leader, known.leader_epoch, known.isr) == (wanted.leader, wanted.leader_epoch, wanted.isr)
+def _is_same(known: LeaderAndIsr, requested: LeaderAndIsr) -> bool:
+    return (known.leader, known.leader_epoch, known.isr) == (requested.leader, requested.leader_epoch, requested.isr)

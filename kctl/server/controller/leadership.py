@@ -215,10 +215,10 @@ def shut_down(state: ControllerState, broker_id: int) -> Decision:
 
 def election_requested(state: ControllerState, event: ElectionRequested) -> list[Action]:
     """Holds preferred or unclean elections; the response has an error code per partition.  KIP-460."""
-    wanted = tuple(state.all_partitions()) if event.partitions is None else event.partitions
+    requested = tuple(state.all_partitions()) if event.partitions is None else event.partitions
     outcome: dict[TopicPartition, ErrorCode] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic_partition in wanted:
+    for topic_partition in requested:
         decision = _elect(state, topic_partition, is_unclean=event.is_unclean)
         if isinstance(decision, LeaderAndIsr):
             changed[topic_partition] = decision

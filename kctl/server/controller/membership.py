@@ -73,7 +73,7 @@ def _brokers_removed(state: ControllerState, gone: set[int]) -> Decision:
 
 
 def _brokers_added(state: ControllerState, come: set[int]) -> Decision:
-    # A new broker needs the leaders' endpoints before it can be told to follow them.
+    # A new broker needs the leaders' endpoints before LeaderAndIsr requests name them.
     batch = RequestBatch(state)
     batch.send_live_brokers()
     yield

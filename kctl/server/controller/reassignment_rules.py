@@ -7,8 +7,8 @@ The topic's node holds the whole state, so that another controller can continue:
 target = replicas - removing; origin = replicas - adding.
 
 Begin: write the union, start the new replicas as followers.  Complete, once all target replicas are in sync: write only
-these as replicas, elect one of them, delete the removed replicas' logs.  Cancel: reassign to the origin.
-Each step is written to ZooKeeper before brokers are told; the functions here only compute what to write and send.
+these as replicas, elect one of them, delete the removed replicas' logs.  Cancel: reassign to the origin.  Each step is
+written to ZooKeeper before requests are sent to brokers; the functions here only compute what to write and send.
 
 Pure.
 """
@@ -48,36 +48,38 @@ def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
             yield topic_partition
 
 
-def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ApiError | None:
-    """Why the partition cannot be reassigned to `wanted`, or None; `wanted` None cancels.
+def refusal(
+    state: ControllerState, topic_partition: TopicPartition, requested: Sequence[int] | None
+) -> ApiError | None:
+    """Why the partition cannot be reassigned to `requested`, or None; `requested` None cancels.
 
     The replicas are checked before the partition, as by Kafka 2.8 (KafkaController.processApiPartitionReassignment).
     """
     topic, partition = topic_partition
     assignment = state.topics.get(topic)
     present = () if assignment is None else assignment.replicas.get(partition, ())
-    problem = None if wanted is None else _problem(state, present, wanted)
+    problem = None if requested is None else _problem(state, present, requested)
     if problem is not None:
         return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    if wanted is None and (assignment is None or not is_reassigning(assignment, partition)):
+    if requested is None and (assignment is None or not is_reassigning(assignment, partition)):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if assignment is None or partition not in assignment.replicas:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
     if topic in state.deleting:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
-    problem = _loss(state, topic_partition, begun(assignment, partition, wanted))
+    problem = _loss(state, topic_partition, begun(assignment, partition, requested))
     return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
-def _problem(state: ControllerState, replicas: Sequence[int], wanted: Sequence[int]) -> str | None:
-    listed = ", ".join(map(str, wanted))
-    if not wanted:
+def _problem(state: ControllerState, replicas: Sequence[int], requested: Sequence[int]) -> str | None:
+    listed = ", ".join(map(str, requested))
+    if not requested:
         return "The list of replicas is empty."
-    if len(set(wanted)) < len(wanted):
+    if len(set(requested)) < len(requested):
         return f"A broker is listed twice in the replicas: {listed}."
-    if min(wanted) < 0:
+    if min(requested) < 0:
         return f"The replicas contain an invalid broker id: {listed}."
-    dead = sorted(set(wanted) - set(replicas) - state.brokers.keys())
+    dead = sorted(set(requested) - set(replicas) - state.brokers.keys())
     if dead:
         live = ", ".join(map(str, sorted(state.brokers)))
         return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; live brokers: {live}."
@@ -93,10 +95,10 @@ def _loss(state: ControllerState, topic_partition: TopicPartition, books: TopicA
     return f"Only {', '.join(map(str, known.isr))} is in sync, and would no longer be a replica."
 
 
-def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | None) -> TopicAssignment:
+def begun(assignment: TopicAssignment, partition: int, requested: Sequence[int] | None) -> TopicAssignment:
     """The assignment with the reassignment started."""
     origin = origin_replicas(assignment, partition)
-    target = tuple(wanted) if wanted is not None else origin
+    target = tuple(requested) if requested is not None else origin
     union = target + tuple(r for r in origin if r not in target)
     return _with(
         assignment,

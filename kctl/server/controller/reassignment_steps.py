@@ -49,13 +49,13 @@ def reassignments_requested(state: ControllerState, event: ReassignmentsRequeste
     outcome: dict[TopicPartition, ErrorCode] = {}
     topics: dict[str, TopicAssignment] = {}
     begun: list[TopicPartition] = []
-    for topic_partition, wanted in event.replicas.items():
-        refusal = reassignment_rules.refusal(state, topic_partition, wanted)
+    for topic_partition, requested in event.replicas.items():
+        refusal = reassignment_rules.refusal(state, topic_partition, requested)
         outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
         if refusal is not None:
             continue
         topic, partition = topic_partition
-        topics[topic] = reassignment_rules.begun(topics.get(topic, state.topics[topic]), partition, wanted)
+        topics[topic] = reassignment_rules.begun(topics.get(topic, state.topics[topic]), partition, requested)
         begun.append(topic_partition)
     if event.from_znode:
         state.requested_reassignments.update(begun)
@@ -73,11 +73,11 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
     state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic_partition, known in before.items():
-        wanted = state.replicas(topic_partition)
-        unwanted = tuple(broker_id for broker_id in known if broker_id not in wanted)
+        requested = state.replicas(topic_partition)
+        unwanted = tuple(broker_id for broker_id in known if broker_id not in requested)
         if unwanted:
             dismissed[topic_partition] = unwanted
-        for broker_id in wanted:
+        for broker_id in requested:
             if broker_id not in known:
                 _start_replica(state, topic_partition, broker_id)
     actions = _push(state, event.partitions)

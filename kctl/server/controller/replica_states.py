@@ -3,7 +3,7 @@
 NEW                    just assigned; can only become a follower
 ONLINE                 its broker is alive
 OFFLINE                its broker is dead or its log directory failed
-DELETION_STARTED       the broker was told to delete its log
+DELETION_STARTED       StopReplica with delete=true was sent to the broker
 DELETION_SUCCESSFUL    the log is deleted
 DELETION_INELIGIBLE    could not be deleted, or its broker is dead; retried when that changes
 NON_EXISTENT           removed from the state

@@ -1,6 +1,6 @@
 """Runs the controller: one event queue, one consumer that calls `step` and performs the actions it returns.
 
-A watch only says that something changed; the consumer reads it when its turn comes, so several changes in a row cost
+A watch event has no data; the consumer reads it when its turn comes, so several changes in a row cost
 one read.  An event and everything that follows from it is finished before the next event.
 
 Losing the election is not an error and is not logged.  A write that finds another controller epoch means that another
@@ -104,7 +104,7 @@ class ControllerRunner:
             connect=connect,
             versions=versions,
             listener=listener,
-            on_answer=self._inbox.put_nowait,
+            on_response=self._inbox.put_nowait,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -170,9 +170,9 @@ class ControllerRunner:
         """Starts reassignments, or cancels where the value is None; returns NONE for each that was accepted."""
         return await self._request(lambda request: ReassignmentsRequested(replicas, request))
 
-    async def alter_isrs(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
+    async def alter_isrs(self, requested: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
         """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
-        return await self._request(lambda request: IsrAlterationsRequested(wanted, request))
+        return await self._request(lambda request: IsrAlterationsRequested(requested, request))
 
     def unclean_election_changed(self) -> None:
         """A topic's configuration changed: partitions without a leader may now be eligible for an unclean election."""
@@ -217,7 +217,7 @@ class ControllerRunner:
             finally:
                 self.stats.done(work, self._clock.monotonic_ms() - started_ms)
                 if isinstance(item, _PendingRequest):
-                    item.answer({})
+                    item.complete({})
 
     async def _read_again(self, path: str) -> None:
         if path == paths.CONTROLLER:
@@ -280,7 +280,7 @@ class ControllerRunner:
                 return action.event
             case CompleteRequest():
                 if isinstance(action.token, _PendingRequest):
-                    action.token.answer(action.outcome)
+                    action.token.complete(action.outcome)
             case WriteAssignments():
                 for topic, assignment in action.topics.items():
                     await self._writer.multi([SetData(paths.topic(topic), znodes.encode_topic(assignment))])
@@ -345,7 +345,7 @@ class _PendingRequest:
         """The event, which refers to this request; the request does not refer to it, so that no cycle is left."""
         return self._event(self)
 
-    def answer(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
+    def complete(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
         """Completes the request; only the first call has an effect."""
         if not self.done.done():
             self.done.set_result(outcome)

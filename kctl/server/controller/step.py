@@ -169,7 +169,7 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
     decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
     yield
     deletions = yield from deletions_requested(state, DeletionsRead(event.deletions))
-    changes = {tp: wanted for tp, wanted in decided.items() if tp.topic not in state.deleting}
+    changes = {tp: requested for tp, requested in decided.items() if tp.topic not in state.deleting}
     elections = yield from bring_online(state, everything, changes)
     writes = [action for action in elections if isinstance(action, WriteStates)]
     awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}

@@ -130,17 +130,17 @@ class ZnodeEvents:
         return []
 
     async def _reassignments(self) -> list[Event]:
-        wanted = await znode_reader.read_reassignments(self._zookeeper)
-        if wanted is None:
+        requested = await znode_reader.read_reassignments(self._zookeeper)
+        if requested is None:
             return []
-        new = {tp: r for tp, r in wanted.items() if tp not in self._state.requested_reassignments}
+        new = {tp: r for tp, r in requested.items() if tp not in self._state.requested_reassignments}
         for topic_partition, replicas in new.items():
             refusal = reassignment_rules.refusal(self._state, topic_partition, replicas)
             if refusal is not None:
                 path = paths.REASSIGN_PARTITIONS
                 log.warning("reassignment refused path=%s partition=%s reason=%s", path, topic_partition, refusal)
         # A node without valid requests is deleted too.
-        return [ReassignmentsRequested(new, from_znode=True)] if new or not wanted else []
+        return [ReassignmentsRequested(new, from_znode=True)] if new or not requested else []
 
     async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
         """All topics, and those that cannot be read; topics without an id (created before 2.8 or by hand) get one.

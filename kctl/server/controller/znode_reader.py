@@ -60,9 +60,9 @@ async def read_written_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition], *, watch: bool = False
 ) -> dict[TopicPartition, WrittenState]:
     """The partition states that exist, with the zxid of each."""
-    wanted = list(partitions)
-    found = await _gather(partial(_read_state, zookeeper, watch=watch), wanted)
-    return {tp: written for tp, written in zip(wanted, found, strict=True) if written is not None}
+    requested = list(partitions)
+    found = await _gather(partial(_read_state, zookeeper, watch=watch), requested)
+    return {tp: written for tp, written in zip(requested, found, strict=True) if written is not None}
 
 
 async def read_leaders(

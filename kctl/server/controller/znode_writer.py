@@ -117,38 +117,39 @@ class ZnodeWriter:
             return await self._current_state(topic_partition)
         return action.created[topic_partition]
 
-    async def _alter_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
+    async def _alter_states(self, requested: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
         """As `_change_states`, but a missing node does not prevent the other writes."""
         try:
-            return await self._change_states(wanted)
+            return await self._change_states(requested)
         except NoNodeError:
-            if len(wanted) == 1:
-                return dict.fromkeys(wanted, (False, None))
+            if len(requested) == 1:
+                return dict.fromkeys(requested, (False, None))
         outcome: dict[TopicPartition, tuple[bool, LeaderAndIsr | None]] = {}
-        for topic_partition, state in wanted.items():
+        for topic_partition, state in requested.items():
             outcome.update(await self._alter_states({topic_partition: state}))
         return outcome
 
-    async def _change_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
+    async def _change_states(self, requested: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
         """For each partition, whether it was written, and its current state.
 
         Written in batches, because a failed broker changes thousands of partitions; one by one where another writer
         changed a state, which must not prevent the other writes.
         """
         try:
-            stats = await self.multi([_change(topic_partition, state) for topic_partition, state in wanted.items()])
+            stats = await self.multi([_change(topic_partition, state) for topic_partition, state in requested.items()])
         except BadVersionError:
-            if len(wanted) == 1:
+            if len(requested) == 1:
                 return {
-                    topic_partition: (False, await self._current_state(topic_partition)) for topic_partition in wanted
+                    topic_partition: (False, await self._current_state(topic_partition))
+                    for topic_partition in requested
                 }
             outcome: dict[TopicPartition, tuple[bool, LeaderAndIsr | None]] = {}
-            for topic_partition, state in wanted.items():
+            for topic_partition, state in requested.items():
                 outcome.update(await self._change_states({topic_partition: state}))
             return outcome
         return {
             topic_partition: (True, _written(state, stat))
-            for (topic_partition, state), stat in zip(wanted.items(), stats, strict=True)
+            for (topic_partition, state), stat in zip(requested.items(), stats, strict=True)
         }
 
     async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:

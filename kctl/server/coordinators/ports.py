@@ -39,7 +39,7 @@ class CoordinatorLog(Protocol):
     """A coordinator's internal topic on this broker."""
 
     def partition_count(self) -> int | None:
-        """The number of partitions of the existing topic, whatever the properties say; None if it does not exist."""
+        """The number of partitions of the existing topic, regardless of the properties; None if it does not exist."""
         ...
 
     def append(

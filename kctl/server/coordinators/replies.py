@@ -27,7 +27,7 @@ class ParkedCall(Generic[T]):
         self._future: asyncio.Future[T] | None = None
         self._outcome: T | None = None
 
-    def answer(self, outcome: T) -> None:
+    def complete(self, outcome: T) -> None:
         """Sets the result; ignored if the client is gone, which cancels the future."""
         if self._future is None:
             assert self._outcome is None

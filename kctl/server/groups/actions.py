@@ -68,7 +68,7 @@ Outcome: TypeAlias = JoinOutcome | SyncOutcome | LeaveOutcome | DeleteOffsetsOut
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Respond:
     """Complete the parked request of `token`."""
 
     token: Token
@@ -132,7 +132,7 @@ class ForgetTransaction:
 
 
 Action: TypeAlias = (
-    Answer
+    Respond
     | PersistGroup
     | PersistOffsets
     | PersistTombstones

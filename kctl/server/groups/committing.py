@@ -8,12 +8,12 @@ from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.groups.actions import (
     Action,
-    Answer,
     DeleteOffsetsOutcome,
     Discard,
     ForgetTransaction,
     PersistOffsets,
     PersistTombstones,
+    Respond,
 )
 from kctl.server.groups.events import (
     UNKNOWN_MEMBER,
@@ -35,14 +35,14 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
     """Stages the commits and writes them to the log; metadata that is too large refuses only its partition."""
     error = _commit_error(group, event)
     if error is not ErrorCode.NONE:
-        out.append(Answer(event.token, dict.fromkeys(event.offsets, error)))
+        out.append(Respond(event.token, dict.fromkeys(event.offsets, error)))
         return
     member = group.members.get(event.member_id)
     if member is not None:
         expect_heartbeat(member, member.session_timeout_ms, now, out)
     accepted, refused = _sorted_by_size(group, event.offsets)
     if not accepted:
-        out.append(Answer(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
+        out.append(Respond(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
         return
     group.offsets.stage(accepted)
     append_id = group.remember_append(CommitAppend(event.token, accepted, refused))
@@ -53,11 +53,11 @@ def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Ac
     """As `commit` in a transaction: invisible until the transaction's marker, and does not extend the session."""
     error = _transactional_commit_error(group, event)
     if error is not ErrorCode.NONE:
-        out.append(Answer(event.token, dict.fromkeys(event.offsets, error)))
+        out.append(Respond(event.token, dict.fromkeys(event.offsets, error)))
         return
     accepted, refused = _sorted_by_size(group, event.offsets)
     if not accepted:
-        out.append(Answer(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
+        out.append(Respond(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
         return
     producer_id = event.producer.producer_id
     group.offsets.stage_transaction(producer_id, accepted)
@@ -81,28 +81,28 @@ def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_off
                 out.append(ForgetTransaction(producer_id))
     outcome = dict.fromkeys(append.offsets, error)
     outcome.update(dict.fromkeys(append.refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-    out.append(Answer(append.token, outcome))
+    out.append(Respond(append.token, outcome))
 
 
 def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) -> None:
     """Deletes a group without members, else NON_EMPTY_GROUP."""
     if group.state is GroupState.DEAD:
-        out.append(Answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND))
+        out.append(Respond(event.token, ErrorCode.GROUP_ID_NOT_FOUND))
     elif group.state is not GroupState.EMPTY:
-        out.append(Answer(event.token, ErrorCode.NON_EMPTY_GROUP))
+        out.append(Respond(event.token, ErrorCode.NON_EMPTY_GROUP))
     else:
         removed = group.offsets.remove(group.offsets.known())
         _remove_group(group, removed, now, out)
-        out.append(Answer(event.token, ErrorCode.NONE))
+        out.append(Respond(event.token, ErrorCode.NONE))
 
 
 def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Action]) -> None:
     """Keeps offsets of topics to which members subscribe; groups of other types must be empty.  KIP-496."""
     if group.state is GroupState.DEAD:
-        out.append(Answer(event.token, DeleteOffsetsOutcome(ErrorCode.GROUP_ID_NOT_FOUND, {})))
+        out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.GROUP_ID_NOT_FOUND, {})))
         return
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
-        out.append(Answer(event.token, DeleteOffsetsOutcome(ErrorCode.NON_EMPTY_GROUP, {})))
+        out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.NON_EMPTY_GROUP, {})))
         return
     is_empty = group.state is GroupState.EMPTY
     errors = {
@@ -110,7 +110,7 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
         for tp in event.partitions
     }
     _drop(group, (tp for tp, error in errors.items() if error is ErrorCode.NONE), now, out)
-    out.append(Answer(event.token, DeleteOffsetsOutcome(ErrorCode.NONE, errors)))
+    out.append(Respond(event.token, DeleteOffsetsOutcome(ErrorCode.NONE, errors)))
 
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
@@ -144,7 +144,7 @@ def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    # Members may commit while a rebalance is prepared; heartbeats tell them to join.
+    # Members may commit while a rebalance is prepared; heartbeat responses request that they join.
     return ErrorCode.NONE
 
 

@@ -130,7 +130,7 @@ class GroupCoordinator:
         return call.reply()
 
     def heartbeat(self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: refreshes the session; REBALANCE_IN_PROGRESS tells the member to join."""
+        """Heartbeat: refreshes the session; REBALANCE_IN_PROGRESS requests that the member joins."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE

@@ -8,10 +8,10 @@ from kctl.errors import ErrorCode
 from kctl.limits import GROUP_MEMBERS_MAX
 from kctl.server.groups.actions import (
     Action,
-    Answer,
     CancelTimer,
     JoinOutcome,
     PersistGroup,
+    Respond,
     ScheduleTimer,
     SyncOutcome,
 )
@@ -20,10 +20,10 @@ from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
 from kctl.server.groups.pending_appends import ReplacementAppend
 from kctl.server.groups.rebalance import (
-    answer_join,
-    answer_sync,
     complete_join_if_ready,
     generation_outcome,
+    respond_to_join,
+    respond_to_sync,
     start_rebalance,
     start_rebalance_if_possible,
 )
@@ -71,7 +71,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
             protocol_name=group.protocol_name,
             leader=append.leader_before,
         )
-        answer_join(group, member, outcome, out)
+        respond_to_join(group, member, outcome, out)
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
     outcome = JoinOutcome(
@@ -82,7 +82,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
         protocol_name=group.protocol_name,
         leader=append.leader_before,
     )
-    answer_join(group, member, outcome, out)
+    respond_to_join(group, member, outcome, out)
     group.set_protocols(member, append.old_protocols)
     forget_session(member, out)
     group.replace_static(append.new_member_id, append.old_member_id)
@@ -139,7 +139,7 @@ def _join_with_id(group: Group, event: JoinRequest, now: Now, out: list[Action])
     member = group.members[event.member_id]
     if _may_keep_generation(group, member, event):
         _complete_earlier_join(group, member, out)
-        out.append(Answer(event.token, generation_outcome(group, member)))
+        out.append(Respond(event.token, generation_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
     _update(group, member, event, out)
@@ -196,8 +196,8 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
     old_member_id = group.static_members[instance_id]
     member = group.members[old_member_id]
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    answer_join(group, member, JoinOutcome(error=fenced, member_id=old_member_id), out)
-    answer_sync(member, SyncOutcome(fenced), out)
+    respond_to_join(group, member, JoinOutcome(error=fenced, member_id=old_member_id), out)
+    respond_to_sync(member, SyncOutcome(fenced), out)
     forget_session(member, out)
     old_protocols = member.protocols
     group.replace_static(old_member_id, event.fresh_member_id)
@@ -217,8 +217,8 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
 def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:
     """Completes an earlier parked join of the same member; its connection still waits for the response."""
     outcome = JoinOutcome(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-    answer_join(group, member, outcome, out)
+    respond_to_join(group, member, outcome, out)
 
 
 def _refuse(event: JoinRequest, error: ErrorCode, member_id: str, out: list[Action]) -> None:
-    out.append(Answer(event.token, JoinOutcome(error=error, member_id=member_id)))
+    out.append(Respond(event.token, JoinOutcome(error=error, member_id=member_id)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import Action, Answer, CancelTimer, LeaveOutcome
+from kctl.server.groups.actions import Action, CancelTimer, LeaveOutcome, Respond
 from kctl.server.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
 from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
@@ -13,21 +13,21 @@ from kctl.server.groups.states import GroupState
 
 
 def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> None:
-    """Extends the session; REBALANCE_IN_PROGRESS tells the member to join again."""
+    """Extends the session; REBALANCE_IN_PROGRESS requests that the member joins again."""
     error = _heartbeat_error(group, event)
     if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         member = group.members[event.member_id]
         expect_heartbeat(member, member.session_timeout_ms, now, out)
-    out.append(Answer(event.token, error))
+    out.append(Respond(event.token, error))
 
 
 def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> None:
     """Removes members; one error per leaver, in request order.  Kafka responds after the last one is removed."""
     if group.state is GroupState.DEAD:
-        out.append(Answer(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        out.append(Respond(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
     errors = tuple(_leave_one(group, leaver, now, out) for leaver in event.leavers)
-    out.append(Answer(event.token, LeaveOutcome(ErrorCode.NONE, errors)))
+    out.append(Respond(event.token, LeaveOutcome(ErrorCode.NONE, errors)))
 
 
 def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:

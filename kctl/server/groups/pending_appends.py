@@ -1,6 +1,7 @@
 """Records of a group that are being written to the log, with the data needed when the write ends.
 
-Invariant: each is ended by exactly one AppendDone; no client has been told of data that is not in the log yet.
+Invariant: each is ended by exactly one AppendDone; no client gets a success response for data that is not in the log
+yet.
 """
 
 from __future__ import annotations

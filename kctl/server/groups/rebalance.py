@@ -8,11 +8,11 @@ from __future__ import annotations
 from kctl.errors import ErrorCode
 from kctl.server.groups.actions import (
     Action,
-    Answer,
     CancelTimer,
     JoinedMember,
     JoinOutcome,
     PersistGroup,
+    Respond,
     ScheduleTimer,
     SyncOutcome,
 )
@@ -80,24 +80,24 @@ def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
 def remove_member(group: Group, member: Member, out: list[Action]) -> None:
     """Removes the member; its parked requests get UNKNOWN_MEMBER_ID, so that a live client joins again."""
     forget_session(member, out)
-    answer_join(group, member, JoinOutcome(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER), out)
-    answer_sync(member, SyncOutcome(ErrorCode.UNKNOWN_MEMBER_ID), out)
+    respond_to_join(group, member, JoinOutcome(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER), out)
+    respond_to_sync(member, SyncOutcome(ErrorCode.UNKNOWN_MEMBER_ID), out)
     group.remove(member.member_id)
 
 
-def answer_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Action]) -> bool:
+def respond_to_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Action]) -> bool:
     """Completes the member's parked join; returns False if there is none."""
     token = group.take_join(member)
     if token is not None:
-        out.append(Answer(token, outcome))
+        out.append(Respond(token, outcome))
     return token is not None
 
 
-def answer_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool:
+def respond_to_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool:
     """Completes the member's parked sync; returns False if there is none."""
     token, member.sync_token = member.sync_token, None
     if token is not None:
-        out.append(Answer(token, outcome))
+        out.append(Respond(token, outcome))
     return token is not None
 
 
@@ -141,7 +141,7 @@ def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out:
 
 def _end_sync(member: Member, outcome: SyncOutcome, now: Now, out: list[Action]) -> None:
     """Completes the sync and restarts the session, whose timer is ignored while a sync is parked."""
-    if answer_sync(member, outcome, out):
+    if respond_to_sync(member, outcome, out):
         expect_heartbeat(member, member.session_timeout_ms, now, out)
 
 
@@ -157,7 +157,7 @@ def _complete_join(group: Group, now: Now, out: list[Action]) -> None:
         out.append(PersistGroup(group.remember_append(EmptyAppend()), group.snapshot({})))
         return
     for member in group.members.values():
-        answer_join(group, member, generation_outcome(group, member), out)
+        respond_to_join(group, member, generation_outcome(group, member), out)
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         member.is_new = False
     out.append(ScheduleTimer(SYNC_TIMER, group.rebalance_timeout_ms))

@@ -27,13 +27,13 @@ from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcom
 from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.groups.actions import (
     Action,
-    Answer,
     CancelTimer,
     Discard,
     ForgetTransaction,
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
+    Respond,
     ScheduleTimer,
 )
 from kctl.server.groups.config import GroupConfig
@@ -162,8 +162,8 @@ class GroupRunner:
 
     def _perform(self, hosted: HostedGroup, action: Action, inbox: deque[Event]) -> None:
         match action:
-            case Answer():
-                cast("ParkedCall[object]", action.token).answer(action.outcome)
+            case Respond():
+                cast("ParkedCall[object]", action.token).complete(action.outcome)
             case ScheduleTimer():
                 self._schedule(hosted, action)
             case CancelTimer():

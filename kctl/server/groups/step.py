@@ -45,9 +45,9 @@ from kctl.server.groups.joining import join, replacement_stored
 from kctl.server.groups.liveness import heartbeat, leave, session_ended
 from kctl.server.groups.pending_appends import AssignmentAppend, CommitAppend, EmptyAppend, ReplacementAppend
 from kctl.server.groups.rebalance import (
-    answer_join,
-    answer_sync,
     join_time_is_up,
+    respond_to_join,
+    respond_to_sync,
     start_rebalance_if_possible,
     sync_time_is_up,
 )
@@ -140,6 +140,6 @@ def _unload(group: Group, now: Now, out: list[Action]) -> None:
     group.transition_to(GroupState.DEAD, now)
     moved = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():
-        answer_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), out)
-        answer_sync(member, SyncOutcome(moved), out)
+        respond_to_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), out)
+        respond_to_sync(member, SyncOutcome(moved), out)
     out.append(Discard())

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import Action, Answer, CancelTimer, PersistGroup, SyncOutcome
+from kctl.server.groups.actions import Action, CancelTimer, PersistGroup, Respond, SyncOutcome
 from kctl.server.groups.events import SYNC_TIMER, Now, SyncRequest
 from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
 from kctl.server.groups.pending_appends import AssignmentAppend
 from kctl.server.groups.rebalance import (
-    answer_sync,
     assignment_outcome,
     clear_assignments,
     give_assignments,
+    respond_to_sync,
     start_rebalance_if_possible,
 )
 from kctl.server.groups.sessions import expect_heartbeat
@@ -27,16 +27,16 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     """
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
-        out.append(Answer(event.token, SyncOutcome(error)))
+        out.append(Respond(event.token, SyncOutcome(error)))
         return
     member = group.members[event.member_id]
     _has_synced(group, member, out)
     if group.state is GroupState.STABLE:
-        out.append(Answer(event.token, assignment_outcome(group, member)))
+        out.append(Respond(event.token, assignment_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
     # The member repeated its sync; the earlier one is completed, since its connection waits for a response.
-    answer_sync(member, SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS), out)
+    respond_to_sync(member, SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_token = event.token
     if group.leader == event.member_id and not group.is_storing_assignment:
         assignments = {member_id: event.assignments.get(member_id, b"") for member_id in group.members}

@@ -3,7 +3,7 @@
 Adds the group's partition of `__consumer_offsets`; the commits themselves are sent to the group's coordinator, by
 TxnOffsetCommit.  While the topic does not exist, uses the partition that it will have.
 
-Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class AddOffsetsToTxnHandler:
             [TopicPartition(GROUP_METADATA_TOPIC, partition)],
         )
 
-        def answer(error: ErrorCode) -> AddOffsetsToTxnResponse:
+        def response(error: ErrorCode) -> AddOffsetsToTxnResponse:
             known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
             return AddOffsetsToTxnResponse(error_code=known_error)
 
-        return then(outcome, answer)
+        return then(outcome, response)

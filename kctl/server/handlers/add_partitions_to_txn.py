@@ -4,7 +4,7 @@ The response is sent when the partitions are in the coordinator's log: any other
 none: if one partition cannot be added it has its error, and the others get OPERATION_NOT_ATTEMPTED.  Internal topics
 get TOPIC_AUTHORIZATION_FAILED; offsets of groups are added by AddOffsetsToTxn.
 
-Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class AddPartitionsToTxnHandler:
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
 
-        def answer(error: ErrorCode) -> AddPartitionsToTxnResponse:
+        def response(error: ErrorCode) -> AddPartitionsToTxnResponse:
             known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
             return _response(request, lambda _: known_error)
 
-        return then(outcome, answer)
+        return then(outcome, response)
 
     def _refusal(self, partition: TopicPartition, denied: frozenset[str]) -> ErrorCode:
         if partition.topic in INTERNAL_TOPICS or partition.topic in denied:

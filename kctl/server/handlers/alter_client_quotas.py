@@ -2,9 +2,7 @@
 
 Any broker stores them below /config, as Kafka does, and announces the change.  Each entity has its own result; one that
 is listed twice is changed twice and has one result.  As in Kafka 2.8, an IP address is a name that resolves, and IPv6
-addresses are refused.
-
-Not done: authorization.
+addresses are refused.  Requires ALTER_CONFIGS on the cluster.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Any broker alters topics; a broker alters only its own configuration and, under 
 brokers.  The change is a znode and a notification, which every broker applies a moment later.  Each resource has its
 own result; one that is listed twice gets INVALID_REQUEST.  Clients should use IncrementalAlterConfigs (KIP-339).
 
-Not done: policies.
+Not implemented: alter.config.policy.class.name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AlterConfigsHandler:
         """Raises ApiError or ZooKeeperError."""
         check_access(context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         if resource.resource_type == ResourceType.TOPIC and not resource.resource_name:
-            # IncrementalAlterConfigs answers INVALID_REQUEST; this request has no such check in Kafka.
+            # IncrementalAlterConfigs responds with INVALID_REQUEST; Kafka has no such check for this request.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic '' does not exist.")
         overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
         entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)

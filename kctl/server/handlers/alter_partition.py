@@ -1,7 +1,7 @@
 """AlterPartition (key 56, version 0; AlterIsr in 2.8): leaders change the ISR through the controller.  KIP-497.
 
 Only the active controller serves it, and only for a broker's current epoch.  Each partition has its state as written,
-or an error: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION tell the leader that a newer LeaderAndIsr will follow.
+or an error: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION mean that a newer LeaderAndIsr will follow.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class AlterPartitionHandler:
         live = state.brokers.get(request.broker_id)
         if live is None or live.epoch != request.broker_epoch:
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[])
-        wanted = {
+        requested = {
             TopicPartition(topic.topic_name, each.partition_index): LeaderAndIsr(
                 request.broker_id, each.leader_epoch, tuple(each.new_isr), 0, partition_epoch=each.partition_epoch
             )
             for topic in request.topics
             for each in topic.partitions
         }
-        outcome = await self._controller.alter_isrs(wanted)
-        if not outcome and wanted:
+        outcome = await self._controller.alter_isrs(requested)
+        if not outcome and requested:
             return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
         topics: dict[str, list[ResponsePartitionData]] = {}
         for topic_partition, code in outcome.items():

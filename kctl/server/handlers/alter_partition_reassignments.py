@@ -37,23 +37,23 @@ class AlterPartitionReassignmentsHandler:
             )
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
-        wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
+        requested: dict[TopicPartition, tuple[int, ...] | None] = {}
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
             for each in topic.partitions:
                 # If a partition is listed twice, the last entry counts, as in Kafka.
                 topic_partition = TopicPartition(topic.name, each.partition_index)
-                wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
-        for topic_partition, replicas in wanted.items():
+                requested[topic_partition] = None if each.replicas is None else tuple(each.replicas)
+        for topic_partition, replicas in requested.items():
             # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(
-            {tp: replicas for tp, replicas in wanted.items() if tp not in refused}
+            {tp: replicas for tp, replicas in requested.items() if tp not in refused}
         )
         topics: dict[str, list[ReassignablePartitionResponse]] = {}
-        for topic_partition in wanted:
+        for topic_partition in requested:
             # No result: the controller resigned before it processed the event.
             error = refused.get(topic_partition) or ApiError(outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER))
             topics.setdefault(topic_partition.topic, []).append(

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (key 34, versions 0-2): moves this broker's replicas to other log directories.  KIP-113.
 
 The response is sent when the moves have started; DescribeLogDirs shows their progress.  A replica that is not on this
-broker gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  Naming the directory that a replica
-is in ends its move.
+broker gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  A request for the directory in which
+a replica already is cancels its move.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """AlterUserScramCredentials (key 51, version 0): sets or removes SCRAM credentials of users.  KIP-554.
 
 Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  The changes of one user succeed or
-fail together.  Credentials are stored below /config/users, as Kafka does, and the change is announced.
-
-Not done: authorization.
+fail together.  Credentials are stored below /config/users, as Kafka does, and the change is announced.  Requires ALTER
+on the cluster.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class ApiVersionsHandler:
     def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         """Serves one request and returns the response."""
         if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
-            words = (request.client_software_name, request.client_software_version)
-            if not all(_SOFTWARE_WORD.match(word) for word in words):
+            client_software = (request.client_software_name, request.client_software_version)
+            if not all(_SOFTWARE_WORD.match(name) for name in client_software):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
             if context.peer.timing is not None:
-                context.peer.timing.software = words
+                context.peer.timing.software = client_software
         return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())

@@ -1,7 +1,7 @@
-"""ControlledShutdown (key 7, versions 0-3): a broker that shuts down has the controller move its leaderships away.
+"""ControlledShutdown (key 7, versions 0-3): the controller moves leadership away from a broker that shuts down.
 
-The response lists the partitions with followers that the broker still leads; the broker sends another request for
-those.
+The response lists the replicated partitions that the broker still leads; the broker repeats the request until there
+are none.
 
 A broker that is shutting down leads no new partitions until it registers again, so a false request would take it out of
 service for good.  Only the broker itself has reason to send its current epoch: other epochs are refused, also larger

@@ -1,7 +1,7 @@
 """CreateAcls (key 30, versions 0-2): adds ACLs.  KIP-140, KIP-290 (prefixed patterns).
 
-Needs ALTER on the cluster.  Any broker serves it and announces the change to the others.  Each ACL has its own result;
-one that exists already succeeds.  Without an authorizer every ACL gets SECURITY_DISABLED.
+Requires ALTER on the cluster.  Any broker serves it and announces the change to the others.  Each ACL has its own
+result; one that exists already succeeds.  Without an authorizer every ACL gets SECURITY_DISABLED.
 
 Kafka closes the connection if an ACL has code 0 (UNKNOWN); here that ACL gets INVALID_REQUEST.
 

@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38, versions 0-2): a token that a client can pass on, to authenticate as the owner.
 
-Any broker serves it.  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by a token;
-INVALID_PRINCIPAL_TYPE for renewers that are no users; DELEGATION_TOKEN_AUTH_DISABLED without
-delegation.token.secret.key.
+Any broker serves it.  Clients that are not authenticated, or that authenticated with a token, get
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; a renewer whose type is not User gets INVALID_PRINCIPAL_TYPE; without
+delegation.token.secret.key the error is DELEGATION_TOKEN_AUTH_DISABLED.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ Only the active controller serves it; other brokers respond with NOT_CONTROLLER.
 topic without leaders when timeout_ms has passed, or any topic with timeout_ms <= 0, gets REQUEST_TIMED_OUT although it
 exists or will be created.
 
-Version notes: 1 validate_only and messages; 4 the broker's defaults (KIP-464; older requests that ask for them get
-them too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
+Version notes: 1 validate_only and messages; 4 the broker's defaults for a partition count or replication factor of -1
+(KIP-464; accepted in older requests too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
 Quotas on changes (KIP-599): since version 6 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; topics of older
 requests are created, and the client is throttled.
 
-Not done: policies.
+Not implemented: create.topic.policy.class.name.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class CreateTopicsHandler:
         if not request.validate_only:
             outcomes |= await self._create_all(plans, request.timeout_ms)
         named = Counter(topic.name for topic in request.topics)
-        answers = [(topic.name, outcomes[topic.name]) for topic in request.topics]
-        response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in answers])
+        results = [(topic.name, outcomes[topic.name]) for topic in request.topics]
+        response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in results])
         for result in response.topics:
             if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])

@@ -1,6 +1,6 @@
 """DeleteAcls (key 31, versions 0-2): removes the ACLs that filters select.  KIP-140, KIP-290 (prefixed patterns).
 
-Needs ALTER on the cluster.  Any broker serves it and announces the change to the others.  Each filter has its own
+Requires ALTER on the cluster.  Any broker serves it and announces the change to the others.  Each filter has its own
 result with the ACLs that were removed; one that several filters select is in the result of the first.  Without an
 authorizer every filter gets SECURITY_DISABLED.
 

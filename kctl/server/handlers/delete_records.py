@@ -1,8 +1,8 @@
 """DeleteRecords (key 21, versions 0-2): deletes records by advancing the log start offset of partitions.  KIP-107.
 
 The leader responds with the low watermark, the smallest log start offset of the live replicas.  It waits until that has
-reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark, above which nothing can be
-deleted.  Topics that are only compacted get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
+reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark; records above it cannot be
+deleted.  Topics with cleanup.policy=compact get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_LOW_WATERMARK = -1
 
 @dataclass(slots=True)
 class _Deletion:
-    """One partition whose log start offset was advanced, and that may have to wait for its replicas."""
+    """One partition whose log start offset was advanced; it is complete when its live replicas have followed."""
 
     partition: Partition
     offset: int
@@ -55,7 +55,7 @@ class _Deletion:
 
 
 class _Wait:
-    """A DelayedOperation over all partitions of a request."""
+    """A DelayedOperation that completes when all partitions of a request are complete."""
 
     def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
         self._waiting: dict[TopicPartition, list[_Deletion]] = {}
@@ -101,15 +101,15 @@ class DeleteRecordsHandler:
         topics: list[DeleteRecordsTopicResult] = []
         denied = context.denied(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
         for topic in request.topics:
-            answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
-            topics.append(answer)
+            topic_result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+            topics.append(topic_result)
             for requested in topic.partitions:
                 result = DeleteRecordsPartitionResult(
                     partition_index=requested.partition_index,
                     low_watermark=_NO_LOW_WATERMARK,
                     error_code=ErrorCode.REQUEST_TIMED_OUT,
                 )
-                answer.partitions.append(result)
+                topic_result.partitions.append(result)
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -120,7 +120,7 @@ class DeleteRecordsHandler:
         await self._replicated(deletions, request.timeout_ms)
         return DeleteRecordsResponse(topics=topics)
 
-    def _delete(self, topic: str, index: int, asked_offset: int) -> tuple[Partition, int]:
+    def _delete(self, topic: str, index: int, requested_offset: int) -> tuple[Partition, int]:
         """Advances the log start offset here; returns the partition and the offset.  Raises ApiError."""
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -128,7 +128,7 @@ class DeleteRecordsHandler:
         partition.check_leader()
         if not self._configs.topic(topic).deletes:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
-        offset = partition.high_watermark if asked_offset == HIGH_WATERMARK else asked_offset
+        offset = partition.high_watermark if requested_offset == HIGH_WATERMARK else requested_offset
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         try:

@@ -104,7 +104,9 @@ class DeleteTopicsHandler:
             return _result(requested, None, _NEITHER if requested.topic_id == ZERO_UUID else _UNKNOWN_ID)
         is_by_id = requested.topic_id != ZERO_UUID
         if is_by_id and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            return _result(requested, None, TOPIC_DENIED)  # The name of the id is not disclosed.
+            return _result(
+                requested, None, TOPIC_DENIED
+            )  # A client that may not describe the topic does not get its name.
         if not context.allows(Operation.DELETE, ResourceType.TOPIC, name):
             return _result(requested, name, TOPIC_DENIED)
         partitions = self._metadata.partitions(name)

@@ -1,7 +1,7 @@
 """DescribeAcls (key 29, versions 0-2): the ACLs that a filter selects.  KIP-140, KIP-290 (prefixed patterns).
 
-Needs DESCRIBE on the cluster.  Any broker answers from its cache, which follows a change within moments.  Without an
-authorizer the response is SECURITY_DISABLED.
+Requires DESCRIBE on the cluster.  Any broker responds from its cache, which is updated shortly after a change.  Without
+an authorizer the response is SECURITY_DISABLED.
 
 Kafka closes the connection if the filter has code 0 (UNKNOWN); here it gets INVALID_REQUEST.
 

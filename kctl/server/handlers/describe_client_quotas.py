@@ -1,9 +1,8 @@
 """DescribeClientQuotas (key 48, versions 0-1): the quotas of users, client IDs and IP addresses that match a filter.
 
-Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
-have more types; a filter without components matches all entities, or none if strict.  KIP-546.
-
-Not done: authorization.
+Any broker reads them from ZooKeeper.  Requires DESCRIBE_CONFIGS on the cluster.  A strict filter matches entities of
+exactly its types, any other filter also entities with more types; a filter without components matches all entities, or
+none if strict.  KIP-546.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ class DescribeClientQuotasHandler:
         if not context.allows_on_cluster(Operation.DESCRIBE_CONFIGS):
             return _refused(CLUSTER_DENIED)
         try:
-            wanted = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
+            requested = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
         except ApiError as error:
             return _refused(Outcome.of(error))
         entries: list[EntryData] = []
-        outcome = await outcome_of(self._describe(wanted, entries, is_strict=request.strict))
+        outcome = await outcome_of(self._describe(requested, entries, is_strict=request.strict))
         if not outcome.is_success:
             return _refused(outcome)
         return DescribeClientQuotasResponse(error_code=outcome.code, entries=entries)
 
-    async def _describe(self, wanted: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
+    async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
-        entities = await self._entities(wanted, is_strict=is_strict)
+        entities = await self._entities(requested, is_strict=is_strict)
         configs = await _all(self._topics.config(entity_path(entity)) for entity in entities)
         for entity, config in zip(entities, configs, strict=True):
             quotas = stored_quotas(config)
@@ -78,24 +77,24 @@ class DescribeClientQuotasHandler:
                     )
                 )
 
-    async def _entities(self, wanted: Filter, *, is_strict: bool) -> list[Entity]:
+    async def _entities(self, requested: Filter, *, is_strict: bool) -> list[Entity]:
         """All entities that match, with or without quotas."""
         found: list[Entity] = []
         for kind in EntityType:
-            if may_match(wanted, [kind], is_strict=is_strict):
-                found += [{kind: name} for name in await self._names(wanted, kind, FOLDERS[kind])]
-        if may_match(wanted, [_USER, _CLIENT_ID], is_strict=is_strict):
-            users = await self._names(wanted, _USER, FOLDERS[_USER])
+            if may_match(requested, [kind], is_strict=is_strict):
+                found += [{kind: name} for name in await self._names(requested, kind, FOLDERS[kind])]
+        if may_match(requested, [_USER, _CLIENT_ID], is_strict=is_strict):
+            users = await self._names(requested, _USER, FOLDERS[_USER])
             folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in users]
-            clients = await _all(self._names(wanted, _CLIENT_ID, folder) for folder in folders)
+            clients = await _all(self._names(requested, _CLIENT_ID, folder) for folder in folders)
             found += [
                 {_USER: user, _CLIENT_ID: client} for user, own in zip(users, clients, strict=True) for client in own
             ]
         return found
 
-    async def _names(self, wanted: Filter, kind: EntityType, folder: str) -> list[str | None]:
+    async def _names(self, requested: Filter, kind: EntityType, folder: str) -> list[str | None]:
         names = map(entity_name, await self._topics.config_entities(folder))
-        return [name for name in names if matches(wanted, kind, name)]
+        return [name for name in names if matches(requested, kind, name)]
 
 
 async def _all(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -12,7 +12,7 @@ from kctl.protocol.apis.describe_cluster import (
     DescribeClusterResponse,
 )
 from kctl.server.metadata_cache import MetadataCache
-from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_cluster_operations
+from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized_cluster_operations
 from kctl.server.requests.context import RequestContext
 
 
@@ -25,7 +25,7 @@ class DescribeClusterHandler:
 
     def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """Serves one request and returns the response."""
-        is_asked = request.include_cluster_authorized_operations
+        is_requested = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             error_code=ErrorCode.NONE,
             cluster_id=self._cluster_id,
@@ -35,5 +35,5 @@ class DescribeClusterHandler:
                 for broker_id, broker in sorted(self._metadata.brokers.items())
                 if (endpoint := broker.endpoint(context.listener)) is not None
             ],
-            cluster_authorized_operations=authorized_cluster_operations(context) if is_asked else NOT_ASKED,
+            cluster_authorized_operations=authorized_cluster_operations(context) if is_requested else NOT_REQUESTED,
         )

@@ -4,9 +4,9 @@ A broker describes only itself, by its id; the empty name means the dynamic defa
 none, mean every property; unknown keys are left out.  Values of sensitive properties are null.
 
 A topic's overrides are read from ZooKeeper, as by Kafka's ZkConfigRepository, so that a client reads its own changes
-from any broker.  A broker's own properties are the ones in effect, a moment after they were altered.
+from any broker.  A broker's properties are those in effect; an altered property takes effect shortly after the change.
 
-Version notes: 0 says only whether a value is the default; 1 source and synonyms (KIP-226); 3 types and documentation
+Version notes: 0 has only a flag for default values; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
 """
 
@@ -71,7 +71,7 @@ class DescribeConfigsHandler:
                 continue
             results.append(await self._result(resource, request, context))
             left -= sum(map(_size_of, results[-1].configs))
-            await asyncio.sleep(0)  # Each may take milliseconds; lets other connections be served.
+            await asyncio.sleep(0)  # One resource may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
     async def _result(
@@ -154,7 +154,7 @@ def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version:
 def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=ErrorCode.INVALID_REQUEST,
-        error_message="the response would be too long: ask for fewer resources at a time",
+        error_message="the response would be too long: request fewer resources at a time",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[],

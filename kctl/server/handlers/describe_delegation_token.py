@@ -1,8 +1,8 @@
 """DescribeDelegationToken (key 41, versions 0-2): the tokens of some owners or renewers, or all, with their secrets.
 
-A client gets the tokens that it owns or may renew, and those that the authorizer lets it describe; without an
-authorizer that is all, as in Kafka.  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by
-a token.
+A client gets the tokens that it owns or may renew, and those that the authorizer allows it to describe; without an
+authorizer it gets all tokens, as in Kafka.  Clients that are not authenticated, or that authenticated with a token, get
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

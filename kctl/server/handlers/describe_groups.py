@@ -20,7 +20,7 @@ from kctl.protocol.apis.describe_groups import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_operations
+from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized_operations
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
 
@@ -71,7 +71,7 @@ class DescribeGroupsHandler:
             ],
             authorized_operations=authorized_operations(context, ResourceType.GROUP, group_id)
             if includes_operations
-            else NOT_ASKED,
+            else NOT_REQUESTED,
         )
 
 

@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
 Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
-KAFKA_STORAGE_ERROR.  `offset_lag` is how far a log is behind the high watermark, and for a future log (`is_future_key`)
-how far it is behind the current log.
+KAFKA_STORAGE_ERROR.  `offset_lag` is the distance in offsets from a log's end to the high watermark; for a future log
+(`is_future_key`) it is the distance to the end of the current log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
 
 NO_LAG = -1
-"""For a future log without a current log."""
+"""The lag of a future log without a current log."""
 
 
 class DescribeLogDirsHandler:

@@ -1,7 +1,7 @@
 """DescribeProducers (key 61, version 0): the producer state of a partition, with the start of open transactions.
 
-Any replica responds for its own log (KIP-664), so that an administrator can compare them.  A transaction with an old
-start offset that its coordinator does not have hangs, and blocks read_committed consumers.
+Any replica responds for its own log (KIP-664), so that an administrator can compare them.  A transaction that is open
+in a partition but unknown to its coordinator is a hanging one, which blocks read_committed consumers.
 """
 
 from __future__ import annotations

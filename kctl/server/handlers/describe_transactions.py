@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65, version 0): state, producer and partitions of transactions, from their coordinator.
 
 Each id has its own result; an unknown one gets TRANSACTIONAL_ID_NOT_FOUND.  While markers are being written, the
-partitions are those without their marker.  KIP-664; newer than Kafka 2.8.
+result lists the partitions whose marker is not written yet.  KIP-664; newer than Kafka 2.8.
 """
 
 from __future__ import annotations

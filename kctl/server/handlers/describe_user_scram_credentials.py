@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (key 50, version 0): mechanisms and iterations of users, never the secrets.  KIP-554.
 
-Any broker reads them from ZooKeeper.  Null users, or none, mean all with credentials.  A user listed twice gets
+Any broker reads them from ZooKeeper.  A null or empty list means all users with credentials.  A user listed twice gets
 DUPLICATE_RESOURCE, one without credentials RESOURCE_NOT_FOUND.
 """
 

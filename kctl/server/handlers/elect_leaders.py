@@ -1,7 +1,8 @@
 """ElectLeaders (key 43, versions 0-2): holds preferred or unclean leader elections.  KIP-183, KIP-460.
 
 Only the active controller serves it.  The response is sent when the metadata has the new leaders; a partition without
-one at the timeout gets REQUEST_TIMED_OUT.  In a request for all partitions, those that need no election are left out.
+a new leader at the timeout gets REQUEST_TIMED_OUT.  The response to a request for all partitions omits those that
+need no election.
 
 Version notes: 0 preferred only; 1 unclean elections and a top-level error.
 """
@@ -38,17 +39,17 @@ class ElectLeadersHandler:
     async def handle(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Serves one request and returns the response."""
         requested = request.topic_partitions
-        wanted = (
+        selected = (
             None if requested is None else tuple(TopicPartition(t.topic, p) for t in requested for p in t.partitions)
         )
         if not context.allows_on_cluster(Operation.ALTER):
-            return _refused(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return _refused(selected, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not self._controller.state.is_active:
-            return _refused(wanted, ErrorCode.NOT_CONTROLLER)
+            return _refused(selected, ErrorCode.NOT_CONTROLLER)
         before = {tp: known.leader_epoch for tp, known in self._controller.state.leaders.items()}
-        elected = await self._controller.elect_leaders(wanted, is_unclean=request.election_type == UNCLEAN)
+        elected = await self._controller.elect_leaders(selected, is_unclean=request.election_type == UNCLEAN)
         outcome = dict(elected)
-        if wanted is None:
+        if selected is None:
             outcome = {tp: code for tp, code in outcome.items() if code is not ErrorCode.ELECTION_NOT_NEEDED}
         for topic_partition, code in outcome.items():
             if code is ErrorCode.NONE and not await self._is_known(
@@ -65,8 +66,8 @@ class ElectLeadersHandler:
         return await self._waits.until(topic_partition.topic, is_newer, timeout_ms)
 
 
-def _refused(wanted: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:
-    results = _by_topic(dict.fromkeys(wanted or (), error))
+def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:
+    results = _by_topic(dict.fromkeys(selected or (), error))
     return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
@@ -84,4 +85,4 @@ _REASONS = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such partition.",
 }
-"""Messages where the description of the code does not fit an election."""
+"""Messages for codes whose general description does not apply to an election."""

@@ -3,7 +3,7 @@
 The response is sent as soon as the decision is in the coordinator's log; the markers follow, and until they are written
 the producer's next requests get CONCURRENT_TRANSACTIONS.  A repeated request for the same decision succeeds.
 
-Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class EndTxnHandler:
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         outcome = self._coordinator.end(request.transactional_id, producer, committed=request.committed)
 
-        def answer(error: ErrorCode) -> EndTxnResponse:
+        def response(error: ErrorCode) -> EndTxnResponse:
             known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
             return EndTxnResponse(error_code=known_error)
 
-        return then(outcome, answer)
+        return then(outcome, response)

@@ -1,7 +1,7 @@
 """ExpireDelegationToken (key 40, versions 0-2): shortens the life of a token, or removes it.
 
-Any broker serves it, for the owner and the renewers of the token.
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by a token.
+Any broker serves it, for the owner and the renewers of the token.  Clients that are not authenticated, or that
+authenticated with a token, get DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

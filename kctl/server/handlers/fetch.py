@@ -1,9 +1,9 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
-What a reader may see is in replication/fetch_reading; a follower's fetch offset also reports its log end.  The response
-is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an error, or for a follower a new
-high watermark.  The first batch is complete even if it is larger than the limits (KIP-74), else its reader could not
-continue.  Sessions: KIP-227, replication/fetch_session.
+replication/fetch_reading decides which records a reader may read; the fetch offset of a follower also reports its log
+end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an
+error, or for a follower a new high watermark.  The first batch is returned whole even if it is larger than the limits
+(KIP-74), because its reader could not continue without it.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
@@ -110,10 +110,10 @@ class FetchHandler:
             max_bytes=max_bytes,
             denied=denied,
         )
-        wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
-        delayed = DelayedFetch(self, fetch, session, account, wants_session=wants_session)
+        needs_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
+        delayed = DelayedFetch(self, fetch, session, account, needs_session=needs_session)
         if fetch.is_converted:
-            return asyncio.ensure_future(self._answer_old_reader(fetch, delayed, request.max_wait_ms))
+            return asyncio.ensure_future(self._respond_in_old_format(fetch, delayed, request.max_wait_ms))
         reading = fetch.read()
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return delayed.response(reading)
@@ -122,17 +122,17 @@ class FetchHandler:
         self._purgatory.watch(delayed, [position.topic_partition for position in positions], request.max_wait_ms)
         return delayed.future
 
-    async def _answer_old_reader(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
-        """A fetch with down-conversion; if that leaves nothing to send, continues to wait."""
+    async def _respond_in_old_format(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
+        """Serves a fetch with down-conversion; continues to wait if no records remain to send."""
         deadline_ms = self._clock.monotonic_ms() + max_wait_ms
         reading = fetch.read()
         if max_wait_ms > 0 and not fetch.is_enough(reading):
             reading = await self._later_reading(fetch, None, max_wait_ms)
         while True:
             seen = fetch.upper_bounds()
-            has_news = await fetch.convert(reading, self._work)
+            has_response = await fetch.convert(reading, self._work)
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if has_news or left_ms <= 0 or not fetch.positions:
+            if has_response or left_ms <= 0 or not fetch.positions:
                 return delayed.response(reading)
             reading = await self._later_reading(fetch, seen, left_ms)
 
@@ -209,7 +209,7 @@ class _WaitForRecords:
 
 
 class DelayedFetch:
-    """A fetch that waits until there is enough to respond with."""
+    """A fetch that waits until min_bytes are available."""
 
     def __init__(
         self,
@@ -218,58 +218,58 @@ class DelayedFetch:
         session: FetchSession | None,
         account: RequestAccount | None,
         *,
-        wants_session: bool,
+        needs_session: bool,
     ) -> None:
         self.future: asyncio.Future[FetchResponse] | None = None
         self._handler = handler
         self._fetch = fetch
         self._session = session
         self._account = account
-        self._wants_session = wants_session
+        self._needs_session = needs_session
 
     def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if min_bytes are available or something is urgent."""
         reading = self._fetch.read_if_enough(changed)
         if reading is None:
             return False
-        self._answer(reading)
+        self._complete(reading)
         return True
 
     def on_timeout(self) -> None:
-        """Completes with what is available."""
-        self._answer(self._fetch.read())
+        """Completes with the records that are available."""
+        self._complete(self._fetch.read())
 
     def response(self, reading: Reading) -> FetchResponse:
         """The response with this reading; an empty one if a quota is exceeded."""
         if self._account is not None and self._account.throttle_fetch(lambda: self._size_bytes(reading)):
             session_id = NO_SESSION if self._session is None else self._session.session_id
             return FetchResponse(error_code=ErrorCode.NONE, session_id=session_id, responses=[])
-        self._fetch.note_answered(reading)
+        self._fetch.note_sent(reading)
         session = self._session
         if session is not None:
-            changed = session.changes(reading.answers, reading.record_bytes)
-            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in changed}
-            return FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id, responses=_by_topic(answers))
-        if self._wants_session and reading.answers:
+            changed = session.changes(reading.results, reading.record_bytes)
+            results = {topic_partition: reading.results[topic_partition] for topic_partition in changed}
+            return FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id, responses=_by_topic(results))
+        if self._needs_session and reading.results:
             session = self._handler.create_session(self._fetch)
             if session is not None:
-                session.changes(reading.answers, reading.record_bytes)
+                session.changes(reading.results, reading.record_bytes)
         return FetchResponse(
             error_code=ErrorCode.NONE,
             session_id=session.session_id if session else NO_SESSION,
-            responses=_by_topic(reading.answers),
+            responses=_by_topic(reading.results),
         )
 
     def _size_bytes(self, reading: Reading) -> int:
         """The size of the response with its length, as Kafka counts it for the quota."""
-        answers = reading.answers
+        results = reading.results
         if self._session is not None:
-            pending = self._session.pending(answers, reading.record_bytes)
-            answers = {topic_partition: answers[topic_partition] for topic_partition in pending}
-        response = FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=_by_topic(answers))
+            pending = self._session.pending(results, reading.record_bytes)
+            results = {topic_partition: results[topic_partition] for topic_partition in pending}
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=NO_SESSION, responses=_by_topic(results))
         return 4 + sum(len(chunk) for chunk in codec.encode(response, self._fetch.reader.version))
 
-    def _answer(self, reading: Reading) -> None:
+    def _complete(self, reading: Reading) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(self.response(reading))
 
@@ -295,8 +295,8 @@ def _denied_topics(positions: list[FetchPosition], context: RequestContext, *, i
     return context.denied(Operation.READ, ResourceType.TOPIC, topics)
 
 
-def _by_topic(answers: dict[TopicPartition, PartitionData]) -> list[FetchableTopicResponse]:
+def _by_topic(results: dict[TopicPartition, PartitionData]) -> list[FetchableTopicResponse]:
     topics: dict[str, list[PartitionData]] = {}
-    for topic_partition, answer in answers.items():
-        topics.setdefault(topic_partition.topic, []).append(answer)
+    for topic_partition, result in results.items():
+        topics.setdefault(topic_partition.topic, []).append(result)
     return [FetchableTopicResponse(topic=topic, partitions=partitions) for topic, partitions in topics.items()]

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0-4): extends a member's session, and tells it whether to join again.
+"""Heartbeat (key 12, versions 0-4): extends a member's session; REBALANCE_IN_PROGRESS requests that it joins again.
 
 Version notes: 3 static members (KIP-345).
 """

@@ -3,7 +3,7 @@
 The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
 an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
 
-Not done: policies.
+Not implemented: alter.config.policy.class.name.
 """
 
 from __future__ import annotations

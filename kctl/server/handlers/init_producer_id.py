@@ -4,7 +4,7 @@ Without a transactional id, any broker responds with a new id (KIP-98).  With on
 next epoch, which fences earlier producers of the id and aborts their transaction; until the abort is complete,
 CONCURRENT_TRANSACTIONS.  A producer that recovers from an error sends its current id and epoch (KIP-360).
 
-Version notes: 2 flexible; 3 current id and epoch; 4 PRODUCER_FENCED, which older clients know as
+Version notes: 2 flexible; 3 current id and epoch; 4 PRODUCER_FENCED, which older versions replace by
 INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
@@ -65,7 +65,7 @@ class InitProducerIdHandler:
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
-    """The authorization error, if any.  Since 2.8 whoever may write to any topic may be idempotent (KIP-679)."""
+    """The authorization error, if any.  Since 2.8 WRITE on any topic permits an idempotent producer (KIP-679)."""
     if request.transactional_id is not None:
         is_allowed = context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -2,8 +2,8 @@
 
 -1 means the latest offset: the high watermark, or the last stable offset for read_committed.  -2 means the earliest.  A
 timestamp after the last record gets offset -1.  Partitions listed twice get INVALID_REQUEST.  A new leader whose high
-watermark has not reached the start of its epoch does not know the end yet: readers of the previous leader would go
-back, so it responds with OFFSET_NOT_AVAILABLE (KIP-207).
+watermark has not reached the start of its epoch responds with OFFSET_NOT_AVAILABLE (KIP-207): the high watermark of the
+previous leader may have been larger, and its readers would go back.
 
 A search by timestamp that has to read many records continues in a thread (requests/record_work).
 
@@ -58,25 +58,25 @@ class ListOffsetsHandler:
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
         for topic in request.topics:
-            answers: list[ListOffsetsPartitionResponse] = []
-            lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+            results: list[ListOffsetsPartitionResponse] = []
+            lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
             for requested in topic.partitions:
-                answer = ListOffsetsPartitionResponse(
+                result = ListOffsetsPartitionResponse(
                     partition_index=requested.partition_index, error_code=ErrorCode.NONE
                 )
-                answers.append(answer)
+                results.append(result)
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if named[topic.name, requested.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
-                    self._answer(topic.name, requested, answer, lookups)
+                    self._look_up(topic.name, requested, result, lookups)
                 except ApiError as error:
-                    answer.error_code = error.code
+                    result.error_code = error.code
         return self._search_long(lookups) if lookups.long else lookups.response
 
-    def _answer(
-        self, topic: str, requested: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
+    def _look_up(
+        self, topic: str, requested: ListOffsetsPartition, result: ListOffsetsPartitionResponse, lookups: _Lookups
     ) -> None:
         request, version = lookups.request, lookups.version
         partition = self._replicas.partition(topic, requested.partition_index)
@@ -84,27 +84,27 @@ class ListOffsetsHandler:
         upper_bound = _upper_bound(partition, request)
         leader_epoch = NO_EPOCH
         if version == 0:
-            answer.old_style_offsets = _segment_offsets(partition, requested, upper_bound, self._clock.now_ms())
+            result.old_style_offsets = _segment_offsets(partition, requested, upper_bound, self._clock.now_ms())
         elif requested.timestamp == LATEST:
             _check_end_is_known(partition, request, version)
-            answer.offset = upper_bound
+            result.offset = upper_bound
             leader_epoch = partition.leader_epoch
         elif requested.timestamp == EARLIEST:
-            answer.offset = partition.log.log_start_offset
-            leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
+            result.offset = partition.log.log_start_offset
+            leader_epoch = partition.log.leader_epochs.epoch_for(result.offset)
         elif requested.timestamp < 0:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
             self._search(
-                partition, answer, partition.log.timestamp_search(requested.timestamp, max_offset=upper_bound), lookups
+                partition, result, partition.log.timestamp_search(requested.timestamp, max_offset=upper_bound), lookups
             )
             return
-        answer.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
+        result.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
 
     def _search(
         self,
         partition: Partition,
-        answer: ListOffsetsPartitionResponse,
+        result: ListOffsetsPartitionResponse,
         search: TimestampSearch,
         lookups: _Lookups,
     ) -> None:
@@ -114,24 +114,24 @@ class ListOffsetsHandler:
                 with partition.log.disk():
                     scan.run(lookups.allowance)
                 if not scan.is_done:
-                    lookups.long.append((partition, answer, search))
+                    lookups.long.append((partition, result, search))
                     return
         except LogDirFailure as failure:
             raise self._storage_error(failure) from failure
-        _finish(partition, answer, search, lookups)
+        _finish(partition, result, search, lookups)
 
     async def _search_long(self, lookups: _Lookups) -> ListOffsetsResponse:
-        for partition, answer, search in lookups.long:
+        for partition, result, search in lookups.long:
             try:
                 while (scan := partition.log.next_scan(search)) is not None:
                     with partition.log.disk():
                         await self._work.run(SCAN_BYTES_MAX, partial(scan.run, scan_allowance()))
                     partition.check_leader()
-                _finish(partition, answer, search, lookups)
+                _finish(partition, result, search, lookups)
             except LogDirFailure as failure:
-                answer.error_code = self._storage_error(failure).code
+                result.error_code = self._storage_error(failure).code
             except ApiError as error:
-                answer.error_code = error.code
+                result.error_code = error.code
         return lookups.response
 
     def _storage_error(self, failure: LogDirFailure) -> ApiError:
@@ -152,15 +152,15 @@ class _Lookups:
 
 
 def _finish(
-    partition: Partition, answer: ListOffsetsPartitionResponse, search: TimestampSearch, lookups: _Lookups
+    partition: Partition, result: ListOffsetsPartitionResponse, search: TimestampSearch, lookups: _Lookups
 ) -> None:
     found = search.found
     if found is None:
         _check_end_is_known(partition, lookups.request, lookups.version)
         return
-    answer.timestamp, answer.offset = found.timestamp, found.offset
+    result.timestamp, result.offset = found.timestamp, found.offset
     if lookups.version >= FIRST_VERSION_WITH_EPOCHS:
-        answer.leader_epoch = found.leader_epoch
+        result.leader_epoch = found.leader_epoch
 
 
 def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:
@@ -176,7 +176,7 @@ def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, versi
 
 
 def _segment_offsets(partition: Partition, requested: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
-    """Version 0: base offsets of segments last written at or before the timestamp, newest first, preceded by the end.
+    """Version 0: the end offset, then base offsets of segments last written at or before the timestamp, newest first.
 
     Times are those of the files, not of records; at most max_num_offsets.  Kafka: Log.legacyFetchOffsetsBefore.
     """

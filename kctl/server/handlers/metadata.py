@@ -2,8 +2,8 @@
 
 Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
-response is then LEADER_NOT_AVAILABLE and the client retries.  The same holds while this broker has just started and has
-no metadata from a controller: topics with a configuration do exist.
+response is then LEADER_NOT_AVAILABLE and the client retries.  A broker that has just started and has no metadata from a
+controller responds in the same way for topics that have a configuration, because these exist.
 
 Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
@@ -57,15 +57,15 @@ class MetadataHandler:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        answers = self._topics(request, context, list(distinct.values()), is_all=is_all)
+        topic_results = self._topics(request, context, list(distinct.values()), is_all=is_all)
         if len(distinct) + partition_count > SLICE_OBJECTS:
-            return self._long_response(request, context, answers)
-        return self._response(request, context, list(answers))
+            return self._long_response(request, context, topic_results)
+        return self._response(request, context, list(topic_results))
 
     async def _long_response(
-        self, request: MetadataRequest, context: RequestContext, answers: Iterator[MetadataResponseTopic]
+        self, request: MetadataRequest, context: RequestContext, topic_results: Iterator[MetadataResponseTopic]
     ) -> MetadataResponse:
-        return self._response(request, context, await in_slices(answers, lambda topic: 1 + len(topic.partitions)))
+        return self._response(request, context, await in_slices(topic_results, lambda topic: 1 + len(topic.partitions)))
 
     def _topics(
         self,
@@ -83,14 +83,14 @@ class MetadataHandler:
                 continue
             if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
                 if not is_all:
-                    # The same for a topic that does not exist, so that nothing is disclosed.
+                    # As for a topic that does not exist: the response must not reveal which topics exist.
                     yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
                 continue
-            answer = self._topic(topic.name, context, may_create=may_create)
-            is_refused = answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            result = self._topic(topic.name, context, may_create=may_create)
+            is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:
-                answer.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
-            yield answer
+                result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
+            yield result
 
     def _response(
         self, request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]

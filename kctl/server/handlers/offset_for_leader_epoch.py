@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23, versions 0-4): the end offset of a leader epoch in this leader's log.
 
-Followers truncate their logs to it after a leader change; consumers detect with it that records they read were lost.
+Followers truncate their logs to it after a leader change; consumers use it to detect that records they read were lost.
 KIP-101, KIP-279, KIP-320.
 """
 
@@ -39,7 +39,7 @@ class OffsetForLeaderEpochHandler:
                     partitions=[
                         EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
                         if topic.topic in denied
-                        else self._answer(topic.topic, requested)
+                        else self._result(topic.topic, requested)
                         for requested in topic.partitions
                     ],
                 )
@@ -47,7 +47,7 @@ class OffsetForLeaderEpochHandler:
             ]
         )
 
-    def _answer(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _result(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             partition = self._replicas.partition(topic, requested.partition)
             partition.check_leader(requested.current_leader_epoch)

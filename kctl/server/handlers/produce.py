@@ -1,6 +1,6 @@
 """Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
 
-acks 0: no response; on an error the connection is closed, which is all that such a client can notice.
+acks 0: no response; on an error the connection is closed, because there is no other way to report it.
 acks 1: responds after the local append, and after the flush if flush.messages requires one.  acks -1: responds when the
 high watermark has passed the records; if fewer replicas than min.insync.replicas are in sync by then,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
@@ -14,7 +14,7 @@ refused by the partition, by its epoch.
 
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
 start offset; 7 zstd; 8 errors of single records.
-Not done: whether a partition was added to the transaction is not verified (KIP-890).
+Not implemented: the check that a partition was added to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -87,26 +87,26 @@ class ProduceHandler:
         allowance = Allowance.inline()
         denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data))
         for topic in request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+            results: list[PartitionProduceResponse] = []
+            appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
-                answers.append(answer)
+                partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
+                results.append(partition_result)
                 self._replicas.traffic.found(topic.name).produce_requests += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if appends.has_long(topic.name, data.index):
-                        self._defer(appends, topic.name, data, answer)
+                        self._defer(appends, topic.name, data, partition_result)
                         continue
-                    self._append(appends, topic.name, answer, data.records, allowance)
+                    self._append(appends, topic.name, partition_result, data.records, allowance)
                 except AllowanceExceeded:
-                    self._defer(appends, topic.name, data, answer)
+                    self._defer(appends, topic.name, data, partition_result)
                 except ApiError as error:
                     self._note_failure(topic.name, error, data.records)
-                    _refuse(answer, error)
+                    _refuse(partition_result, error)
         self._replicas.partitions_moved(appends.take_moved())
-        return self._append_long(appends) if appends.long else self._answer(appends)
+        return self._append_long(appends) if appends.long else self._respond(appends)
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
@@ -124,16 +124,16 @@ class ProduceHandler:
             traffic.failed_produce_requests += 1
 
     def _defer(
-        self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
+        self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
     ) -> None:
         """Copies the records for _append_long, because the request's buffer is reused."""
         records = data.records if isinstance(data.records, memoryview) else b""
         try:
             self._work.hold(len(records))
         except ApiError as error:
-            _refuse(answer, error)
+            _refuse(partition_result, error)
             return
-        appends.defer(topic, answer, bytearray(records))
+        appends.defer(topic, partition_result, bytearray(records))
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
         """Validates long batches in a thread, one after the other, and appends them.
@@ -141,16 +141,21 @@ class ProduceHandler:
         State that may have changed in the meantime, such as leader and sequence numbers, is checked at the append.
         """
         try:
-            for topic, answer, records in appends.long:
+            for topic, partition_result, records in appends.long:
                 try:
-                    self._append(appends, topic, answer, await self._validated(appends, topic, answer.index, records))
+                    self._append(
+                        appends,
+                        topic,
+                        partition_result,
+                        await self._validated(appends, topic, partition_result.index, records),
+                    )
                 except ApiError as error:
                     self._note_failure(topic, error, records)
-                    _refuse(answer, error)
+                    _refuse(partition_result, error)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
             self._work.release_hold(sum(len(records) for _, _, records in appends.long))
-        response = self._answer(appends)
+        response = self._respond(appends)
         return await response if isinstance(response, asyncio.Future) else response
 
     async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
@@ -167,13 +172,13 @@ class ProduceHandler:
         self,
         appends: _Appends,
         topic: str,
-        answer: PartitionProduceResponse,
+        partition_result: PartitionProduceResponse,
         records: object,
         allowance: Allowance | None = None,
     ) -> None:
         """Appends the records.  Raises ApiError, and AllowanceExceeded before anything has changed."""
         acks = appends.request.acks
-        partition = self._partition(topic, answer.index, appends)
+        partition = self._partition(topic, partition_result.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
         result = self._replicas.append(
@@ -183,21 +188,21 @@ class ProduceHandler:
             request_version=appends.context.api_version,
             allowance=allowance,
         )
-        answer.base_offset = result.base_offset
-        answer.log_append_time_ms = result.log_append_time_ms
-        answer.log_start_offset = result.log_start_offset
+        partition_result.base_offset = result.base_offset
+        partition_result.log_append_time_ms = result.log_append_time_ms
+        partition_result.log_start_offset = result.log_start_offset
         appends.moved.append(partition.topic_partition)
         if acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush):
             appends.waiting.append(
                 _Waiting(
                     partition,
                     result.last_offset + 1,
-                    answer,
+                    partition_result,
                     min_insync_replicas=self._replicas.min_insync_replicas(topic) if acks == ALL_IN_SYNC else None,
                 )
             )
 
-    def _answer(self, appends: _Appends) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    def _respond(self, appends: _Appends) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
         if appends.request.acks == 0:
             _raise_failures(appends.response)
             return None
@@ -208,13 +213,13 @@ class ProduceHandler:
     def _refuse_all(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
         response = ProduceResponse(responses=[])
         for topic in request.topic_data:
-            answers = [
+            results = [
                 PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
                 for data in topic.partition_data
             ]
-            response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-            for answer in answers:
-                _refuse(answer, error)
+            response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+            for partition_result in results:
+                _refuse(partition_result, error)
         if request.acks == 0:
             _raise_failures(response)
             return None
@@ -258,9 +263,9 @@ class _Appends:
         """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._long_partitions
 
-    def defer(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
-        self._long_partitions.add((topic, answer.index))
-        self.long.append((topic, answer, records))
+    def defer(self, topic: str, partition_result: PartitionProduceResponse, records: bytearray) -> None:
+        self._long_partitions.add((topic, partition_result.index))
+        self.long.append((topic, partition_result, records))
 
     def take_moved(self) -> list[TopicPartition]:
         moved, self.moved = self.moved, []
@@ -270,20 +275,20 @@ class _Appends:
 class _Waiting:
     """A partition whose records are not committed or, if `min_insync_replicas` is None, not flushed yet."""
 
-    __slots__ = ("_min_insync_replicas", "answer", "partition", "required_offset")
+    __slots__ = ("_min_insync_replicas", "partition", "partition_result", "required_offset")
 
     def __init__(
         self,
         partition: Partition,
         required_offset: int,
-        answer: PartitionProduceResponse,
+        partition_result: PartitionProduceResponse,
         *,
         min_insync_replicas: int | None,
     ) -> None:
         self._min_insync_replicas = min_insync_replicas
         self.partition = partition
         self.required_offset = required_offset
-        self.answer = answer
+        self.partition_result = partition_result
 
     def is_settled(self) -> bool:
         """True if the result is known; it is then in the response."""
@@ -303,9 +308,9 @@ class _Waiting:
         return True
 
     def fail(self, code: ErrorCode) -> None:
-        self.answer.error_code = code
-        self.answer.base_offset = -1
-        self.answer.log_append_time_ms = -1
+        self.partition_result.error_code = code
+        self.partition_result.base_offset = -1
+        self.partition_result.log_append_time_ms = -1
 
 
 class DelayedProduce:
@@ -326,7 +331,7 @@ class DelayedProduce:
                 self._unsettled[topic_partition] = unsettled
         if self._unsettled:
             return False
-        self._answer()
+        self._respond()
         return True
 
     def on_timeout(self) -> None:
@@ -334,9 +339,9 @@ class DelayedProduce:
         for unsettled in self._unsettled.values():
             for waiting in unsettled:
                 waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._answer()
+        self._respond()
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(self._response)
 
@@ -363,11 +368,11 @@ def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) ->
     return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING) if len(producer_ids) > 1 else None
 
 
-def _refuse(answer: PartitionProduceResponse, error: ApiError) -> None:
+def _refuse(partition_result: PartitionProduceResponse, error: ApiError) -> None:
     rejected = error.record_errors if isinstance(error, RecordsRejected) else ()
-    answer.error_code = error.code
-    answer.error_message = error.message
-    answer.record_errors = [
+    partition_result.error_code = error.code
+    partition_result.error_message = error.message
+    partition_result.record_errors = [
         BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
         for batch_index, text in rejected
     ]
@@ -375,10 +380,10 @@ def _refuse(answer: PartitionProduceResponse, error: ApiError) -> None:
 
 def _raise_failures(response: ProduceResponse) -> None:
     failures = [
-        f"{topic.name}-{answer.index}: {ErrorCode.of(answer.error_code).name}"
+        f"{topic.name}-{partition_result.index}: {ErrorCode.of(partition_result.error_code).name}"
         for topic in response.responses
-        for answer in topic.partition_responses
-        if answer.error_code
+        for partition_result in topic.partition_responses
+        if partition_result.error_code
     ]
     if failures:
         raise UnansweredRequestFailed(f"Produce with acks=0: {', '.join(failures)}")

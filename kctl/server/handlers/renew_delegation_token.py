@@ -1,7 +1,7 @@
 """RenewDelegationToken (key 39, versions 0-2): extends the life of a token.
 
-Any broker serves it, for the owner and the renewers of the token.
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that are not authenticated, or by a token.
+Any broker serves it, for the owner and the renewers of the token.  Clients that are not authenticated, or that
+authenticated with a token, get DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

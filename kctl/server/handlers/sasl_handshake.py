@@ -1,7 +1,7 @@
 """SaslHandshake (key 17, versions 0-1): ILLEGAL_SASL_STATE here, because channels of SASL listeners handle it.
 
-It arrives here on a listener without SASL, or when a client may not authenticate again: its session has no end, or it
-did so less than a second ago (KIP-368).
+It arrives here on a listener without SASL, or when a client may not authenticate again: its session does not expire, or
+it last authenticated less than a second ago (KIP-368).
 """
 
 from __future__ import annotations

@@ -63,4 +63,4 @@ def _problem(update: FeatureUpdateKey) -> str:
         return f"This cluster does not support the feature {update.feature}."
     if update.allow_downgrade:
         return f"The feature {update.feature} is not finalized, so it cannot be deleted."
-    return f"The maximum version level {update.max_version_level} is below 1: only with allowDowngrade."
+    return f"The maximum version level {update.max_version_level} is below 1, which requires allowDowngrade."

@@ -54,7 +54,7 @@ class BrokerMetrics:
         self._sample_regularly()
 
     def serve(self, sources: Sources) -> None:
-        """The parts of the broker exist."""
+        """Adds the metrics of the broker's parts to the scrapes."""
         self._sources = sources
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ class BrokerMetrics:
     async def scrape(self, accept: str) -> tuple[str, Sequence[bytes]]:
         """Content type and pieces of an exposition in a format that the Accept header names.
 
-        A scrape that comes while another one in the same format is made gets that one.
+        Concurrent scrapes in the same format share one exposition.
         """
         form = Format(accept)
         running = self._scrapes.get(form.content_type)

@@ -39,7 +39,7 @@ DEFINITIONS: tuple[Definition, ...] = (
 
 
 class Catalogue:
-    """What is kept between scrapes."""
+    """The state that is kept between scrapes."""
 
     def __init__(self) -> None:
         self._labels = partitions.PartitionLabels()

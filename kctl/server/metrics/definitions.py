@@ -1,4 +1,4 @@
-"""How a metric is defined: the name of Kafka's MBean, its kind, and what it means.  Pure.
+"""The definition of a metric: the name of Kafka's MBean, its kind and its documentation.  Pure.
 
 A subject yields families: a definition with the rows of a scrape.  A row is the text of its labels and its value.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What the attributes of the MBean are."""
+    """The kinds of metrics, by the attributes of their MBeans."""
 
     GAUGE = "gauge"
     """Value: a number that goes up and down."""
@@ -33,7 +33,7 @@ class Definition:
     name: str
     kind: Kind
     unit: str
-    """What is counted or measured: "bytes", "ms", "partitions"."""
+    """The unit: "bytes", "ms", "partitions"."""
     doc: str
     labels: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ def label_text(**labels: str) -> str:
 
 
 def escaped(value: str) -> str:
-    """A label's value, escaped.  What cannot be encoded in UTF-8 becomes a question mark."""
+    """A label's value, escaped.  Characters that cannot be encoded in UTF-8 become question marks."""
     if not value.isprintable() or "\\" in value or '"' in value:
         value = value.encode("utf-8", "replace").decode()
         value = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -97,7 +97,7 @@ class MetricsEndpoint:
         except Exception:
             log.exception("closing metrics connection after a failure")
         finally:
-            # What was not sent by now is not sent any more; without this a peer that does not read keeps the memory.
+            # Discards unsent data; otherwise a peer that does not read would keep the memory in use.
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
             writer.close()

@@ -28,13 +28,13 @@ Encode = Callable[[Collector], bytes]
 
 
 class Format:
-    """The exposition format that a client asked for in its Accept header."""
+    """The exposition format that a client requested in its Accept header."""
 
     def __init__(self, accept: str) -> None:
         try:
             encode, self.content_type = choose_encoder(accept)
             encode(_Collected((Metric("trial", "", "gauge"),)))
-        except Exception:  # The header is a stranger's: its version may be no number, and its escaping unknown.
+        except Exception:  # The header is untrusted: its version may not be a number, and its escaping may be unknown.
             encode, self.content_type = choose_encoder("")
         self._encode: Encode = encode
         self.is_openmetrics = self.content_type.startswith(_OPENMETRICS)

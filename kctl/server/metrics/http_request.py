@@ -1,7 +1,7 @@
 """Reads the head of an HTTP/1.1 request of a scraper.  Pure.
 
-No header is trusted for a decision; only Accept and Connection are read at all.  A request with a body is refused,
-because reading or skipping bodies is where HTTP servers and proxies disagree.
+Only the headers Accept and Connection are used.  A request with a body is refused, because HTTP servers and proxies
+disagree about where bodies end (request smuggling).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """The parts of a request that matter here."""
+    """The parts of a request that the endpoint uses."""
 
     path: str
     """Without the query."""
@@ -35,10 +35,10 @@ def parse_head(head: bytes) -> HttpRequest:
         lines = head.decode("ascii").split("\r\n")
     except UnicodeDecodeError:
         raise Refused(400, "the head of the request is not ASCII") from None
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise Refused(400, "the request line is not that of HTTP/1.1")
-    method, target, version = words
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        raise Refused(400, "the request line is not valid HTTP/1.1")
+    method, target, version = parts
     if method not in _METHODS:
         raise Refused(405, "only GET and HEAD are allowed: the endpoint is read-only")
     headers = _headers(lines[1:])

@@ -16,7 +16,7 @@ from kctl.server.metrics.definitions import Definition, Kind
 _PER_SECOND = re.compile(r"PerSec$")
 _PERCENT = "Percent"
 _HANDLERS = "KafkaRequestHandlerPool"
-"""Its percentage is a meter in Kafka: the count of the meter has the plain name, so that the gauge cannot have it."""
+"""A percentage that is a meter in Kafka: the meter's count has the plain name, so the gauge gets another one."""
 _JOINED_BY_CONFLUENT = "socket-server-metrics"
 """The only MBean whose dashes Confluent's rules remove; in others they become underscores."""
 

@@ -49,9 +49,9 @@ class Acceptor:
         self._refused_count = 0
         self._listeners: dict[socket.socket, Endpoint] = {}
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Listeners that accept nothing for a time."""
+        """Listeners that have paused accepting connections."""
         self._full: dict[socket.socket, None] = {}
-        """Those of them that wait for a connection to close."""
+        """The paused listeners that resume when a connection closes."""
         self._connections: dict[Connection, None] = {}
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Refused sockets that are closed later."""
@@ -81,7 +81,7 @@ class Acceptor:
         )
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Binds without accepting yet; port 0 becomes the port that the system chose.  Raises ListenError."""
+        """Binds without accepting; returns the endpoint, in which the port is never 0.  Raises ListenError."""
         try:
             sock = listening_socket(endpoint.host, endpoint.port)
         except OSError as error:
@@ -90,7 +90,7 @@ class Acceptor:
         return replace(endpoint, port=sock.getsockname()[1])
 
     def start(self) -> None:
-        """Accepts from now on."""
+        """Starts accepting connections."""
         for sock in self._listeners:
             sock.listen(LISTEN_BACKLOG)
             self._loop.add_reader(sock, self._accept, sock)
@@ -144,7 +144,7 @@ class Acceptor:
                 return
 
     def _refuse(self, sock: socket.socket) -> None:
-        """The system assigns the lowest free descriptor, so a high one shows that many are in use."""
+        """Closes a socket with a high descriptor: few others are free, because the system assigns the lowest one."""
         sock.close()
         self._refused_count += 1
         if self._refused_count == 1:

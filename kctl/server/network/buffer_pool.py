@@ -19,7 +19,7 @@ _RETAINED_SIZE_MAX = 1 << 23
 """Larger buffers go back to the system as soon as their frame has been handled."""
 _POISON = b"\xdd"
 _WOKEN_MAX = 16
-"""Connections that may go on after some memory has become free; they free memory again when they are done."""
+"""The number of connections that are resumed at a time when memory becomes free; they release it when they finish."""
 
 
 def rounded_up(size: int) -> int:
@@ -45,14 +45,14 @@ class BufferPool:
     ) -> None:
         """`release` returns a large buffer to the system, which takes some milliseconds for 100 MB.
 
-        `bytes_max` is queued.max.request.bytes: connections ask `has_room` before they receive; below 1 for no limit.
+        `bytes_max` is queued.max.request.bytes: connections check `has_room` before they receive; below 1 for no limit.
         """
         self.is_limited = bytes_max > 0
         self._bytes_max = bytes_max
         self._waiting: dict[Callable[[], None], None] = {}
-        """Connections that would begin a request."""
+        """Callbacks of connections that wait to begin a request."""
         self._growing: dict[Callable[[], None], None] = {}
-        """Connections that need more memory for the request that they have begun."""
+        """Callbacks of connections that need more memory for a request that they have begun."""
         self._exceeding: object | None = None
         self._free: dict[int, list[memoryview]] = {}
         self._is_poisoned = is_poisoned
@@ -82,8 +82,8 @@ class BufferPool:
     def may_grow(self, owner: object) -> bool:
         """Whether a connection may receive a large request that it has begun.
 
-        If there is no room, one of them may exceed the limit at a time: otherwise many small beginnings would use it up
-        and wait for each other.
+        If there is no room, one connection at a time may exceed the limit: otherwise many partly received requests
+        could use up the memory and wait for each other.
         """
         if self.has_room:
             return True
@@ -92,13 +92,13 @@ class BufferPool:
         return self._exceeding is owner
 
     def has_grown(self, owner: object) -> None:
-        """The large request has been handled or lost."""
+        """Ends the excess of `may_grow`: the large request has been handled or discarded."""
         if self._exceeding is owner:
             self._exceeding = None
             self._wake()
 
     def wait_for_room(self, on_room: Callable[[], None], *, is_growing: bool) -> None:
-        """Calls `on_room` once when there may be room, first come, first served; it then asks again."""
+        """Calls `on_room` once when there may be room, first come, first served; `has_room` must be checked again."""
         (self._growing if is_growing else self._waiting)[on_room] = None
 
     def stop_waiting(self, on_room: Callable[[], None]) -> None:

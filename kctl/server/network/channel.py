@@ -1,4 +1,4 @@
-"""The channel of a connection: handles its frames, and has the identity of the client.  Kafka: KafkaChannel.
+"""The channel of a connection: handles its frames and holds the identity of the client.  Kafka: KafkaChannel.
 
 A listener without authentication passes each frame to the dispatcher.  A listener with authentication admits requests
 only after the client has authenticated.
@@ -18,7 +18,7 @@ from kctl.server.requests.context import Peer
 
 
 class ThrottledReply(NamedTuple):
-    """A reply after which no request is taken from the connection for a time, because of a quota."""
+    """A reply after which the connection is muted for the throttle time of a quota."""
 
     chunks: list[Chunk] | None
     """The chunks of one framed response; None for a request without a response."""
@@ -30,7 +30,7 @@ Reply = list[Chunk] | ThrottledReply | None
 
 
 class ChannelEnded(KctlError):
-    """The channel has ended the connection, and has logged why.  `last` is sent before it is closed."""
+    """The channel has ended the connection and has logged the reason.  `last` is sent before it is closed."""
 
     def __init__(self, last: list[Chunk] | None = None) -> None:
         super().__init__("the channel has ended the connection")

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection:
-    """Owns its socket; `on_close` is called once, whichever side ends it."""
+    """Owns its socket; `on_close` is called once, whichever side closes the connection."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Connection:
         self.last_active_s = loop.time()
         """When the acceptor last saw `was_active`."""
         self.was_active = False
-        """Whether bytes were received or sent since the acceptor looked."""
+        """Whether bytes were received or sent since the acceptor's last check."""
         self._timing = peer.timing
         self._sock = sock
         self._loop = loop
@@ -83,7 +83,7 @@ class Connection:
         return self._is_writing
 
     def close(self) -> None:
-        """Ends the connection at once; a response under way is lost, and whatever waits is cancelled."""
+        """Closes the connection at once; a response that is being sent is lost, and waiting requests are cancelled."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -119,7 +119,7 @@ class Connection:
             self._settle()
 
     def _pumped(self) -> TurnEnd | None:
-        """How the pump's turn ended; None if the connection has to be closed."""
+        """Runs a turn of the pump and returns how it ended; None if the connection must be closed."""
         try:
             return self._pump.turn()
         except MalformedRequest as error:
@@ -177,19 +177,19 @@ class Connection:
             self._update_reading()
 
     def _update_reading(self) -> None:
-        wants_bytes = self._inbox.wants_bytes and not self._waits_for_memory
-        if wants_bytes is not self._is_reading:
-            self._is_reading = wants_bytes
-            if wants_bytes:
+        needs_bytes = self._inbox.needs_bytes and not self._waits_for_memory
+        if needs_bytes is not self._is_reading:
+            self._is_reading = needs_bytes
+            if needs_bytes:
                 self._loop.add_reader(self._sock, self._on_readable)
             else:
                 self._loop.remove_reader(self._sock)
-        if wants_bytes and self._tls is not None and self._tls.has_pending and not self._is_rereading:
+        if needs_bytes and self._tls is not None and self._tls.has_pending and not self._is_rereading:
             self._is_rereading = True
             self._loop.call_soon(self._reread)
 
     def _reread(self) -> None:
-        """Takes bytes that OpenSSL has decrypted, of which the loop does not know."""
+        """Reads bytes that OpenSSL has decrypted already, which the loop does not report as readable."""
         self._is_rereading = False
         if self._is_reading and not self._is_closed:
             self._on_readable()

@@ -37,7 +37,7 @@ class LimitSettings:
     connections_per_second: int = UNLIMITED
     connections_per_address: int = UNLIMITED
     per_address: Mapping[str, int] = field(default_factory=dict)
-    """Exceptions from `connections_per_address`, by the text of the address."""
+    """Overrides of `connections_per_address`, by the text of the address."""
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     protected_listener: str | None = None
     """The inter-broker listener, if the broker has others."""
@@ -82,7 +82,7 @@ class RateWindow:
         return min(round(excess / limit * 1000), self._length_ms) if limit else self._length_ms
 
     def forget_one(self) -> None:
-        """Takes back the event that was counted last."""
+        """Removes the event that was counted last."""
         if self._windows:
             self._windows[-1][1] -= 1
 

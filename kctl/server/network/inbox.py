@@ -1,8 +1,8 @@
-"""Received bytes of one connection, cut into frames.  Knows no socket.
+"""Received bytes of one connection, cut into frames.  Uses no socket.
 
-A frame is a 32-bit length and that many bytes.  Memory follows the bytes that have arrived, not the length that a peer
-declares: a buffer grows by doubling.  From 1 MiB on the whole frame gets its address space, which the system fills with
-memory as bytes arrive: to copy what a larger buffer holds would take too long.
+A frame is a 32-bit length and that many bytes.  Memory is allocated for the bytes that have arrived, not for the length
+that a peer declares: a buffer grows by doubling.  From 1 MiB on, address space for the whole frame is mapped, and the
+system allocates its pages as bytes arrive, because copying a larger buffer would take too long.
 
 Owner: event loop.
 """
@@ -19,13 +19,13 @@ _LENGTH = struct.Struct(">i")
 _EXPECTED_BYTES_MAX = 1 << 20
 _DOUBLED_BYTES_MAX = 1 << 20
 _SMALL_REST_BYTES = 1 << 14
-"""A rest of fewer bytes moves to a small buffer of its own, so that many slow peers do not hold large ones."""
+"""Fewer remaining bytes are moved to a small buffer, so that many slow peers do not hold large ones."""
 _SMALLEST_BUFFER_BYTES = 256
 _NOTHING = memoryview(b"")
 
 
 class Inbox:
-    """Write received bytes to `buffer()`, say how many with `received`, take frames with `next_frame`.
+    """Write received bytes to `buffer()`, report their number with `received`, take frames with `next_frame`.
 
     A frame is a view that is valid until the next call of `buffer` or `settle`.
     """
@@ -55,19 +55,19 @@ class Inbox:
         """Memory that it needs beyond the buffer."""
 
     def __len__(self) -> int:
-        """Bytes received and not taken yet."""
+        """Received bytes that are not part of a frame returned by `next_frame`."""
         return self._end - self._start
 
     @property
-    def wants_bytes(self) -> bool:
+    def needs_bytes(self) -> bool:
         """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
         available = self._end - self._start
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
 
     def has_memory(self) -> bool:
-        """Whether `buffer` may be called now, or the pool has no room: then wait for it.
+        """Whether `buffer` may be called; False if the pool has no room, and the caller has to wait for it.
 
-        A frame of more than 64 KiB is admitted as a whole, so that it is not stopped half-way.
+        A frame of more than 64 KiB is admitted as a whole, so that receiving does not stop in the middle of it.
         """
         pool = self._pool
         if not pool.is_limited or self._is_admitted or (self._buffer and self._end < len(self._buffer)):

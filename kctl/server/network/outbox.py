@@ -1,4 +1,4 @@
-"""Bytes and file slices on their way to a socket: gathered into few system calls, file slices by sendfile.
+"""Bytes and file slices to be sent to a socket: gathered into few system calls, file slices by sendfile.
 
 See tls_outbox for connections with TLS.
 
@@ -22,7 +22,7 @@ _GATHER_MAX = 512
 
 @runtime_checkable
 class FileSlice(Protocol):
-    """A range of an open file, as storage hands it out; keeps the file open while it lives."""
+    """A range of an open file, as storage returns it; keeps the file open."""
 
     position: int
     size: int
@@ -38,7 +38,7 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 
 
 class SliceLeft:
-    """The remaining range of a slice."""
+    """The range of a slice that has not been sent."""
 
     __slots__ = ("position", "remaining", "source")
 
@@ -96,11 +96,11 @@ class Outbox(ABC):
 
     @abstractmethod
     def _send_bytes(self) -> bool:
-        """Sends the chunks before the next slice, or some of them; whether more may be sent in this flush."""
+        """Sends some or all chunks before the next slice; returns whether more may be sent in this flush."""
 
     @abstractmethod
     def _send_slice(self, left: SliceLeft) -> bool:
-        """Sends the slice at the head, or a part of it; whether more may be sent in this flush."""
+        """Sends some or all of the slice at the head; returns whether more may be sent in this flush."""
 
     def _send_file(self, descriptor: int, left: SliceLeft) -> bool:
         """Sends the slice at the head by sendfile."""

@@ -1,6 +1,6 @@
-"""Logs connections that are refused, or closed for what their client sent: a bounded number of lines per second.
+"""Logs connections that are refused, or closed because of invalid data: a bounded number of lines per second.
 
-Anybody can cause them.
+The number is bounded because unauthenticated clients can cause these lines.
 
 Owner: event loop.
 """
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class RefusalLog:
-    """Writes the first refusals of each second; the next line says how many were left out."""
+    """Writes the first refusals of each second; the next line has the number of those left out."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -26,7 +26,7 @@ class RefusalLog:
         self.count = 0
 
     def record(self, event: str, *, listener: str, reason: str, peer: str = "") -> None:
-        """Logs one refusal: what happened and why."""
+        """Logs one refusal with its reason, unless the limit is reached."""
         self.count += 1
         second = int(self._now_s())
         if second != self._second:

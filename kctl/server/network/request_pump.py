@@ -1,11 +1,11 @@
 """The requests of one connection, without its socket: frames in, one request at a time, responses out in order.
 
-As in Kafka a connection is muted from the moment a request is taken until its response has been queued: the next frame
-waits, though it may have arrived.  That keeps responses in request order without bookkeeping.  The connection of a
-client that exceeds a quota stays muted for the throttle time after that (KIP-219).
+As in Kafka, a connection is muted from the moment a request is taken until its response has been queued: the next frame
+waits even if it has arrived.  Responses are therefore in request order.  The connection of a client that exceeds a
+quota stays muted for the throttle time after that (KIP-219).
 
-The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` says
-that a response has become ready, and when responses have been sent.  A turn ends after a bounded number of requests and
+The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` reports
+that a response is ready, and when responses have been sent.  A turn ends after a bounded number of requests and
 bytes and a bounded time, so that one connection with many pipelined requests does not delay the others.  The network
 of the simulator runs the same pump.
 
@@ -86,8 +86,8 @@ class RequestPump:
     def turn(self) -> TurnEnd:
         """Handles frames until the budget is used up, a request has to wait, or more bytes are needed.
 
-        Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and
-        whatever else a handler raised; the connection has to be closed then, after what is queued has been sent.
+        Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded, also for a request that has waited, and any
+        exception of a handler; the owner must then send the queued responses and close the connection.
         """
         if self._error is not None:
             self._raise_error()
@@ -121,14 +121,14 @@ class RequestPump:
         return TurnEnd.HAS_MORE
 
     def close(self) -> None:
-        """Cancels what waits and gives back the memory of received bytes.  `on_wake` is not called any more.
+        """Cancels a waiting request and releases the memory of received bytes.  `on_wake` is not called any more.
 
         A request that is being processed is completed, so that no topic is created in part.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        # Without the reference to its owner, both are freed at once and do not wait for the garbage collector.
+        # Removes the reference cycle with the owner, so that both are freed at once, without the garbage collector.
         self._on_wake = _ignore
         self._inbox.close()
         pending, self._pending = self._pending, None
@@ -172,4 +172,4 @@ class RequestPump:
 
 
 def _ignore() -> None:
-    """Takes the place of `on_wake` in a closed pump."""
+    """Replaces `on_wake` in a closed pump."""

@@ -1,8 +1,8 @@
 """TLS handshakes of accepted sockets, before they become connections.
 
 A handshake computes a signature, about a millisecond, so only a few steps run in one iteration of the event loop.  A
-client has a deadline, and above a number of unfinished handshakes the oldest is closed: a client that sends nothing,
-or one byte at a time, costs its socket only, and memory for TLS only after its first byte.
+client has a deadline, and above a number of unfinished handshakes the oldest is closed.  A client that sends nothing
+uses only a socket: memory for TLS is allocated after its first byte.
 
 Owner: event loop.
 """

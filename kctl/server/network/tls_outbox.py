@@ -15,10 +15,10 @@ from kctl.server.network.tls_stream import TlsStream
 
 _RECORD_BYTES_MAX = 1 << 14
 _shared = memoryview(bytearray(1 << 17))
-"""For joined chunks and pieces of files.
+"""The size of the buffer for joined chunks and pieces of files.
 
-If the socket is full, OpenSSL keeps the record that it has encrypted, and the next call must offer the same bytes, at
-least as many.  They are joined and read again then: the chunks at the head are the same until they have been sent.
+If the socket is full, OpenSSL keeps the record that it has encrypted, and the next call must pass at least the same
+bytes again.  They are then joined and read again: the chunks at the head do not change until they have been sent.
 """
 
 
@@ -69,10 +69,10 @@ class TlsOutbox(Outbox):
                 continue
             if self._has_sendfile:
                 break
-            wanted = min(room, chunk.remaining)
-            if os.preadv(chunk.source.fileno(), [_shared[size : size + wanted]], chunk.position) < wanted:
+            piece_bytes = min(room, chunk.remaining)
+            if os.preadv(chunk.source.fileno(), [_shared[size : size + piece_bytes]], chunk.position) < piece_bytes:
                 raise ConnectionAbortedError("the file ended before its slice did")
-            size += wanted
+            size += piece_bytes
         return size
 
     def _drop(self, sent: int) -> None:

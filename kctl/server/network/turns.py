@@ -1,8 +1,8 @@
 """Shares the event loop among connections.
 
-Every connection that can go on takes turns of bounded length.  While the current iteration of the loop is young, a
-turn is taken at once.  Later ones are queued, first come first served, and a slice of the queue runs in each following
-iteration, so that timers, new connections and other sockets are looked at in between.
+Every connection with work to do takes turns of bounded length.  A turn runs at once while the current iteration of the
+loop has time left.  Otherwise it is queued, first come first served, and a slice of the queue runs in each following
+iteration, so that timers, new connections and other sockets are served in between.
 
 Owner: event loop.
 """
@@ -52,7 +52,7 @@ class Turns:
         return True
 
     def queue(self, connection: TakesTurns) -> None:
-        """The connection's turn comes after all others that are queued."""
+        """Appends a turn of the connection to the queue."""
         if not self._queue:
             self._loop.call_soon(self._run_slice)
         self._queue.append(connection)

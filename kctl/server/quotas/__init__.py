@@ -1,5 +1,5 @@
-"""Client quotas: what clients may produce, fetch, compute and change per second.
+"""Client quotas: limits on bytes, request time and topic changes per second.
 
-Reading order: `rates` (the arithmetic), `limits` (what is configured), `meters` (what one group of clients has used),
-`client_quotas` (all of them, and the clients that share them), `accounts` (what one request uses).
+Reading order: `rates` (the arithmetic), `limits` (the configured limits), `meters` (the usage of one group of clients),
+`client_quotas` (all limits and meters of a broker), `accounts` (the usage of one request).
 """

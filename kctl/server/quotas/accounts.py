@@ -1,12 +1,12 @@
-"""What one request of a limited client uses, and how long its connection is muted.  KIP-124, KIP-219, KIP-599.
+"""The usage of one request of a client with quotas, and its throttle time.  KIP-124, KIP-219, KIP-599.
 
 The dispatcher opens an account when the header of a request is decoded and settles it when there is a response; a
 request of a client without quotas has none.  The response is sent at once with the throttle time, and no further
 request is taken from the connection for that time.
 
 Request time is what the request takes on the event loop, in percent of its time: decoding, the handler, and for the
-next request encoding.  A request that waits, or whose records are processed in a thread, uses none meanwhile.  In Kafka
-it is the time of network and request threads, of which a broker has many; here 100 is everything that a broker has.
+next request encoding.  Waiting and processing of records in a thread do not count.  In Kafka, request time is that of
+network and request threads, of which a broker has many; here 100 percent is the whole event loop.
 
 Kafka: RequestHandlerHelper, KafkaApis.handleProduceRequest, handleFetchRequest (2.8).
 
@@ -36,8 +36,8 @@ _PERCENT = 100.0
 class MutationAllowance:
     """Which changes of topics one request may make.  Kafka: ControllerMutationQuota.
 
-    A strict allowance refuses changes while the bucket of the client is overdrawn; the one that overdraws it is made.
-    A permissive one, for versions whose clients do not know the error, allows all of them and throttles afterwards.
+    A strict allowance refuses changes while the client's token bucket is overdrawn; the change that overdraws it is
+    accepted.  A permissive one, for versions without the error code, accepts all changes and throttles the client.
     """
 
     __slots__ = ("_clock", "_is_strict", "_meter", "_recorded_ms", "_throttle_ms")
@@ -63,7 +63,7 @@ class MutationAllowance:
             self._note(self._meter.throttle_ms(now_ms), now_ms)
 
     def throttle_ms(self) -> int:
-        """The throttle time that is left; the request may have waited since the change."""
+        """The remaining throttle time; the request may have waited since the change."""
         return max(0, self._throttle_ms - (self._clock.monotonic_ms() - self._recorded_ms))
 
     def _note(self, throttle_ms: int, now_ms: int) -> None:
@@ -104,9 +104,9 @@ class RequestAccount:
 
     @property
     def fetch_bytes_max(self) -> float | None:
-        """The most bytes that a fetch may return without being throttled in any case; None for any number.
+        """The largest response in bytes that the quota of fetches can ever admit; None without a quota.
 
-        A larger response would never be sent.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
+        A larger response would always be throttled.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
         """
         meter = self._client.fetch
         return None if meter is None else meter.value_max
@@ -132,7 +132,7 @@ class RequestAccount:
             meter.take(partitions, self._clock.monotonic_ms())
 
     def throttle_fetch(self, response_bytes: Callable[[], int]) -> int:
-        """The throttle time of a fetch; unless it is 0, the response has to be empty and its bytes do not count."""
+        """The throttle time of a fetch; if it is not 0, the response must be empty and its bytes do not count."""
         if self._is_exempt:
             return 0
         now_ms = self._clock.monotonic_ms()
@@ -181,7 +181,7 @@ class RequestAccount:
         return await _measured(work.__await__(), self)
 
     def resumed(self) -> None:
-        """The request goes on after a pause."""
+        """Counts the time again after `paused`."""
         self._running_since_s = self._precise_s()
 
     def _record_time(self, now_ms: int) -> int:
@@ -203,7 +203,7 @@ class RequestAccount:
 
 @types.coroutine
 def _measured(steps: Generator[Any, Any, T], account: RequestAccount) -> Generator[Any, Any, T]:
-    """Runs the steps of a coroutine; what awaits it sends values and exceptions to it unchanged."""
+    """Runs the steps of a coroutine; values and exceptions sent by the awaiting task are passed to it unchanged."""
     send, value = steps.send, None
     while True:
         account.resumed()

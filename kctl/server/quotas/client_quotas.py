@@ -1,9 +1,9 @@
-"""All quotas of a broker: what is configured, and the meters of the clients to which it applies.
+"""All quotas of a broker: the configured limits, and the meters of the clients to which they apply.
 
-The configuration comes from ZooKeeper: `replace` at the start of a session, `change` after each notification.  A client
-without any limit costs one lookup for each request, and nothing is kept of what it uses.
+The configuration comes from ZooKeeper: `replace` at the start of a session, `change` after each notification.  A
+request of a client without limits costs one lookup, and its usage is not recorded.
 
-A quota counts on this broker only: a client may use the limit on each broker, as in Kafka.
+Each broker enforces quotas separately, as in Kafka: a client may use the limit on each broker.
 
 Kafka: QuotaFactory, ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager (2.8).
 
@@ -41,7 +41,7 @@ AddressOf = Callable[[str], Awaitable[str | None]]
 M = TypeVar("M", bound=Meter)
 
 _FORGET_EVERY_MS = 30_000
-"""The shortest time between two searches for silent groups.  Kafka: Metrics.ExpireSensorTask."""
+"""The minimum time between two searches for inactive groups.  Kafka: Metrics.ExpireSensorTask."""
 
 
 class _Quota(Generic[M]):
@@ -93,7 +93,7 @@ class ClientQuotas:
             return self._find_client(principal, client_id)
 
     def connection_rate_of(self, ip: str) -> int | None:
-        """How many connections per second an IP address may create (KIP-612); None for any number.
+        """The limit of connections per second for an IP address (KIP-612); None without a limit.
 
         `ip` is the text of an address, without Java's slash.
         """
@@ -101,7 +101,7 @@ class ClientQuotas:
         return self._connection_rates.get(None) if rate is None else rate
 
     async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Takes the configuration of all entities, by path below /config; limits of other entities are removed."""
+        """Sets the configuration of all entities, by path below /config; limits of other entities are removed."""
         known = [await self._address(path) for path in configs]
         for quota in self._quotas.values():
             quota.limits.clear()
@@ -111,12 +111,12 @@ class ClientQuotas:
         self._update()
 
     async def change(self, path: str, config: Mapping[str, str]) -> None:
-        """Takes the configuration of one entity, such as `users/alice/clients/<default>`."""
+        """Sets the configuration of one entity, such as `users/alice/clients/<default>`."""
         self._apply(path, config, await self._address(path))
         self._update()
 
     def readings(self) -> Mapping[str, Mapping[QuotaGroup, MeterReading]]:
-        """What the limited groups use and how they are throttled, by key of the quota, for metrics."""
+        """Usage and throttling of the groups with a limit, by key of the quota, for metrics."""
         now_ms = self._clock.monotonic_ms()
         return {key: quota.meters.readings(now_ms) for key, quota in self._quotas.items()}
 
@@ -132,7 +132,7 @@ class ClientQuotas:
             return name if address is None else address
 
     def _apply(self, path: str, config: Mapping[str, str], address: str | None) -> None:
-        """A path or value that is not valid is logged, and the former limit stays."""
+        """Applies the configuration of an entity; an invalid path or value is logged, and the previous limit stays."""
         values, problems = quota_values(config)
         for problem in problems.values():
             log.error("ignoring invalid quota path=/config/%s error=%s", path, problem)
@@ -173,12 +173,12 @@ class ClientQuotas:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Forgets what groups have used that were silent for an hour or, if there are too many, the longest."""
+        """Removes the meters of groups without requests for an hour; if there are too many, the least recently used."""
         meters = [quota.meters for quota in self._quotas.values()]
         forgotten = sum(each.make_room() for each in meters)
         if now_ms >= self._forget_inactive_ms:
             self._forget_inactive_ms = now_ms + _FORGET_EVERY_MS
             forgotten += sum(each.forget_inactive(now_ms) for each in meters)
         if forgotten:
-            # Otherwise clients would go on with meters that are no longer shared.
+            # Otherwise clients would continue to use meters that are no longer shared.
             self._clients.clear()

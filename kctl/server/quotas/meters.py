@@ -1,4 +1,4 @@
-"""What the clients of one quota group have used, and how long they have to wait.
+"""The usage of the clients of one quota group, and their throttle times.
 
 Pure: the caller passes the time.
 """
@@ -17,7 +17,7 @@ from kctl.server.quotas.limits import Limit
 from kctl.server.quotas.rates import SampledRate, TokenBucket, bucket_throttle_ms, rate_throttle_ms
 
 INACTIVE_MS = 3_600_000
-"""The usage of a group that sent nothing for this long is forgotten.  Kafka: InactiveSensorExpirationTimeSeconds."""
+"""The meter of a group without requests for this long is removed.  Kafka: InactiveSensorExpirationTimeSeconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class MeterReading(NamedTuple):
     usage: float
     """The rate per second; for changes of topics the remaining tokens."""
     throttle_count: int
-    """How many requests were throttled."""
+    """The number of throttled requests."""
     throttle_ms_total: int
     """The sum of their throttle times."""
 
 
 class Meter(ABC):
-    """The part that all meters share: when it was used, and what throttling it led to."""
+    """The common part of all meters: the time of the last use, and counts of throttled requests."""
 
     __slots__ = ("last_used_ms", "limit", "throttle_count", "throttle_ms_total")
 
@@ -94,13 +94,13 @@ class RateMeter(Meter):
         return throttle_ms if self._throttle_ms_max is None else min(throttle_ms, self._throttle_ms_max)
 
     def add(self, value: float, now_ms: int) -> None:
-        """Adds a value, which counts for the next request; a negative one takes back an earlier one."""
+        """Adds a value, which counts for the next request; a negative one reverts an earlier one."""
         self.last_used_ms = now_ms
         self._rate.record(value, now_ms)
 
     @property
     def value_max(self) -> float:
-        """The largest value that does not lead to throttling if there was no other one in the windows."""
+        """The largest single value that does not cause throttling if the windows contain no other."""
         return self.limit * (self._windows.samples - 1) * self._windows.sample_ms / 1000
 
     def usage(self, now_ms: int) -> float:
@@ -163,9 +163,9 @@ class Meters(Generic[M]):
         return len(self._by_group)
 
     def make_room(self) -> int:
-        """Makes room for another group if there is none; returns the number of groups that had to go.
+        """Makes room for another group if there is none; returns the number of removed groups.
 
-        A sixteenth goes at once, so that the search for the least recently used is rare.
+        Removes a sixteenth of the groups at once, so that the search for the least recently used is rare.
         """
         if len(self._by_group) < self._meters_max:
             return 0

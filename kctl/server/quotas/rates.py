@@ -31,7 +31,7 @@ class SampledRate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Adds a value; a negative one takes back what was added before."""
+        """Adds a value; a negative one reverts an earlier one."""
         starts = self._starts_ms
         if not starts:
             starts.append(now_ms)
@@ -48,7 +48,7 @@ class SampledRate:
                 self._sums[self._current] = value
 
     def is_surely_within(self, limit: float) -> bool:
-        """True if the rate cannot be above the limit: a quick check of most values, which needs no time.
+        """True if the rate cannot be above the limit: a quick check that does not need the current time.
 
         The sums may include old samples, and the window is never shorter than `samples` - 1 of them.
         """
@@ -57,7 +57,7 @@ class SampledRate:
     def per_second(self, now_ms: int) -> float:
         """The current rate."""
         window_ms = self.window_ms(now_ms)
-        # One sample makes a window of no length at its start.
+        # With one sample, the window has no length at its start.
         return sum(self._sums) / (window_ms / 1000) if window_ms else math.inf if any(self._sums) else 0.0
 
     def window_ms(self, now_ms: int) -> int:
@@ -100,7 +100,7 @@ class TokenBucket:
         self._tokens = min(self._burst_s * quota, self.tokens(quota, now_ms) - tokens)
 
     def tokens(self, quota: float, now_ms: int) -> float:
-        """The tokens that are left; negative if more were taken than there were."""
+        """The remaining tokens; negative if the bucket is overdrawn."""
         refilled = self._tokens + quota * (now_ms - self._filled_ms) / 1000
         self._tokens = min(self._burst_s * quota, refilled)
         self._filled_ms = now_ms
@@ -108,10 +108,10 @@ class TokenBucket:
 
 
 def rate_throttle_ms(rate: float, limit: float, window_ms: int) -> int:
-    """How long nothing may be used until a rate above the limit is back at the limit; 0 for a rate up to the limit.
+    """The pause after which a rate above the limit falls to the limit; 0 for a rate up to the limit.
 
-    If O is the rate over a window of W, and T the limit, a pause of X with O * W / (W + X) = T: X = (O - T) / T * W.
-    Nothing ever brings a rate back to a limit of 0; clients then wait for one window at a time.
+    If O is the rate over a window of W, and T the limit, the pause X follows from O * W / (W + X) = T, so
+    X = (O - T) / T * W.  No pause brings a rate back to a limit of 0; clients then wait for one window at a time.
     """
     if rate <= limit:
         return 0
@@ -121,7 +121,7 @@ def rate_throttle_ms(rate: float, limit: float, window_ms: int) -> int:
 
 
 def bucket_throttle_ms(tokens: float, quota: float, *, most_ms: int) -> int:
-    """How long until an overdrawn bucket is back at 0; with a quota of 0, which refills nothing, `most_ms`."""
+    """The time until an overdrawn bucket is back at 0; `most_ms` with a quota of 0, which never refills the bucket."""
     if tokens >= 0:
         return 0
     return _rounded(-tokens / quota * 1000) if quota > 0 else most_ms

@@ -82,7 +82,7 @@ class Reader:
 class Reading:
     """The result of reading all partitions once."""
 
-    answers: dict[TopicPartition, PartitionData]
+    results: dict[TopicPartition, PartitionData]
     record_bytes: dict[TopicPartition, int]
     total_bytes: int
     is_urgent: bool
@@ -140,7 +140,7 @@ class Fetch:
         """Bytes that a waiting fetch could get from each partition."""
         self._available_bytes = 0
         self._magic = old_formats.magic_for(reader.version)
-        self._answer_max_bytes = max_bytes
+        self._response_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
 
     def is_enough(self, reading: Reading) -> bool:
@@ -205,17 +205,17 @@ class Fetch:
             or self._has_new_high_watermark(partition)
         )
 
-    def note_answered(self, reading: Reading) -> None:
+    def note_sent(self, reading: Reading) -> None:
         """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""
         if not self.reader.is_follower:
             self._count_consumed(reading)
             return
         throttled_bytes = 0
-        for topic_partition, answer in reading.answers.items():
+        for topic_partition, result in reading.results.items():
             partition = self._replicas.partitions.get(topic_partition)
             follower = partition.followers.get(self.reader.replica_id) if partition is not None else None
-            if follower is not None and answer.error_code == ErrorCode.NONE:
-                follower.sent_high_watermark = answer.high_watermark
+            if follower is not None and result.error_code == ErrorCode.NONE:
+                follower.sent_high_watermark = result.high_watermark
             size = reading.record_bytes.get(topic_partition, 0)
             if partition is not None:
                 partition.traffic.fetch_requests += 1
@@ -228,43 +228,43 @@ class Fetch:
     def _count_consumed(self, reading: Reading) -> None:
         traffic = self._replicas.traffic
         sizes = reading.record_bytes
-        for topic_partition in reading.answers:
+        for topic_partition in reading.results:
             counters = traffic.found(topic_partition.topic)
             counters.fetch_requests += 1
             counters.bytes_out += sizes.get(topic_partition, 0)
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
-        answers: dict[TopicPartition, PartitionData] = {}
+        results: dict[TopicPartition, PartitionData] = {}
         record_bytes: dict[TopicPartition, int] = {}
         total = 0
         is_urgent = is_on_older_segment = False
         for position in self.positions:
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
-            answer = self._read_one(position, left, is_first=total == 0)
-            answers[position.topic_partition] = answer
-            size = len(answer.records) if answer.records is not None else 0
+            result = self._read_one(position, left, is_first=total == 0)
+            results[position.topic_partition] = result
+            size = len(result.records) if result.records is not None else 0
             if size:
                 record_bytes[position.topic_partition] = size
                 total += size
-            is_urgent = is_urgent or self._is_urgent(position, answer)
-            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
-        return Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
+            is_urgent = is_urgent or self._is_urgent(position, result)
+            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
+        return Reading(results, record_bytes, total, is_urgent, is_on_older_segment)
 
-    def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
-        if answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None:
+    def _is_urgent(self, position: FetchPosition, result: PartitionData) -> bool:
+        if result.error_code != ErrorCode.NONE or result.diverging_epoch is not None:
             return True
-        if answer.preferred_read_replica != NO_REPLICA:
+        if result.preferred_read_replica != NO_REPLICA:
             return True
         partition = self._replicas.partitions.get(position.topic_partition)
         return partition is not None and self._has_new_high_watermark(partition)
 
-    def _is_on_older_segment(self, position: FetchPosition, answer: PartitionData) -> bool:
+    def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
         partition = self._replicas.partitions.get(position.topic_partition)
-        if partition is None or not isinstance(answer.records, RecordsSlice):
+        if partition is None or not isinstance(result.records, RecordsSlice):
             return False
-        return partition.log.is_on_older_segment(answer.records, self._upper_bound(partition))
+        return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
 
     def _has_new_high_watermark(self, partition: Partition) -> bool:
         """True if a follower has not received the current high watermark, which its own readers need.  KIP-392."""
@@ -304,29 +304,29 @@ class Fetch:
         assert self._magic is not None
         reading.total_bytes = 0
         for position in self.positions:
-            answer = reading.answers[position.topic_partition]
-            if isinstance(answer.records, RecordsSlice):
-                left = self._answer_max_bytes - reading.total_bytes
+            result = reading.results[position.topic_partition]
+            if isinstance(result.records, RecordsSlice):
+                left = self._response_max_bytes - reading.total_bytes
                 if left <= 0 and reading.total_bytes:
-                    answer.records = EMPTY
+                    result.records = EMPTY
                 else:
-                    answer = await self._convert_one(position, answer, answer.records, max(left, 0), work)
-                    reading.answers[position.topic_partition] = answer
-                    reading.is_urgent = reading.is_urgent or answer.error_code != ErrorCode.NONE
+                    result = await self._convert_one(position, result, result.records, max(left, 0), work)
+                    reading.results[position.topic_partition] = result
+                    reading.is_urgent = reading.is_urgent or result.error_code != ErrorCode.NONE
                 partition_traffic = self._replicas.traffic.found(position.topic_partition.topic)
                 partition_traffic.fetch_conversions += 1
-            size = len(answer.records) if answer.records is not None else 0
+            size = len(result.records) if result.records is not None else 0
             reading.record_bytes[position.topic_partition] = size
             reading.total_bytes += size
         return reading.is_urgent or reading.total_bytes > 0
 
     async def _convert_one(
-        self, position: FetchPosition, answer: PartitionData, records: RecordsSlice, max_bytes: int, work: RecordWork
+        self, position: FetchPosition, result: PartitionData, records: RecordsSlice, max_bytes: int, work: RecordWork
     ) -> PartitionData:
         assert self._magic is not None
         try:
             partition = self._replicas.partition(*position.topic_partition)
-            answer.records = await old_formats.messages_in(
+            result.records = await old_formats.messages_in(
                 partition.log,
                 records,
                 self._magic,
@@ -337,10 +337,10 @@ class Fetch:
             )
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
-            return self._refusal(answer.partition_index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+            return self._refusal(result.partition_index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
         except ApiError as error:
-            return self._refusal(answer.partition_index, error)
-        return answer
+            return self._refusal(result.partition_index, error)
+        return result
 
     def _upper_bound(self, partition: Partition) -> int:
         if self.reader.is_follower:
@@ -368,7 +368,7 @@ class Fetch:
     ) -> PartitionData:
         log = partition.log
         offset = position.fetch_offset
-        answer = PartitionData(
+        result = PartitionData(
             partition_index=partition.topic_partition.partition,
             error_code=ErrorCode.NONE,
             high_watermark=partition.high_watermark,
@@ -377,12 +377,12 @@ class Fetch:
             aborted_transactions=[] if self.reader.is_committed_only else None,
             records=EMPTY,
         )
-        answer.preferred_read_replica = self._preferred_replica(partition, offset)
-        if answer.preferred_read_replica != NO_REPLICA:
-            return answer
-        answer.diverging_epoch = _diverging_epoch(log, position)
-        if answer.diverging_epoch is not None:
-            return answer
+        result.preferred_read_replica = self._preferred_replica(partition, offset)
+        if result.preferred_read_replica != NO_REPLICA:
+            return result
+        result.diverging_epoch = _diverging_epoch(log, position)
+        if result.diverging_epoch is not None:
+            return result
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self.reader.version < old_formats.FIRST_VERSION_WITH_ZSTD:
@@ -390,22 +390,22 @@ class Fetch:
         upper_bound = self._upper_bound(partition)
         limit = min(max_bytes, position.partition_max_bytes)
         if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_throttled(partition):
-            return answer
+            return result
         records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
         if self.reader.version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
             len(records) > position.partition_max_bytes or (not len(records) and limit == position.partition_max_bytes)
         ):
-            answer.records = old_formats.cut_off(offset, position.partition_max_bytes)
-            return answer
+            result.records = old_formats.cut_off(offset, position.partition_max_bytes)
+            return result
         if not len(records):
-            return answer
-        answer.records = records
+            return result
+        result.records = records
         if self.reader.is_committed_only:
-            answer.aborted_transactions = [
+            result.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                 for aborted in log.aborted_transactions(offset, records.upper_bound(upper_bound))
             ]
-        return answer
+        return result
 
     def _preferred_replica(self, partition: Partition, offset: int) -> int:
         if self.reader.is_follower:
@@ -421,7 +421,7 @@ class Fetch:
     def _refusal(self, index: int, error: ApiError) -> PartitionData:
         code = error.code
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.reader.version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Old clients do not know KAFKA_STORAGE_ERROR.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Old versions do not define KAFKA_STORAGE_ERROR.
         return PartitionData(
             partition_index=index,
             error_code=code,

@@ -50,7 +50,7 @@ class FetchRequests:
         self._known = dict(positions)
         return NextFetch(self._session_id, self._epoch, changed, forgotten)
 
-    def answered(self, session_id: int) -> None:
+    def on_response(self, session_id: int) -> None:
         """Handles a response without a session error: continues the session that it names."""
         if session_id == NO_SESSION:
             self.lost()

@@ -50,7 +50,7 @@ class FetchPosition:
         self.log_start_offset = newer.log_start_offset
 
 
-class PartitionAnswer(Protocol):
+class PartitionResult(Protocol):
     """The fields of a response partition that decide whether it is sent."""
 
     error_code: int
@@ -88,46 +88,46 @@ class FetchSession:
             self.positions.pop(topic_partition, None)
 
     def pending(
-        self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
+        self, results: Mapping[TopicPartition, PartitionResult], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """The partitions that `changes` would return; remembers nothing, for a response that may not be sent."""
+        """The partitions that `changes` would return; stores nothing, for a response that may not be sent."""
         return [
             topic_partition
-            for topic_partition, answer in answers.items()
+            for topic_partition, result in results.items()
             if (position := self.positions.get(topic_partition)) is not None
-            and _has_changed(position, answer, has_records=record_bytes.get(topic_partition, 0) > 0)
+            and _has_changed(position, result, has_records=record_bytes.get(topic_partition, 0) > 0)
         ]
 
     def changes(
-        self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
+        self, results: Mapping[TopicPartition, PartitionResult], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """The partitions whose response has changed for the client; remembers their offsets as sent.
+        """The partitions whose response has changed for the client; stores their offsets as sent.
 
         Partitions with records move to the end of the order, so that the other ones are served first next time.
         """
         changes: list[TopicPartition] = []
-        for topic_partition, answer in answers.items():
+        for topic_partition, result in results.items():
             position = self.positions.get(topic_partition)
             if position is None:
                 continue
             has_records = record_bytes.get(topic_partition, 0) > 0
-            if _has_changed(position, answer, has_records=has_records):
+            if _has_changed(position, result, has_records=has_records):
                 changes.append(topic_partition)
             # After an error, the next response is always sent.
-            position.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
-            position.sent_log_start_offset = answer.log_start_offset
+            position.sent_high_watermark = -1 if result.error_code else result.high_watermark
+            position.sent_log_start_offset = result.log_start_offset
             if has_records:
                 self.positions[topic_partition] = self.positions.pop(topic_partition)
         return changes
 
 
-def _has_changed(position: FetchPosition, answer: PartitionAnswer, *, has_records: bool) -> bool:
+def _has_changed(position: FetchPosition, result: PartitionResult, *, has_records: bool) -> bool:
     return (
         has_records
-        or answer.error_code != ErrorCode.NONE
-        or answer.preferred_read_replica >= 0
-        or answer.high_watermark != position.sent_high_watermark
-        or answer.log_start_offset != position.sent_log_start_offset
+        or result.error_code != ErrorCode.NONE
+        or result.preferred_read_replica >= 0
+        or result.high_watermark != position.sent_high_watermark
+        or result.log_start_offset != position.sent_log_start_offset
     )
 
 

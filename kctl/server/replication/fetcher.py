@@ -189,14 +189,14 @@ class ReplicaFetcher:
             tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
             for tp, each in requested.items()
         }
-        for topic_partition, answer in await self._leader.epoch_end_offsets(last_epochs):
+        for topic_partition, result in await self._leader.epoch_end_offsets(last_epochs):
             found = requested.get(topic_partition)
             if found is None or not self._is_current(found):
                 continue
-            if answer.error_code != ErrorCode.NONE:
-                self._refused(found, ErrorCode.of(answer.error_code))
+            if result.error_code != ErrorCode.NONE:
+                self._refused(found, ErrorCode.of(result.error_code))
             else:
-                self._apply_truncation(found, answer.leader_epoch, answer.end_offset)
+                self._apply_truncation(found, result.leader_epoch, result.end_offset)
 
     def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
         partition = following.partition
@@ -230,18 +230,18 @@ class ReplicaFetcher:
     # Fetching
 
     async def _fetch(self, fetching: Mapping[TopicPartition, _Following]) -> None:
-        answers = await self._leader.fetch(
+        results = await self._leader.fetch(
             {tp: self._position(each) for tp, each in fetching.items()},
             wait_max_ms=self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             partition_max_bytes=self._settings.max_bytes,
             response_max_bytes=self._settings.response_max_bytes,
         )
-        for topic_partition, answer in answers:
+        for topic_partition, result in results:
             found = fetching.get(topic_partition)
             if found is not None and self._is_current(found):
-                await self._take(found, answer)
-        # The next fetch tells the leader up to where this replica has flushed.
+                await self._take(found, result)
+        # The next fetch reports to the leader up to where this replica has flushed.
         await self._replicas.flushes.settle([each.partition.log for each in fetching.values()])
 
     def _position(self, following: _Following) -> Position:
@@ -253,27 +253,27 @@ class ReplicaFetcher:
             partition_log.leader_epochs.latest_epoch if self._leader.supports_divergence else UNDEFINED,
         )
 
-    async def _take(self, following: _Following, answer: PartitionData) -> None:
-        code = ErrorCode.of(answer.error_code)
+    async def _take(self, following: _Following, result: PartitionData) -> None:
+        code = ErrorCode.of(result.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._find_range(following)
         elif code is not ErrorCode.NONE:
             self._refused(following, code)
-        elif answer.diverging_epoch is not None and answer.diverging_epoch.end_offset >= 0:
-            self._apply_truncation(following, answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+        elif result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
+            self._apply_truncation(following, result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
         else:
-            self._append(following, answer)
+            self._append(following, result)
 
-    def _append(self, following: _Following, answer: PartitionData) -> None:
+    def _append(self, following: _Following, result: PartitionData) -> None:
         partition = following.partition
         try:
-            if isinstance(answer.records, (bytes, memoryview)) and len(answer.records):
-                partition.log.append_as_follower(answer.records, now_ms=self._clock.now_ms())
-                partition.traffic.replication_bytes_in += len(answer.records)
+            if isinstance(result.records, (bytes, memoryview)) and len(result.records):
+                partition.log.append_as_follower(result.records, now_ms=self._clock.now_ms())
+                partition.traffic.replication_bytes_in += len(result.records)
                 if self._quota.is_throttled(partition.topic_partition):
-                    self._quota.record(len(answer.records), self._clock.monotonic_ms())
-            if answer.log_start_offset > partition.log.log_start_offset:
-                partition.log.increment_log_start_offset(min(answer.log_start_offset, partition.log.log_end_offset))
+                    self._quota.record(len(result.records), self._clock.monotonic_ms())
+            if result.log_start_offset > partition.log.log_start_offset:
+                partition.log.increment_log_start_offset(min(result.log_start_offset, partition.log.log_end_offset))
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
@@ -281,9 +281,9 @@ class ReplicaFetcher:
             self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
         following.last_problem = ""
-        following.lag = max(answer.high_watermark - partition.log.log_end_offset, 0)
-        following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
-        partition.follow_high_watermark(answer.high_watermark)
+        following.lag = max(result.high_watermark - partition.log.log_end_offset, 0)
+        following.is_caught_up = partition.log.log_end_offset >= result.high_watermark
+        partition.follow_high_watermark(result.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
 
     async def _find_range(self, following: _Following) -> None:
@@ -311,11 +311,11 @@ class ReplicaFetcher:
             return
         partition.follow_high_watermark(partition.high_watermark)
 
-    def _offset_in(self, following: _Following, answer: ListOffsetsPartitionResponse) -> int | None:
-        if answer.error_code != ErrorCode.NONE:
-            self._refused(following, ErrorCode.of(answer.error_code))
+    def _offset_in(self, following: _Following, result: ListOffsetsPartitionResponse) -> int | None:
+        if result.error_code != ErrorCode.NONE:
+            self._refused(following, ErrorCode.of(result.error_code))
             return None
-        return answer.offset
+        return result.offset
 
     # Errors
 

@@ -80,11 +80,11 @@ class IsrChanges:
 
     async def _write(self, partition: Partition, isr: tuple[int, ...]) -> None:
         leader_epoch = partition.leader_epoch
-        wanted = LeaderAndIsr(
+        new_state = LeaderAndIsr(
             partition.broker_id, leader_epoch, isr, partition.controller_epoch, partition.partition_epoch
         )
         try:
-            written = await self._put_until_known(partition, wanted)
+            written = await self._put_until_known(partition, new_state)
         except ZooKeeperError as error:
             self.failure_count += 1
             log.warning("cannot write isr partition=%s error=%s", partition.topic_partition, error)
@@ -104,15 +104,15 @@ class IsrChanges:
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
 
-    async def _put_until_known(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def _put_until_known(self, partition: Partition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
         """Retries until the result of the write is known; None when another writer changed the state.
 
         Until then the write may have been applied, and a controller may elect a leader from it, so the pending ISR must
         count.  The same holds if another writer changed the state since; in that case a LeaderAndIsr will follow.
         """
-        while not _has_newer_state(partition, wanted.leader_epoch):
+        while not _has_newer_state(partition, new_state.leader_epoch):
             try:
-                return await self._store.put(partition.topic_partition, wanted)
+                return await self._store.put(partition.topic_partition, new_state)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
                 log.debug("isr not written yet partition=%s error=%s", partition.topic_partition, error)
             except ZooKeeperError:

@@ -126,11 +126,11 @@ class LeaderEndpoint:
         if response.error_code != ErrorCode.NONE:
             self._session.lost()
             raise ApiError(ErrorCode.of(response.error_code))
-        self._session.answered(response.session_id)
+        self._session.on_response(response.session_id)
         return [
-            (TopicPartition(topic.topic, answer.partition_index), answer)
+            (TopicPartition(topic.topic, result.partition_index), result)
             for topic in response.responses
-            for answer in topic.partitions
+            for result in topic.partitions
         ]
 
     async def epoch_end_offsets(
@@ -152,9 +152,9 @@ class LeaderEndpoint:
         version = self._versions.offset_for_leader_epoch
         response = await self._connected.send(request, OffsetForLeaderEpochResponse, version=version)
         return [
-            (TopicPartition(found.topic, answer.partition), answer)
+            (TopicPartition(found.topic, result.partition), result)
             for found in response.topics
-            for answer in found.partitions
+            for result in found.partitions
         ]
 
     async def end_offset(

@@ -4,7 +4,7 @@ The log end offset is the end of this replica.  The high watermark is the smalle
 replicas: records below it are committed and visible to consumers.  A leader advances it when it appends or when a
 follower's fetch shows the follower's log end offset; within a leader epoch it never decreases.
 
-States: created (no role yet) -> leader or follower, as the controller's LeaderAndIsr requests say, each with a higher
+States: created (no role yet) -> leader or follower, as in the controller's LeaderAndIsr requests, each with a higher
 leader epoch.  Only the leader accepts produce requests; its epoch is written into every batch and into the leader-epoch
 cache, even before it appends, so that followers can find where their log diverges from the leader's (KIP-101).
 

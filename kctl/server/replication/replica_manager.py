@@ -253,7 +253,7 @@ class ReplicaManager:
         if partition is None:
             partition = self._create(topic_partition, topic_id, is_new=state.is_new)
         elif not partition.log.log_directory.is_online:
-            # Checked before any epoch: the controller sends the current epoch to learn which replicas are offline.
+            # Checked before any epoch: the controller sends the current epoch to find out which replicas are offline.
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         elif topic_id not in {ZERO_UUID, partition.log.topic_id}:
             if partition.log.topic_id is not None:

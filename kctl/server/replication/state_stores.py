@@ -50,7 +50,7 @@ class StateStore(Protocol):
         """Starts background work when the broker starts serving."""
         ...
 
-    async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
         """Writes the state; returns it as written, or None if another writer changed it in the meantime.
 
         Raises ConnectionLossError, SessionLostError, ConnectionLost, ApiError or MalformedRequest when it is not known
@@ -79,9 +79,9 @@ class ZooKeeperStates:
         announcing = run_every(ANNOUNCE_EVERY_MS, self.announce)
         self._task = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
 
-    async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
         """Writes the state and queues a notification."""
-        written = await self._put(topic_partition, wanted)
+        written = await self._put(topic_partition, new_state)
         if written is not None:
             self._unannounced[topic_partition] = None
             self._last_change_ms = self._clock.monotonic_ms()
@@ -109,11 +109,11 @@ class ZooKeeperStates:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def _put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
         path = paths.partition_state(*topic_partition)
-        data = znodes.encode_partition_state(wanted)
+        data = znodes.encode_partition_state(new_state)
         try:
-            stat = await self._zookeeper.set(path, data, version=wanted.partition_epoch)
+            stat = await self._zookeeper.set(path, data, version=new_state.partition_epoch)
         except NoNodeError:
             return None
         except BadVersionError:
@@ -124,9 +124,9 @@ class ZooKeeperStates:
                 log.error("invalid partition state partition=%s error=%s", topic_partition, problem)
                 return None
             # The response of an earlier write was lost: the write was applied.
-            is_ours = replace(current, partition_epoch=wanted.partition_epoch) == wanted
+            is_ours = replace(current, partition_epoch=new_state.partition_epoch) == new_state
             return current if is_ours else None
-        return replace(wanted, partition_epoch=stat.version)
+        return replace(new_state, partition_epoch=stat.version)
 
 
 Outcome = LeaderAndIsr | ErrorCode
@@ -150,7 +150,7 @@ class ControllerStates:
     def start(self) -> None:
         """Does nothing: the first `put` connects."""
 
-    async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def put(self, topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
         """Queues the state for the next AlterIsr request."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
@@ -158,13 +158,13 @@ class ControllerStates:
         if displaced is not None and not displaced[1].done():
             # A state of another leader epoch; a caller that still needs it tries again.
             displaced[1].set_exception(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED))
-        self._waiting[topic_partition] = (wanted, future)
+        self._waiting[topic_partition] = (new_state, future)
         if self._sending is None:
             self._sending = loop.create_task(self._send_all(), name="alter-isr")
         outcome = await future
         if isinstance(outcome, LeaderAndIsr):
             # A state of another leader epoch is a decision whose LeaderAndIsr this broker has not received yet.
-            return outcome if outcome.leader_epoch == wanted.leader_epoch else None
+            return outcome if outcome.leader_epoch == new_state.leader_epoch else None
         if outcome in _NEWER_STATE_ERRORS:
             return None
         raise ApiError(outcome)
@@ -181,7 +181,7 @@ class ControllerStates:
             while self._waiting:
                 requested, self._waiting = self._waiting, {}
                 try:
-                    outcomes = await self._send({tp: wanted for tp, (wanted, _) in requested.items()})
+                    outcomes = await self._send({tp: new_state for tp, (new_state, _) in requested.items()})
                 except Exception as error:
                     # Any error at all: otherwise the callers would wait forever.
                     await self._drop_connection()  # The next attempt may have to use another broker.
@@ -195,11 +195,11 @@ class ControllerStates:
         finally:
             self._sending = None
 
-    async def _send(self, wanted: dict[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
+    async def _send(self, new_state: dict[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
         if self._connection is None or not self._connection.is_open:
             self._connection = await self._connect()
         request = AlterPartitionRequest(
-            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=_by_topic(wanted)
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=_by_topic(new_state)
         )
         response = await self._connection.send(request, AlterPartitionResponse, version=0)
         if response.error_code != ErrorCode.NONE:
@@ -220,9 +220,9 @@ class ControllerStates:
             self._connection = None
 
 
-def _by_topic(wanted: dict[TopicPartition, LeaderAndIsr]) -> list[RequestTopicData]:
+def _by_topic(new_state: dict[TopicPartition, LeaderAndIsr]) -> list[RequestTopicData]:
     topics: dict[str, list[RequestPartitionData]] = {}
-    for (topic, index), state in wanted.items():
+    for (topic, index), state in new_state.items():
         topics.setdefault(topic, []).append(
             RequestPartitionData(
                 partition_index=index,

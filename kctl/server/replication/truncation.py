@@ -1,7 +1,7 @@
 """Where a follower truncates its log after a change of leader.  KIP-101, KIP-279.
 
 A follower's high watermark lags behind, so truncating there would lose acknowledged records, and not truncating would
-keep records that the new leader never had.  Leader epochs show exactly where two logs diverge: the follower asks the
+keep records that the new leader never had.  Leader epochs show exactly where two logs diverge: the follower queries the
 leader where the follower's last epoch ends, and goes back epoch by epoch until both logs have the same epoch.
 
 Pure.
@@ -15,7 +15,7 @@ UNDEFINED = -1
 
 
 class Truncation(NamedTuple):
-    """Truncate to `offset`; if not `is_final`, ask the leader again about the epoch that is the last one then."""
+    """Truncate to `offset`; if not `is_final`, query the leader again about the epoch that is the last one then."""
 
     offset: int
     is_final: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kctl.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, ResourceType
 from kctl.server.requests.context import RequestContext
 
-NOT_ASKED = -2_147_483_648
+NOT_REQUESTED = -2_147_483_648
 
 
 def authorized_operations(context: RequestContext, kind: ResourceType, name: str) -> int:

@@ -160,7 +160,7 @@ class RequestContext:
     def denied(
         self, operation: Operation, kind: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> frozenset[str]:
-        """Those of the resources on which the operation is not allowed; each is asked once.
+        """Those of the resources on which the operation is not allowed; each is checked once.
 
         `is_logged` is False for a filter of a list, which refuses nothing that the client has named.
         """

@@ -201,7 +201,7 @@ class Dispatcher:
 
 
 def _settle_account(api: registry.Api, context: RequestContext, response: Response | None) -> int:
-    """Records what the request has used; returns the throttle time in ms, which the response then tells."""
+    """Records the usage of the request; returns the throttle time in ms for the response."""
     if context.account is None:
         return 0
     mute_ms = context.account.settle(api.key, has_response=response is not None)

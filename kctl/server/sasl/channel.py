@@ -39,9 +39,9 @@ from kctl.server.sasl.negotiation import (
     SendMechanisms,
     SendToken,
     SendVersions,
-    TokenAnswered,
     TokenReceived,
     TokenRefused,
+    TokenReply,
     VersionsRequested,
     step,
 )
@@ -85,7 +85,7 @@ class SaslChannel:
         self._state = Negotiation(tuple(listener.mechanisms), dict(listener.max_reauth_ms))
         self._exchange: Exchange | None = None
         self._header: RequestHeader | None = None
-        """Of the request whose answer is under way; None for a token in a frame of its own."""
+        """The header of the request that is being handled; None for a token in a frame of its own."""
         self.frame_bytes_max = listener.unauthenticated_bytes_max
         self.handle: Callable[[memoryview], Reply | asyncio.Future[Reply]] = self._handle
 
@@ -105,9 +105,9 @@ class SaslChannel:
         return self._perform(self._step(event), frame, versions)
 
     def _event(self, frame: memoryview) -> tuple[Event, Reply]:
-        """What the frame says; for ApiVersions also the answer.  Raises MalformedRequest.
+        """The event of the frame, and for ApiVersions its response.  Raises MalformedRequest.
 
-        Other requests are not decoded, so that a stranger reaches few decoders only.
+        Other requests are not decoded, so that unauthenticated clients reach only a few decoders.
         """
         state = self._state
         self._header = None
@@ -172,16 +172,16 @@ class SaslChannel:
     def _evaluate(self, token: bytes) -> Reply | asyncio.Future[Reply]:
         assert self._exchange is not None
         try:
-            answer = self._exchange.respond(token)
+            token_reply = self._exchange.respond(token)
         except AuthenticationRefused as error:
             return self._perform(self._step(TokenRefused(str(error), error.message)), memoryview(b""), None)
-        if isinstance(answer, TokenAnswered):
-            return self._perform(self._step(answer), memoryview(b""), None)
-        return asyncio.ensure_future(self._evaluate_later(answer))
+        if isinstance(token_reply, TokenReply):
+            return self._perform(self._step(token_reply), memoryview(b""), None)
+        return asyncio.ensure_future(self._evaluate_later(token_reply))
 
-    async def _evaluate_later(self, answer: Awaitable[TokenAnswered]) -> Reply:
+    async def _evaluate_later(self, token_reply: Awaitable[TokenReply]) -> Reply:
         try:
-            event: Event = await answer
+            event: Event = await token_reply
         except AuthenticationRefused as error:
             event = TokenRefused(str(error), error.message)
         reply = self._perform(self._step(event), memoryview(b""), None)
@@ -205,7 +205,7 @@ class SaslChannel:
             self.handle = lambda frame: dispatch(frame, peer)
 
     def _fail(self, action: Refuse) -> asyncio.Future[Reply]:
-        """A future that fails after the delay with what is to be sent before the connection is closed."""
+        """A future that fails after the delay, with the response to send before the connection is closed."""
         listener = self._listener
         listener.failures.record(
             listener=listener.name,

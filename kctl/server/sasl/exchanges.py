@@ -1,4 +1,4 @@
-"""The broker's end of one authentication, mechanism by mechanism: PLAIN and SCRAM.
+"""The broker's side of PLAIN and SCRAM authentication.
 
 Owner: event loop.
 """
@@ -14,7 +14,7 @@ from kctl.security.plain import PlainError, is_password, parse_plain
 from kctl.security.scram import NONCE_BYTES, Phase, ScramServer
 from kctl.security.scram_credentials import Mechanism, ScramCredential
 from kctl.security.scram_messages import ScramError
-from kctl.server.sasl.negotiation import Identity, TokenAnswered
+from kctl.server.sasl.negotiation import Identity, TokenReply
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 
@@ -22,9 +22,9 @@ USER = "User"
 
 
 class AuthenticationRefused(KctlError):
-    """The client is not who it says, or its message is malformed.
+    """The credentials are invalid, or the client's message is malformed.
 
-    The text is for the log and contains no secret; `message` is for the client, "" for the general one.
+    The text is for the log and contains no secret; `message` is for the client, "" for the default message.
     """
 
     def __init__(self, reason: str, message: str = "") -> None:
@@ -35,8 +35,8 @@ class AuthenticationRefused(KctlError):
 class Exchange(Protocol):
     """One authentication."""
 
-    def respond(self, token: bytes) -> TokenAnswered | Awaitable[TokenAnswered]:
-        """The answer to a message of the client.  Raises AuthenticationRefused."""
+    def respond(self, token: bytes) -> TokenReply | Awaitable[TokenReply]:
+        """Handles a message of the client.  Raises AuthenticationRefused."""
         ...
 
 
@@ -51,7 +51,7 @@ class PlainExchange:
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
 
-    def respond(self, token: bytes) -> TokenAnswered:
+    def respond(self, token: bytes) -> TokenReply:
         """Completes the authentication."""
         try:
             message = parse_plain(token)
@@ -64,7 +64,7 @@ class PlainExchange:
         if message.authorization_id not in ("", message.user):
             text = "Client requested an authorization id that is different from username"
             raise AuthenticationRefused(text, f"Authentication failed: {text}")
-        return TokenAnswered(b"", Identity(f"{USER}:{message.user}"))
+        return TokenReply(b"", Identity(f"{USER}:{message.user}"))
 
 
 class _NotDerived(Exception):
@@ -93,25 +93,25 @@ class ScramExchange:
         self._now_ms = now_ms
         self._server = self._begin()
 
-    def respond(self, token: bytes) -> TokenAnswered | Awaitable[TokenAnswered]:
+    def respond(self, token: bytes) -> TokenReply | Awaitable[TokenReply]:
         """The next message of the exchange."""
         try:
-            return self._answer(token)
+            return self._reply(token)
         except _NotDerived as missing:
             self._server = self._begin()
-            return self._answer_after_derivation(missing.token_id, token)
+            return self._reply_after_derivation(missing.token_id, token)
 
-    async def _answer_after_derivation(self, token_id: str, token: bytes) -> TokenAnswered:
+    async def _reply_after_derivation(self, token_id: str, token: bytes) -> TokenReply:
         await self._tokens.derive_credential(self._mechanism, token_id)
-        return self._answer(token)
+        return self._reply(token)
 
-    def _answer(self, token: bytes) -> TokenAnswered:
+    def _reply(self, token: bytes) -> TokenReply:
         try:
-            answer = self._server.respond(token)
+            reply = self._server.respond(token)
         except ScramError as error:
             raise AuthenticationRefused(str(error)) from None
         is_complete = self._server.phase is Phase.COMPLETE
-        return TokenAnswered(answer, self._identity() if is_complete else None)
+        return TokenReply(reply, self._identity() if is_complete else None)
 
     def _begin(self) -> ScramServer:
         return ScramServer(self._mechanism, nonce=secrets.token_urlsafe(NONCE_BYTES), lookup=self._lookup)

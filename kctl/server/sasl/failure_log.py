@@ -1,4 +1,4 @@
-"""Logs failed authentications, a bounded number of lines per interval: anybody can cause them.
+"""Logs failed authentications: a bounded number of lines per interval, because any client can cause them.
 
 Owner: event loop.
 """
@@ -16,7 +16,7 @@ INTERVAL_MS = 10_000
 
 
 class FailureLog:
-    """Counts failures and writes the first ones of each interval; the next line says how many were left out."""
+    """Counts failures and writes the first ones of each interval; the next line has the number of those left out."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

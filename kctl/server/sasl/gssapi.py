@@ -18,7 +18,7 @@ from typing import Any
 from kctl.errors import ConfigError
 from kctl.security.kerberos_names import KerberosNameError, Rule, user_name
 from kctl.server.sasl.exchanges import USER, AuthenticationRefused
-from kctl.server.sasl.negotiation import Identity, TokenAnswered
+from kctl.server.sasl.negotiation import Identity, TokenReply
 
 _ROUNDS_MAX = 10
 """Messages of a client in one authentication; Kerberos needs three."""
@@ -30,7 +30,7 @@ class _Phase(Enum):
     CONTEXT = "context"
     """Tickets are exchanged."""
     OFFER = "offer"
-    """The client's empty answer to the last ticket is expected."""
+    """The client's empty reply to the last ticket is expected."""
     CHOICE = "choice"
     """The client's choice of a security layer is expected."""
 
@@ -68,7 +68,7 @@ class Acceptor:
         return self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
 
     def refusal(self, error: Exception) -> bool:
-        """Whether the exception says that the client is refused."""
+        """Whether the exception means that the client is refused."""
         return isinstance(error, self._gssapi.exceptions.GSSError)
 
     def user(self, principal: str) -> str:
@@ -90,11 +90,11 @@ class GssapiExchange:
         self._phase = _Phase.CONTEXT
         self._rounds = 0
 
-    async def respond(self, token: bytes) -> TokenAnswered:
+    async def respond(self, token: bytes) -> TokenReply:
         """The next message of the exchange."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._answer, token)
+        return await asyncio.get_running_loop().run_in_executor(None, self._reply, token)
 
-    def _answer(self, token: bytes) -> TokenAnswered:
+    def _reply(self, token: bytes) -> TokenReply:
         try:
             return self._step(token)
         except AuthenticationRefused:
@@ -104,7 +104,7 @@ class GssapiExchange:
                 raise AuthenticationRefused(f"Kerberos: {error}") from None
             raise
 
-    def _step(self, token: bytes) -> TokenAnswered:
+    def _step(self, token: bytes) -> TokenReply:
         self._rounds += 1
         if self._rounds > _ROUNDS_MAX:
             raise AuthenticationRefused("too many messages")
@@ -113,18 +113,18 @@ class GssapiExchange:
         if self._phase is _Phase.CONTEXT:
             if not token:
                 raise AuthenticationRefused("an empty message where a ticket is expected")
-            answer = self._context.step(token) or b""
+            reply = self._context.step(token) or b""
             if not self._context.complete:
-                return TokenAnswered(answer)
+                return TokenReply(reply)
             self._phase = _Phase.OFFER
-            if answer:
-                return TokenAnswered(answer)
+            if reply:
+                return TokenReply(reply)
         elif token:
-            raise AuthenticationRefused("a message where the client's empty answer is expected")
+            raise AuthenticationRefused("a message where the client's empty reply is expected")
         self._phase = _Phase.CHOICE
-        return TokenAnswered(self._context.wrap(_NO_SECURITY_LAYER, False).message)
+        return TokenReply(self._context.wrap(_NO_SECURITY_LAYER, False).message)
 
-    def _chosen(self, token: bytes) -> TokenAnswered:
+    def _chosen(self, token: bytes) -> TokenReply:
         choice: bytes = self._context.unwrap(token).message
         if len(choice) < len(_NO_SECURITY_LAYER) or choice[0] != _NO_SECURITY_LAYER[0]:
             raise AuthenticationRefused("the client has chosen a security layer, and none is offered")
@@ -133,4 +133,4 @@ class GssapiExchange:
         authorization_id = choice[len(_NO_SECURITY_LAYER) :].decode("utf-8", "replace")
         if authorization_id not in ("", principal, principal.partition("@")[0], user):
             raise AuthenticationRefused("the client requested an authorization id that is different from its principal")
-        return TokenAnswered(b"", Identity(f"{USER}:{user}"))
+        return TokenReply(b"", Identity(f"{USER}:{user}"))

@@ -1,8 +1,8 @@
 """The keys that verify the signatures of tokens (JSON Web Key Sets, RFC 7517), read from a file or an HTTPS address.
 
 They are read at start and again after `sasl.oauthbearer.jwks.endpoint.refresh.ms`, in a thread; a failed read keeps the
-keys, and is repeated with growing pauses.  A token with an unknown key id causes a read as well, but not more than one
-in UNKNOWN_KEY_READ_INTERVAL_MS: anybody can send such tokens.
+keys, and is repeated after increasing pauses.  A token with an unknown key id also causes a read, at most one in
+UNKNOWN_KEY_READ_INTERVAL_MS, because any client can send such tokens.
 
 Kafka: RefreshingHttpsJwks (3.1), JwksFileVerificationKeyResolver.
 
@@ -44,8 +44,8 @@ _ALGORITHMS = {
     ("OKP", "Ed25519"): ("EdDSA",),
     ("OKP", "Ed448"): ("EdDSA",),
 }
-"""By type and curve of the key.  Signatures with public keys only: with `none` anybody could sign, and with HS256
-everybody who has the keys."""
+"""Algorithms by type and curve of the key.  Only those with public keys: `none` needs no key at all, and with HS256
+every party that can verify a token could also create one."""
 
 Keys = dict[str, dict[str, "PyJWK"]]
 """By key id and algorithm."""
@@ -79,7 +79,7 @@ class JsonWebKeys:
         self._unknown_key_read_ms: int | None = None
 
     async def start(self) -> None:
-        """Reads the keys.  Raises ConfigError if they are in a file that is unusable; an address may answer later."""
+        """Reads the keys.  Raises ConfigError for an unusable file; an HTTP server may start to respond later."""
         try:
             await self._read()
         except KeysUnreadable as error:

@@ -1,8 +1,8 @@
 """The SASL listeners of a broker: their mechanisms, from its properties, and the channels of their connections.
 
-What can be known at start is refused there: a mechanism without users, keys or support in this program.  Properties
-that change while the broker runs hold for new connections; a change that cannot be used is logged, and the old
-properties stay in use.  Kafka 2.8 accepts the change and uses it after a restart.
+Invalid properties stop the broker at start: a mechanism without users or keys, or one that is not supported.
+Properties that change while the broker runs apply to new connections; an invalid change is logged, and the old
+properties stay in use.  Kafka 2.8 accepts the change and applies it after a restart.
 
 Owner: event loop.
 """
@@ -45,7 +45,7 @@ SUPPORTED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What mechanisms verify clients with."""
+    """The stores with which mechanisms verify clients."""
 
     credentials: ScramCredentials
     tokens: TokenCache
@@ -77,7 +77,7 @@ class Channels:
         return SaslChannel(listener, self._handle, peer)
 
     async def start(self) -> None:
-        """Takes the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
+        """Applies the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
         self._properties = _sasl_properties(self._configs.properties)
         self._listeners = self._build()
         await self._use_keys(dict(self._keys))

@@ -1,4 +1,4 @@
-"""Which requests a SASL listener accepts when, as a state machine.
+"""The state machine of a SASL listener: which requests it accepts in which state.
 
     OPENED ------------- ApiVersions ------> VERSIONS_SENT      (an invalid ApiVersions may be repeated)
     OPENED, VERSIONS_SENT -- SaslHandshake --> AUTHENTICATING
@@ -28,7 +28,7 @@ REAUTHENTICATION_INTERVAL_MS_MIN = 1_000
 
 
 class Phase(Enum):
-    """What has been agreed so far; see the module's docstring."""
+    """The states; see the module's docstring."""
 
     OPENED = "opened"
     VERSIONS_SENT = "versions sent"
@@ -39,7 +39,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client has proven to be."""
+    """The authenticated identity of a client."""
 
     principal: str
     """As `Type:name`."""
@@ -54,7 +54,7 @@ class Negotiation:
     """The state of one connection."""
 
     mechanisms: tuple[str, ...]
-    """Those of the listener."""
+    """The enabled mechanisms of the listener."""
     max_reauth_ms: dict[str, int] = field(default_factory=dict)
     """connections.max.reauth.ms by mechanism; 0 or missing for no limit."""
     phase: Phase = Phase.OPENED
@@ -68,7 +68,7 @@ class Negotiation:
     """When the session ends."""
     reauthentication_started_ms: int | None = None
     is_mechanism_changed: bool = False
-    """Whether the client asked to authenticate again with another mechanism."""
+    """Whether the client requested re-authentication with another mechanism."""
 
     @property
     def activity(self) -> str:
@@ -81,7 +81,7 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class VersionsRequested:
-    """An ApiVersions request, and whether its answer is without error."""
+    """An ApiVersions request, and whether its response has no error."""
 
     is_accepted: bool
 
@@ -102,8 +102,8 @@ class TokenReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenAnswered:
-    """The mechanism's answer; `identity` is set if the authentication is complete."""
+class TokenReply:
+    """The mechanism's reply; `identity` is set if the authentication is complete."""
 
     token: bytes = field(repr=False)
     identity: Identity | None = None
@@ -124,7 +124,7 @@ class RequestReceived:
     api_key: int
 
 
-Event = VersionsRequested | HandshakeRequested | TokenReceived | TokenAnswered | TokenRefused | RequestReceived
+Event = VersionsRequested | HandshakeRequested | TokenReceived | TokenReply | TokenRefused | RequestReceived
 
 
 # Actions.
@@ -132,12 +132,12 @@ Event = VersionsRequested | HandshakeRequested | TokenReceived | TokenAnswered |
 
 @dataclass(frozen=True, slots=True)
 class SendVersions:
-    """Send the answer to ApiVersions."""
+    """Send the response to ApiVersions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendMechanisms:
-    """Answer SaslHandshake with the listener's mechanisms; the exchange begins."""
+    """Respond to SaslHandshake with the listener's mechanisms; the exchange begins."""
 
     mechanism: str
 
@@ -151,7 +151,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class SendToken:
-    """Send the mechanism's answer."""
+    """Send the mechanism's reply."""
 
     token: bytes = field(repr=False)
     session_lifetime_ms: int = 0
@@ -166,9 +166,9 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The authentication has failed: after connection.failed.authentication.delay.ms answer, and close.
+    """The authentication has failed: respond after connection.failed.authentication.delay.ms, then close.
 
-    The answer is an error in the response of the request; none if the code is NONE.
+    The response has the error code; if that is NONE, no response is sent.
     """
 
     reason: str
@@ -178,7 +178,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The session has ended: close without an answer."""
+    """The session has expired: close without a response."""
 
     reason: str
 
@@ -200,8 +200,8 @@ def _action(state: Negotiation, event: Event, now_ms: int) -> Action:
     match event:
         case TokenReceived():
             return _token_received(state, event)
-        case TokenAnswered():
-            return _token_answered(state, event, now_ms)
+        case TokenReply():
+            return _token_reply(state, event, now_ms)
         case TokenRefused():
             return _token_refused(state, event)
         case HandshakeRequested():
@@ -257,7 +257,7 @@ def _token_received(state: Negotiation, event: TokenReceived) -> Action:
     return Evaluate(event.token)
 
 
-def _token_answered(state: Negotiation, event: TokenAnswered, now_ms: int) -> Action:
+def _token_reply(state: Negotiation, event: TokenReply, now_ms: int) -> Action:
     assert state.phase is Phase.AUTHENTICATING
     identity = event.identity
     if identity is None:

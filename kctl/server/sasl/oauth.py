@@ -20,23 +20,23 @@ from kctl.security.oauthbearer import (
 )
 from kctl.server.sasl.exchanges import USER, AuthenticationRefused
 from kctl.server.sasl.json_web_keys import JsonWebKeys
-from kctl.server.sasl.negotiation import Identity, TokenAnswered
+from kctl.server.sasl.negotiation import Identity, TokenReply
 
 _NAME_MAX = 1_000
 
 
 class TokenInvalid(KctlError):
-    """The token is not accepted.  The text contains nothing of it."""
+    """The token is not accepted.  The text contains no part of the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say."""
+    """The claims that a token must have."""
 
     issuer: str | None
     """sasl.oauthbearer.expected.issuer; None accepts any."""
     audiences: tuple[str, ...]
-    """sasl.oauthbearer.expected.audience; one of them is enough, none accepts any."""
+    """sasl.oauthbearer.expected.audience: the token needs one of these; an empty list accepts any audience."""
     clock_skew_s: int
     subject_claim: str
     scope_claim: str
@@ -44,7 +44,7 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a valid token names."""
+    """The subject of a valid token."""
 
     name: str
     expiry_ms: int
@@ -67,7 +67,7 @@ class TokenVerifier:
             header = jwt.get_unverified_header(token)
             key = self._keys.key(header.get("kid"), str(header.get("alg")))
             if key is None:
-                raise TokenInvalid("no key is known with the id and the algorithm in the token")
+                raise TokenInvalid("the key set has no key with the id and the algorithm in the token")
             # Times are checked below, by the broker's clock.
             claims = jwt.decode(
                 token,
@@ -104,7 +104,7 @@ class TokenVerifier:
             raise TokenInvalid(f"claim {rules.subject_claim} is not a name")
         scope = claims.get(rules.scope_claim, "")
         if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
-            raise TokenInvalid(f"claim {rules.scope_claim} is neither a text nor a list of texts")
+            raise TokenInvalid(f"claim {rules.scope_claim} is neither a string nor a list of strings")
         return Subject(subject, int(expiry_s * 1000))
 
 
@@ -127,8 +127,8 @@ class OAuthBearerExchange:
         self._now_ms = now_ms
         self._reason = ""
 
-    def respond(self, token: bytes) -> TokenAnswered:
-        """The answer to the token, or to the acknowledgement of an error."""
+    def respond(self, token: bytes) -> TokenReply:
+        """Handles the token, or the acknowledgement of an error message."""
         if self._reason:
             if token != ACKNOWLEDGEMENT:
                 raise AuthenticationRefused(f"{self._reason}, and no acknowledgement of the error message")
@@ -141,7 +141,7 @@ class OAuthBearerExchange:
             subject = self._verifier.verify(message.token)
         except TokenInvalid as error:
             self._reason = str(error)
-            return TokenAnswered(invalid_token_message())
+            return TokenReply(invalid_token_message())
         if message.authorization_id not in ("", subject.name):
             raise AuthenticationRefused(
                 "the client requested an authorization id that is different from the token's subject",
@@ -149,4 +149,4 @@ class OAuthBearerExchange:
                 "principal name",
             )
         lifetime_ms = subject.expiry_ms - self._now_ms()
-        return TokenAnswered(b"", Identity(f"{USER}:{subject.name}", lifetime_ms=lifetime_ms))
+        return TokenReply(b"", Identity(f"{USER}:{subject.name}", lifetime_ms=lifetime_ms))

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of all users, as ZooKeeper has them: read at start and after each change notification.
+"""The SCRAM credentials of all users, read from ZooKeeper at start and after each change notification.
 
 Kafka: CredentialProvider (2.8).
 
@@ -37,7 +37,7 @@ class ScramCredentials:
         self._secret = secrets.token_bytes(32)
 
     async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Takes the configuration of all users; there are no others."""
+        """Sets the configuration of all users; credentials of other users are removed."""
         users = {user: config for path, config in configs.items() if (user := _user(path)) is not None}
         for user in self._by_user.keys() - users.keys():
             self._set(user, {})
@@ -47,7 +47,7 @@ class ScramCredentials:
                 await asyncio.sleep(0)
 
     async def change(self, path: str, config: Mapping[str, str]) -> None:
-        """Takes the configuration of one entity."""
+        """Sets the configuration of one entity."""
         user = _user(path)
         if user is not None:
             self._set(user, config)
@@ -61,7 +61,7 @@ class ScramCredentials:
     def unknown(self, mechanism: Mechanism, user: str) -> ScramCredential:
         """A credential that no password matches, always the same for a user.
 
-        With it the exchange with an unknown user goes on like one with a wrong password.
+        With it, an exchange with an unknown user cannot be distinguished from one with a wrong password.
         """
         seed = hmac.digest(self._secret, f"{mechanism.config_key}:{user}".encode(), "sha512")
         unmatched = secrets.token_bytes(mechanism.key_bytes)

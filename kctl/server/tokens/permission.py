@@ -7,7 +7,7 @@ from kctl.server.requests.context import ANONYMOUS, Peer
 
 
 def require_authenticated(peer: Peer) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) for a client that is not authenticated, or by a token.
+    """Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) unless the client authenticated without a token.
 
     A token must not be able to create another one, which would outlive it.
     """

@@ -15,7 +15,7 @@ from kctl.errors import ApiError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """What ZooKeeper stores of a token; its HMAC is derived from the id.  Times are wall-clock times in ms."""
+    """A token as stored in ZooKeeper; its HMAC is derived from the id.  Times are wall-clock times in ms."""
 
     token_id: str
     """The user name for SCRAM."""
@@ -59,7 +59,7 @@ def new_token(
     lifetimes: TokenLifetimes,
     now_ms: int,
 ) -> DelegationToken:
-    """A token; `max_lifetime_ms` is the request's, without effect unless positive and below the broker's."""
+    """A new token.  `max_lifetime_ms` of the request is used if it is positive and below that of the broker."""
     lifetime_ms = min(max_lifetime_ms, lifetimes.max_ms) if max_lifetime_ms > 0 else lifetimes.max_ms
     return DelegationToken(
         token_id=token_id,
@@ -86,7 +86,7 @@ def renewed(
 
 
 def expired(token: DelegationToken, principal: str, *, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """The token that expires after the period; None if it is to be removed at once, for a negative period.
+    """The token with an expiry after the period; None for a negative period: the token is removed at once.
 
     Raises ApiError: DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
     """

@@ -20,7 +20,7 @@ _SALT_BYTES = 24
 
 
 class TokenCache:
-    """Empty and closed for additions without a secret key: then tokens are disabled."""
+    """The tokens of the cluster.  Without a secret key tokens are disabled, and the cache stays empty."""
 
     def __init__(self, secret_key: str | None) -> None:
         self._secret_key = secret_key

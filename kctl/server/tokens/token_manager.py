@@ -1,7 +1,7 @@
-"""Creates, renews, expires and removes delegation tokens in ZooKeeper, and follows what other brokers do there.
+"""Creates, renews, expires and removes delegation tokens in ZooKeeper, and follows changes by other brokers.
 
-Every change writes the token's znode and then a notification, which all brokers of the cluster watch, whether this
-program runs them or Apache Kafka.  Any broker serves requests; expired tokens are removed by the controller.
+Every change writes the token's znode and then a notification, which all brokers of the cluster watch, including those
+of Apache Kafka.  Any broker serves requests; expired tokens are removed by the controller.
 
 Kafka: DelegationTokenManager, KafkaController.onControllerFailover (2.8).
 
@@ -141,7 +141,7 @@ class TokenManager:
         return token
 
     async def _write(self, token: DelegationToken) -> int:
-        """Replaces a token; unlike Kafka, does not create one again that another broker has removed."""
+        """Replaces a token; unlike Kafka, does not recreate a token that another broker has removed."""
         try:
             await self._zookeeper.set(paths.delegation_token(token.token_id), encode_token(_znode(token)))
         except NoNodeError:

@@ -25,7 +25,7 @@ Outcome: TypeAlias = InitOutcome | ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Respond:
     """Complete the parked request of `token`."""
 
     token: Token
@@ -68,4 +68,4 @@ class Discard:
     """Remove the transactional id and its pending markers."""
 
 
-Action: TypeAlias = Answer | AllocateProducerId | Persist | SendMarkers | ScheduleCompletion | Discard
+Action: TypeAlias = Respond | AllocateProducerId | Persist | SendMarkers | ScheduleCompletion | Discard

@@ -114,12 +114,12 @@ class TransactionCoordinator:
     ) -> Reply[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once."""
         call: ParkedCall[ErrorCode] = ParkedCall()
-        return self._ask(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
+        return self._request(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
         """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
-        return self._ask(transactional_id, call, EndTransaction(call, producer, committed))
+        return self._request(transactional_id, call, EndTransaction(call, producer, committed))
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionSnapshot | None]:
         """DescribeTransactions, for one id; None for an unknown id."""
@@ -143,13 +143,13 @@ class TransactionCoordinator:
         if self.partitions.are_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
         unknown = [name for name in states if name not in BY_LABEL]
-        wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
+        requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
 
         def listed(transaction: Transaction) -> TransactionOverview | None:
             overview = transaction.overview()
-            is_wanted = not states or overview.state in wanted
+            has_state = not states or overview.state in requested
             has_id = not producer_ids or overview.producer_id in producer_ids
-            return overview if is_wanted and has_id and not transaction.is_new else None
+            return overview if has_state and has_id and not transaction.is_new else None
 
         overviews = await in_slices(listed(hosted.transaction) for hosted in list(self._hosted.values()))
         return ErrorCode.NONE, unknown, [overview for overview in overviews if overview is not None]
@@ -169,7 +169,7 @@ class TransactionCoordinator:
         is_hosted = transactional_id in self._hosted
         return ErrorCode.NONE if is_hosted else self.partitions.status(transactional_id)
 
-    def _ask(
+    def _request(
         self, transactional_id: str, call: ParkedCall[ErrorCode], event: AddPartitions | EndTransaction
     ) -> Reply[ErrorCode]:
         error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST

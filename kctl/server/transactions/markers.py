@@ -210,9 +210,9 @@ class MarkerSender:
                 queue, channel.queue = channel.queue, {}
                 batch = {job: tuple(partitions) for job, partitions in queue.items() if not job.is_over}
                 if batch:
-                    answers = await self._exchange(channel, batch)
+                    results = await self._exchange(channel, batch)
                     for job, partitions in batch.items():
-                        self._take(job, partitions, answers.get(job.producer.producer_id, {}))
+                        self._take(job, partitions, results.get(job.producer.producer_id, {}))
         finally:
             channel.is_running = False
 

@@ -1,4 +1,4 @@
-"""Errors that clients older than KIP-588 do not know."""
+"""Errors that are not defined in versions before KIP-588."""
 
 from __future__ import annotations
 

@@ -53,4 +53,4 @@ class ProducerIdAllocations:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             if error is not ErrorCode.NONE:
-                cast("ParkedCall[InitOutcome]", event.token).answer(InitOutcome(error))
+                cast("ParkedCall[InitOutcome]", event.token).complete(InitOutcome(error))

@@ -32,9 +32,9 @@ from kctl.server.coordinators.replies import ParkedCall
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
-    Answer,
     Discard,
     Persist,
+    Respond,
     ScheduleCompletion,
     SendMarkers,
 )
@@ -124,7 +124,7 @@ class TransactionRunner:
     def run_all(self, event: Event) -> None:
         """Processes the event for every id that exists now, some ids per loop turn."""
         waiting = iter(list(self.hosted.values()))
-        visit_in_turns(self._timer, waiting, lambda hosted: self._tell(hosted, event), per_turn=IDS_PER_TURN)
+        visit_in_turns(self._timer, waiting, lambda hosted: self._process(hosted, event), per_turn=IDS_PER_TURN)
 
     async def load_all(self, partition: LedPartition) -> dict[str, HostedTransaction]:
         """Reads the partition and returns its transactions, by transactional id."""
@@ -151,8 +151,8 @@ class TransactionRunner:
 
     def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
         match action:
-            case Answer():
-                cast("ParkedCall[object]", action.token).answer(action.outcome)
+            case Respond():
+                cast("ParkedCall[object]", action.token).complete(action.outcome)
             case AllocateProducerId():
                 self._allocate(hosted.transaction.transactional_id, action.event)
             case Persist():
@@ -160,13 +160,13 @@ class TransactionRunner:
             case SendMarkers():
                 self._send_markers(hosted, action)
             case ScheduleCompletion():
-                self._timer.schedule(COMPLETION_RETRY_MS, partial(self._tell, hosted, CompletionDue()))
+                self._timer.schedule(COMPLETION_RETRY_MS, partial(self._process, hosted, CompletionDue()))
             case Discard():
                 self._discard(hosted)
             case _:
                 assert_never(action)
 
-    def _tell(self, hosted: HostedTransaction, event: Event) -> None:
+    def _process(self, hosted: HostedTransaction, event: Event) -> None:
         """Processes a later event, unless this broker no longer coordinates the id."""
         if not hosted.is_gone:
             self.run(hosted, event)
@@ -186,7 +186,7 @@ class TransactionRunner:
             inbox.append(AppendDone(outcome.error))
 
     def _appended(self, hosted: HostedTransaction, future: asyncio.Future[AppendOutcome]) -> None:
-        self._tell(hosted, AppendDone(outcome_of(future).error))
+        self._process(hosted, AppendDone(outcome_of(future).error))
 
     def _send_markers(self, hosted: HostedTransaction, action: SendMarkers) -> None:
         hosted.job = MarkerJob(
@@ -195,7 +195,7 @@ class TransactionRunner:
             committed=action.committed,
             coordinator_epoch=hosted.partition.epoch,
             partitions=action.partitions,
-            on_written=lambda partitions: self._tell(hosted, MarkersWritten(partitions)),
+            on_written=lambda partitions: self._process(hosted, MarkersWritten(partitions)),
         )
         self._markers.send(hosted.job)
 

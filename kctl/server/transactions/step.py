@@ -16,10 +16,10 @@ from kctl.server.transactions.actions import (
     NO_PRODUCER,
     Action,
     AllocateProducerId,
-    Answer,
     Discard,
     InitOutcome,
     Persist,
+    Respond,
     ScheduleCompletion,
     SendMarkers,
 )
@@ -122,9 +122,9 @@ def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int,
     error = _producer_error(transaction, event.producer)
     is_ongoing = transaction.state is TransactionState.ONGOING
     if error is not ErrorCode.NONE:
-        out.append(Answer(event.token, error))
+        out.append(Respond(event.token, error))
     elif is_ongoing and all(partition in transaction.partitions for partition in event.partitions):
-        out.append(Answer(event.token, ErrorCode.NONE))
+        out.append(Respond(event.token, ErrorCode.NONE))
     else:
         becomes = replace(
             transaction.snapshot(TransactionState.ONGOING, now_ms),
@@ -145,7 +145,7 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
     if error is ErrorCode.NONE and transaction.state is not ended_so:
         error = ErrorCode.INVALID_TXN_STATE
     # NONE also for a retry whose first response was lost.
-    out.append(Answer(event.token, error))
+    out.append(Respond(event.token, error))
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
@@ -199,7 +199,7 @@ def _append_done(transaction: Transaction, event: AppendDone, now_ms: int, out: 
     transaction.write = None
     error = transaction_error(event.error)
     if write.token is not None:
-        out.append(Answer(write.token, _outcome(write, error)))
+        out.append(Respond(write.token, _outcome(write, error)))
     if error is not ErrorCode.NONE:
         _not_written(transaction, write, out)
     elif write.becomes is None:
@@ -259,10 +259,10 @@ def _unload(transaction: Transaction, out: list[Action]) -> None:
     """Completes parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
     write = transaction.write
     if write is not None and write.token is not None:
-        out.append(Answer(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))
+        out.append(Respond(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))
     transaction.write = None
     out.append(Discard())
 
 
 def _refuse_init(event: InitProducer, error: ErrorCode, out: list[Action]) -> None:
-    out.append(Answer(event.token, InitOutcome(error)))
+    out.append(Respond(event.token, InitOutcome(error)))

@@ -13,7 +13,7 @@ with the first write or marker of that epoch, on every partition.
                                           new instance
       Empty, CompleteCommit, CompleteAbort ---InitProducerId---> Empty           ---unused for long---> removed
 
-The decision is the Prepare record.  Before it is in the log (and replicated) no client is told; once it is, the
+The decision is the Prepare record.  Before it is in the log (and replicated) no response is sent; once it is, the
 transaction ends that way whatever happens: a coordinator that loads it sends the markers again, and writing a marker
 twice is harmless.  So the request completes at Prepare, and the markers follow: one for each partition of the
 transaction, written by that partition's leader.  When all are written, the Complete record is written, and only then

@@ -1,7 +1,7 @@
-"""Code that runs on Spark's executors; shipped to them in a zip with kctl.protocol, kctl.records and kctl.client.
+"""Code that runs on Spark's executors; those of a cluster get it in a zip with kctl.protocol, records and client.
 
 Reading order: worker and environment (the entry point of a task), task (a planned file, from the first fetch to
-publication), fetch (the batches of an offset range), chunk, varints and decode (batches into Arrow columns), columns
-and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress
+publication), fetch (the batches of an offset range), chunk, locate, varints and decode (batches into Arrow columns),
+columns and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress
 (results for the driver).
 """

@@ -23,12 +23,17 @@ CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The records of some batches: batch i is buffer[starts[i]:ends[i]], in the order of offsets."""
+    """The records of some batches: batch i is data[starts[i]:ends[i]], in the order of offsets."""
 
-    buffer: Bytes
+    data: memoryview | bytes
     starts: Longs
     ends: Longs
     batches: Sequence[BatchHeader]
+
+    @property
+    def buffer(self) -> Bytes:
+        """The data for numpy, without a copy."""
+        return np.frombuffer(self.data, np.uint8)
 
 
 def chunks(data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
@@ -69,7 +74,7 @@ def _chunk(data: memoryview, group: list[BatchHeader], regions: list[memoryview 
         origin = group[0].position
         starts = np.array([batch.position + HEADER_SIZE - origin for batch in group], np.int64)
         ends = np.array([batch.end - origin for batch in group], np.int64)
-        return Chunk(np.frombuffer(data[origin : group[-1].end], np.uint8), starts, ends, group)
+        return Chunk(data[origin : group[-1].end], starts, ends, group)
     ends = np.cumsum([len(region) for region in regions], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    return Chunk(np.frombuffer(b"".join(regions), np.uint8), starts, ends, group)
+    return Chunk(b"".join(regions), starts, ends, group)

@@ -52,7 +52,7 @@ class Fetched:
 
 
 class RangeReader:
-    """Reads one range, once.  Use as a context manager; iterate over `answers`.  Owner: one task."""
+    """Reads one range, once.  Use as a context manager; iterate over `responses`.  Owner: one task."""
 
     def __init__(self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool) -> None:
         """`client` uses a blocking transport, exclusively for this reader while it is open.
@@ -74,7 +74,7 @@ class RangeReader:
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
 
-    def answers(self) -> Iterator[Fetched]:
+    def responses(self) -> Iterator[Fetched]:
         """All responses in the order of offsets.
 
         Raises DataLoss, CorruptRecords, ApiError for errors of the leader, and ClusterUnreachable.
@@ -93,9 +93,9 @@ class RangeReader:
             yield fetched
 
     def _select(self, partition: FetchedPartition, position: int) -> tuple[Fetched, int]:
-        """The wanted batches, and the offset after the last batch."""
+        """The requested batches, and the offset after the last batch."""
         before = position
-        wanted = []
+        complete_batches = []
         size = 0
         try:
             partition = replace(partition, records=without_old_messages(partition.records))
@@ -104,21 +104,21 @@ class RangeReader:
                     position = self._range.end
                     break
                 if is_visible and batch.last_offset >= self._range.start:
-                    wanted.append(batch)
+                    complete_batches.append(batch)
                 position = batch.next_offset
                 size += batch.size
         except CorruptBatch as error:
             raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
         if position == before < self._range.end:
-            raise CorruptRecords(f"{self._range.tp}: the answer for offset {position} holds no whole batch")
-        return Fetched(partition.records, wanted, size), position
+            raise CorruptRecords(f"{self._range.tp}: the response for offset {position} contains no complete batch")
+        return Fetched(partition.records, complete_batches, size), position
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
         """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""
         deadline = self._client.deadline()
         while True:
             partition = await retry(
-                partial(self._ask_leader, position),
+                partial(self._request_from_leader, position),
                 deadline=self._client.deadline(),
                 codes=RETRIED_ERRORS,
                 forget=self._forget_leader,
@@ -136,7 +136,7 @@ class RangeReader:
                     f"{self._range.end} at planning; its high watermark is {partition.high_watermark}",
                 )
 
-    async def _ask_leader(self, position: int) -> FetchedPartition:
+    async def _request_from_leader(self, position: int) -> FetchedPartition:
         tp = self._range.tp
         if self._leader is None:
             self._leader = await self._find_leader()

@@ -71,7 +71,7 @@ def running_tasks(directory: Path) -> TaskProgress:
         return total
     for name in names:
         try:
-            numbers = [int(word) for word in (directory / name).read_bytes().split()]
+            numbers = [int(field) for field in (directory / name).read_bytes().split()]
             total = TaskProgress(*(a + b for a, b in zip(total, numbers, strict=True)))
         except (OSError, ValueError):
             continue  # the task has just started or ended

@@ -74,7 +74,7 @@ class Reader(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def answers(self) -> Iterator[Fetched]:
+    def responses(self) -> Iterator[Fetched]:
         """See RangeReader."""
         ...
 
@@ -185,7 +185,7 @@ class _Copy:
         with open_reader(range_) as reader:
             lost_at_end = 0
             try:
-                for fetched in reader.answers():
+                for fetched in reader.responses():
                     self._add(range_, fetched)
                     self._done = self._done._replace(offsets=before.offsets + reader.position - range_.start)
                     self._report(self._done)

@@ -23,12 +23,17 @@ LANES_MIN = 24
 LANES_LEFT_MIN = 12
 """When fewer batches are left, each is finished alone."""
 
-_SHIFT_MAX = 63
-"""A 64-bit varint has at most ten bytes; the tenth is shifted by this."""
+BITS_32 = 32
+BITS_64 = 64
+_SHIFT_MAX = {BITS_32: 28, BITS_64: 63}
+"""Shift of the last byte: a varint of 32 bits has at most five bytes, one of 64 bits ten."""
 
 
-def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
-    """The varints that start at `positions`, and the positions after them.  Raises CorruptRecords."""
+def read_varints(buffer: Bytes, positions: Longs, bits: int) -> tuple[Longs, Longs]:
+    """The varints of 32 or 64 bits that start at `positions`, and the positions after them.  Raises CorruptRecords.
+
+    Bits beyond the type are ignored, as in Kafka's ByteUtils.
+    """
     try:
         head = buffer[positions]
         values = (head & 0x7F).astype(np.int64)
@@ -36,15 +41,17 @@ def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
         longer = np.flatnonzero(head > 0x7F)
         shift = 7
         while longer.size:
+            if shift > _SHIFT_MAX[bits]:
+                raise CorruptRecords("a varint has too many bytes")
             head = buffer[ends[longer]]
-            if shift == _SHIFT_MAX and (head > 1).any():
-                raise CorruptRecords("a varint has more than 64 bits")
             values[longer] |= (head & 0x7F).astype(np.int64) << shift
             ends[longer] += 1
             longer = longer[head > 0x7F]
             shift += 7
     except IndexError:
         raise CorruptRecords("a record reaches beyond its batch") from None
+    if bits == BITS_32:
+        values &= 0xFFFFFFFF
     # Zigzag: the lowest bit is the sign.  The shift has to be a logical one for values that use all 64 bits.
     return ((values.view(np.uint64) >> np.uint64(1)).view(np.int64)) ^ -(values & 1), ends
 
@@ -89,7 +96,7 @@ def _walk_in_lock_step(
                 rest = int(sorted_counts[lane]) - step
                 _walk_one(data, int(positions[lane]), rest, int(targets[lane]), bodies, record_ends)
             return
-        lengths, body = read_varints(buffer, positions[:active])
+        lengths, body = read_varints(buffer, positions[:active], BITS_32)
         if (lengths < 0).any() or (lengths > len(buffer)).any():
             raise CorruptRecords("a record has an impossible length")
         end = body + lengths
@@ -117,12 +124,13 @@ def _walk_one(data: memoryview, start: int, count: int, slot: int, bodies: Longs
                 value = value & 0x7F | (more & 0x7F) << 7
                 shift = 14
                 while more > 0x7F:
-                    if shift > _SHIFT_MAX:
-                        raise CorruptRecords("a varint is longer than ten bytes")
+                    if shift > _SHIFT_MAX[BITS_32]:
+                        raise CorruptRecords("a varint has too many bytes")
                     more = data[position]
                     position += 1
                     value |= (more & 0x7F) << shift
                     shift += 7
+                value &= 0xFFFFFFFF
             if value & 1 or value >> 1 > len(data):
                 raise CorruptRecords("a record has an impossible length")
             add_body(position)

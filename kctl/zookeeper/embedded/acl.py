@@ -106,12 +106,12 @@ def _is_valid(identity: Id) -> bool:
     return False
 
 
-def _matches(identity: Id, wanted: Id) -> bool:
-    if identity.scheme != wanted.scheme:
+def _matches(identity: Id, requested: Id) -> bool:
+    if identity.scheme != requested.scheme:
         return False
     if identity.scheme != "ip":
-        return identity.id == wanted.id
-    address, network = _network(identity.id), _network(wanted.id)
+        return identity.id == requested.id
+    address, network = _network(identity.id), _network(requested.id)
     return (
         address is not None
         and network is not None

@@ -34,7 +34,7 @@ class Server(Protocol):
     def frame_received(self, connection: Connection, frame: bytes) -> None:
         """A complete frame arrived."""
 
-    def answer_word(self, word: str) -> str | None:
+    def four_letter_word_response(self, word: str) -> str | None:
         """Return the output of a four-letter word; None if it is not one."""
 
     def has_output(self, connection: Connection) -> None:
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
             return
         self._buffer += data
         while self.is_open and len(self._buffer) >= _LENGTH.size:
-            if not self._is_greeted and self._answers_word():
+            if not self._is_greeted and self._handle_four_letter_word():
                 return
             (length,) = _LENGTH.unpack_from(self._buffer)
             if not 0 < length <= ZOOKEEPER_FRAME_BYTES_MAX:
@@ -164,16 +164,16 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self.is_open = False
 
-    def _answers_word(self) -> bool:
+    def _handle_four_letter_word(self) -> bool:
         """Answer a four-letter word; return False if the buffer does not start with one."""
         word = bytes(self._buffer[:4])
         if not (word.isascii() and word.isalpha()):
             return False
-        answer = self._server.answer_word(word.decode())
-        if answer is None:
+        response = self._server.four_letter_word_response(word.decode())
+        if response is None:
             return False
         assert self._transport is not None
-        self._transport.write(answer.encode())
+        self._transport.write(response.encode())
         self._transport.close()
         self.is_open = False
         return True

@@ -60,7 +60,7 @@ class Snapshot:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def answer(word: str, snapshot: Snapshot) -> str | None:
+def response(word: str, snapshot: Snapshot) -> str | None:
     """Return the output of a word; None if it is not a four-letter word of ZooKeeper."""
     if word in _ANSWERS:
         return _ANSWERS[word](snapshot)

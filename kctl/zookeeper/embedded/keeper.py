@@ -125,7 +125,7 @@ class Keeper:
             case _:
                 response, change = self._apply(client, request, wall_ms)
         if change is not None:
-            self.watches.tell(change)
+            self.watches.dispatch(change)
         return response
 
     def refuse_write(self) -> None:
@@ -187,7 +187,7 @@ class Keeper:
                     zxid=self.zxid,
                     now_ms=wall_ms,
                 )
-                stat = tree.stat(path) if request.wants_stat else None
+                stat = tree.stat(path) if request.includes_stat else None
                 return responses.Created(path, stat), self._change(EventType.CREATED, path)
             case requests.Delete():
                 change = self._change(EventType.DELETED, request.path)
@@ -224,7 +224,7 @@ class Keeper:
             changes.append(change)
         for change in changes:
             if change is not None:
-                self.watches.tell(change)
+                self.watches.dispatch(change)
         return responses.Results(results)
 
     def _change(self, event: EventType, path: str) -> Change:
@@ -235,7 +235,7 @@ class Keeper:
     def _remove(self, path: str) -> None:
         change = self._change(EventType.DELETED, path)
         self.tree.remove(path, zxid=self.zxid)
-        self.watches.tell(change)
+        self.watches.dispatch(change)
 
     def _get_data(self, client: Client, request: requests.GetData) -> responses.Data:
         data = self._require_read(client, request.path).data
@@ -256,7 +256,7 @@ class Keeper:
         self._require_read(client, request.path)
         if request.watch:
             self.watches.children.add(request.path, client)
-        stat = self.tree.stat(request.path) if request.wants_stat else None
+        stat = self.tree.stat(request.path) if request.includes_stat else None
         return responses.Children(list(self.tree.children(request.path)), stat)
 
     def _multi_read(self, client: Client, request: requests.MultiRead) -> responses.Results:

@@ -37,7 +37,7 @@ class Create:
     data: bytes | None
     acl: tuple[Acl, ...] | None
     flags: int
-    wants_stat: bool = False
+    includes_stat: bool = False
     is_container: bool = False
 
 
@@ -116,7 +116,7 @@ class GetChildren:
 
     path: str
     watch: bool = False
-    wants_stat: bool = False
+    includes_stat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,11 @@ def _create(reader: Reader) -> Create:
 
 
 def _create_with_stat(reader: Reader) -> Create:
-    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), wants_stat=True)
+    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), includes_stat=True)
 
 
 def _create_container(reader: Reader) -> Create:
-    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), wants_stat=True, is_container=True)
+    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), includes_stat=True, is_container=True)
 
 
 def _create_ttl(reader: Reader) -> Create:
@@ -397,7 +397,7 @@ _DECODERS: dict[int, Callable[[Reader], Request]] = {
     OpCode.GET_CHILDREN: lambda reader: GetChildren(reader.path(), reader.boolean()),
     OpCode.SYNC: lambda reader: Sync(reader.path()),
     OpCode.PING: lambda _: Ping(),
-    OpCode.GET_CHILDREN2: lambda reader: GetChildren(reader.path(), reader.boolean(), wants_stat=True),
+    OpCode.GET_CHILDREN2: lambda reader: GetChildren(reader.path(), reader.boolean(), includes_stat=True),
     OpCode.MULTI: _multi,
     OpCode.RECONFIG: lambda _: Reconfig(),
     OpCode.CHECK_WATCHES: _check_watches,

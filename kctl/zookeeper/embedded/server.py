@@ -171,7 +171,7 @@ class EmbeddedZooKeeper:
             connection.pause_reading("outstanding requests")
             self._paused.append(connection)
 
-    def answer_word(self, word: str) -> str | None:
+    def four_letter_word_response(self, word: str) -> str | None:
         """Return the output of a four-letter word."""
         settings = {
             "clientPort": self.port,
@@ -191,7 +191,7 @@ class EmbeddedZooKeeper:
         snapshot = four_letter_words.Snapshot(
             self._keeper, list(self._connections), len(self._batches), self._traffic, settings, environment
         )
-        return four_letter_words.answer(word, snapshot)
+        return four_letter_words.response(word, snapshot)
 
     def _handle_connect(self, connection: Connection, frame: bytes) -> None:
         """Execute a connect request.  A client that has seen newer transactions belongs to another ensemble and is
@@ -237,7 +237,7 @@ class EmbeddedZooKeeper:
             former.end()
 
     def _handle_request(self, connection: Connection, frame: bytes) -> None:
-        """Execute a request.  Without a header the connection is closed; a malformed body is answered with an error."""
+        """Execute a request.  Without a header the connection is closed; a malformed body gets an error response."""
         if not connection.is_open or connection.session_id == 0:
             return
         reader = Reader(frame)
@@ -253,7 +253,7 @@ class EmbeddedZooKeeper:
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
                 return
-            self._answer(connection, xid, request)
+            self._respond(connection, xid, request)
         except TooManyWatches:
             connection.abort("too many watches")
         except MalformedRequest as problem:
@@ -264,7 +264,7 @@ class EmbeddedZooKeeper:
         except KeeperError as refused:
             connection.send(responses.frame(xid, self._keeper.zxid, refused.code))
 
-    def _answer(self, connection: Connection, xid: int, request: requests.Request) -> None:
+    def _respond(self, connection: Connection, xid: int, request: requests.Request) -> None:
         response: responses.Response | None = None
         match request:
             case requests.Auth():

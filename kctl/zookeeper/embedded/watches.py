@@ -91,18 +91,18 @@ class Watches:
 
     def fire(self, event: EventType, path: str) -> list[Watcher]:
         """Return the watchers to notify, each once, in the order of their watches; standard watches are removed."""
-        told: dict[Watcher, None] = {}
+        notified: dict[Watcher, None] = {}
         for watcher, mode in list(self._by_path.get(path, {}).items()):
             if mode & (WatchMode.STANDARD | WatchMode.PERSISTENT) or event is not EventType.CHILDREN_CHANGED:
-                told[watcher] = None
+                notified[watcher] = None
             if mode & WatchMode.STANDARD:
                 self._set(path, watcher, mode & ~WatchMode.STANDARD)
         if self._recursive_count and event is not EventType.CHILDREN_CHANGED:
             for above in _ancestors(path):
                 for watcher, mode in self._by_path.get(above, {}).items():
                     if mode & WatchMode.RECURSIVE:
-                        told[watcher] = None
-        return list(told)
+                        notified[watcher] = None
+        return list(notified)
 
     def _set(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
         watchers = self._by_path[path]
@@ -144,12 +144,12 @@ class WatchBoard:
         self.data = Watches()
         self.children = Watches()
 
-    def tell(self, change: Change) -> None:
+    def dispatch(self, change: Change) -> None:
         """Send the events of a change."""
-        told = dict.fromkeys(self.data.fire(change.event, change.path))
+        notified = dict.fromkeys(self.data.fire(change.event, change.path))
         if change.event is EventType.DELETED:
-            told.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
-        _notify(told, change.event, change.path, change.zxid, change.acl)
+            notified.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
+        _notify(notified, change.event, change.path, change.zxid, change.acl)
         if change.event is not EventType.DATA_CHANGED:
             parent = node_paths.parent(change.path)
             watchers = self.children.fire(EventType.CHILDREN_CHANGED, parent)

@@ -1,7 +1,10 @@
-"""The command line as a separate process, against kctl's and Apache Kafka's brokers."""
+"""The command line in processes of its own, against kctl's and Apache Kafka's brokers."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import json
 import os
 import signal
@@ -15,6 +18,7 @@ import pytest
 
 from tests.integration.cli.group_readers import ROOT, TIMEOUT_S, Reader
 from tests.peers import apache_kafka, apache_zookeeper, probe
+from tests.peers.forked_kctl import ForkedKctl
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.three_brokers import apache_cluster, kctl_cluster
 
@@ -53,18 +57,28 @@ Kctl = Callable[..., Ran]
 """Runs the words of a line as a process, with `stdin` if it is given."""
 
 
+@pytest.fixture(scope="session")
+def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Starts the broker of a kind at its first use; it runs until the end, because tests alternate between kinds."""
+    with contextlib.ExitStack() as running:
+
+        @functools.cache
+        def start(kind: str) -> str:
+            folder = tmp_path_factory.mktemp("broker")
+            if kind == "kctl":
+                return running.enter_context(kctl_broker(folder / "data")).bootstrap
+            properties = apache_kafka.HANGING_IS_ALLOWED
+            return running.enter_context(apache_kafka.apache_kafka(kind, folder, properties=properties))
+
+        yield start
+
+
 @pytest.fixture(scope="session", params=BROKERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest, broker_of: Callable[[str], str]) -> str:
     """A broker of kctl or Apache Kafka."""
-    folder = tmp_path_factory.mktemp("broker")
-    if request.param == "kctl":
-        with kctl_broker(folder / "data") as broker:
-            yield broker.bootstrap
-        return
-    if reason := apache_kafka.why_not():
+    if request.param != "kctl" and (reason := apache_kafka.why_not()):
         pytest.skip(reason)
-    with apache_kafka.apache_kafka(request.param, folder, properties=apache_kafka.HANGING_IS_ALLOWED) as address:
-        yield address
+    return broker_of(request.param)
 
 
 class ThreeBrokers(NamedTuple):
@@ -103,8 +117,27 @@ def kctl(bootstrap: str) -> Kctl:
     return command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap})
 
 
+@functools.cache
+def forked_kctl() -> ForkedKctl:
+    """One for all tests."""
+    started = ForkedKctl()
+    atexit.register(started.close)
+    return started
+
+
 def command_line(environment: dict[str, str]) -> Kctl:
-    """Runs `kctl` as a process with these additional environment variables."""
+    """Runs `kctl` with these additional environment variables, in a fork."""
+
+    def run(line: str, stdin: bytes = b"") -> Ran:
+        variables = os.environ | environment
+        done = forked_kctl().run(line.split(), stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+def process(environment: dict[str, str]) -> Kctl:
+    """Runs `kctl` likewise, as users start it."""
 
     def run(line: str, stdin: bytes = b"") -> Ran:
         done = subprocess.run(

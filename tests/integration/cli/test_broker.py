@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.conftest import Kctl, command_line
+from tests.integration.cli.conftest import Kctl, process
 from tests.integration.cli.group_readers import ROOT
 
 SECRET = "correct horse = battery\\staple"
@@ -20,7 +20,7 @@ SECRET = "correct horse = battery\\staple"
 @pytest.fixture
 def kctl(tmp_path: Path) -> Iterator[Kctl]:
     """`kctl` whose brokers have their data in this test's folder and are stopped with it."""
-    run = command_line({"XDG_DATA_HOME": str(tmp_path)})
+    run = process({"XDG_DATA_HOME": str(tmp_path)})
     yield run
     run("broker stop")
 
@@ -59,7 +59,7 @@ def test_suggested_commands_use_the_program_name(kctl: Kctl, tmp_path: Path) -> 
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "kctl").touch(mode=0o755)
-    active = command_line({"XDG_DATA_HOME": str(tmp_path), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"})
+    active = process({"XDG_DATA_HOME": str(tmp_path), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"})
     started = active("broker start --port 0 --detach")
     assert started.status == 0, started.err
     assert "\n  kctl topics create " in started.err

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
+from kafka import KafkaProducer
 
 from tests.integration.cli.conftest import Kctl
 from tests.integration.cli.group_readers import TIMEOUT_S
+from tests.peers import probe
 from tests.peers.markers import wait_for_markers
 
 
@@ -92,23 +94,18 @@ def test_records_survive_a_copy(kctl: Kctl, topic: str, bootstrap: str) -> None:
 
 
 def _records(bootstrap: str, topic: str) -> list[tuple[object, ...]]:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    tps = [TopicPartition(topic, number) for number in range(3)]
-    consumer.assign(tps)
-    records = [record for tp in tps for record in _read_one(consumer, tp)]
-    consumer.close()
-    return records
-
-
-def _read_one(consumer: KafkaConsumer, tp: TopicPartition) -> list[tuple[object, ...]]:
-    consumer.assign([tp])
-    consumer.seek_to_beginning()
-    end = consumer.end_offsets([tp])[tp]
+    """All records as librdkafka reads them, in the order of their partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)[1] for number in range(3)]
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(3)])
     records: list[tuple[object, ...]] = []
-    while consumer.position(tp) < end:
-        for polled in consumer.poll(timeout_ms=200).values():
-            records.extend((tp.partition, one.offset, one.timestamp, one.key, one.value, one.headers) for one in polled)
-    return records
+    while len(records) < sum(ends):
+        one = consumer.poll(TIMEOUT_S)
+        assert one is not None, f"{len(records)} of {sum(ends)} records"
+        assert one.error() is None, one.error()
+        records.append((one.partition(), one.offset(), one.timestamp(), one.key(), one.value(), one.headers()))
+    consumer.close()
+    return sorted(records, key=lambda record: record[:2])
 
 
 def test_offsets_are_selected_by_time(kctl: Kctl, topic: str) -> None:
@@ -126,16 +123,33 @@ def test_offsets_are_selected_by_time(kctl: Kctl, topic: str) -> None:
 def test_groups_are_listed_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     group = f"{topic}-group"
     kctl(f"produce {topic} --partition 0", stdin=b"a\nb\nc\n")
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
-    while not consumer.poll(timeout_ms=200):
-        pass
-    consumer.commit()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    seen: list[bytes | None] = []
+
+    def has_read_all() -> bool:
+        one = consumer.poll(0.1)
+        if one is not None:
+            assert one.error() is None, one.error()
+            seen.append(one.value())
+        return len(seen) == 3
+
+    probe.wait_until(has_read_all, what="three records", timeout_s=TIMEOUT_S)
+    consumer.commit(asynchronous=False)
     kctl(f"produce {topic} --partition 0", stdin=b"d\n")
 
     assert [group, "Stable", "consumer"] in [row[:3] for row in kctl("groups list").rows]
     rows = {row[2]: row for row in kctl(f"groups describe {group}").rows}
     assert rows["0"][3:6] == ["3", "4", "1"]
-    assert rows["0"][6].startswith("kafka-python")
+    assert rows["0"][6].startswith("reader")
     (members,) = kctl(f"groups describe {group} --show members").rows
     assert members[5:7] == ["3", f"{topic}(0,1,2)"]
     assert kctl(f"groups delete {group} --yes").rows[0][2] == "NON_EMPTY_GROUP"

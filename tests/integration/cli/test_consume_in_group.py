@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 
 from confluent_kafka import Consumer
-from kafka import KafkaConsumer
 
 from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import (
@@ -42,15 +41,25 @@ def test_shares_with_another_client_and_takes_over_when_that_leaves(
     ours = Reader(bootstrap, topic, tmp_path / "ours")
     readers.append(ours)
     await_values(values, ours)
-    other = KafkaConsumer(
-        topic, group_id=topic, bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
+    other = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 500,
+        }
     )
+    other.subscribe([topic])
     seen: list[str] = []
 
     def poll_until(claim: str, values: list[str]) -> None:
         def is_done() -> bool:
-            for records in other.poll(timeout_ms=100).values():
-                seen.extend(record.value.decode() for record in records)
+            for record in other.consume(100, 0.1):
+                value = record.value()
+                assert record.error() is None, record.error()
+                assert value is not None
+                seen.append(value.decode())
             return bool(other.assignment()) and set(values) <= {*ours.values, *seen}
 
         probe.wait_until(is_done, what=claim, timeout_s=TIMEOUT_S)
@@ -60,7 +69,7 @@ def test_shares_with_another_client_and_takes_over_when_that_leaves(
     more = fill(kctl, topic, range(30, 60))
     poll_until("all is shown by one of them", more)
     assert sorted(ours.values + seen, key=int) == values + more
-    other.commit()
+    other.commit(asynchronous=False)
     other.close()
     last = fill(kctl, topic, range(60, 90))
     await_values(last, ours)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 
 from kctl.protocol.versioned import encode_versioned
 from kctl.records import consumer_group_records as kinds
@@ -30,6 +30,7 @@ from kctl.records.internal_topics import (
     encode_transaction_value,
 )
 from tests.integration.cli.group_readers import ROOT
+from tests.integration.clients.confluent import Confluent
 from tests.peers import apache_kafka
 from tests.peers.kctl_broker import kctl_broker
 
@@ -60,13 +61,7 @@ def log_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         for codec in (None, "gzip", "snappy", "lz4", "zstd"):
             _fill(bootstrap, f"dumped-{codec or 'none'}", codec)
         _transact(bootstrap, "dumped-transactions")
-        consumer = KafkaConsumer(
-            "dumped-none", bootstrap_servers=bootstrap, group_id="dumper", auto_offset_reset="earliest"
-        )
-        while not consumer.poll(timeout_ms=200):
-            pass
-        consumer.commit()
-        consumer.close()
+        assert Confluent(bootstrap).consume("dumped-none", 300, group="dumper")
     return logs
 
 

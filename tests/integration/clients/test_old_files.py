@@ -20,6 +20,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from tests.integration.clients.confluent import Confluent
 from tests.integration.clients.family import TIMEOUT_S
+from tests.integration.clients.kafka_python import in_thread, returned
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 pytestmark = pytest.mark.clients
@@ -81,13 +82,18 @@ def test_kafka_python_reads_old_files_in_every_format(
     partition = KafkaPythonPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek(partition, 0)
-    got: list[list[Any]] = []
-    for record in consumer:
-        time = -1 if record.timestamp is None else record.timestamp
-        got.append([record.offset, time, text(record.key), text(record.value)])
-        if len(got) == len(EXPECTED[topic]):
-            break
-    consumer.close()
+
+    def read() -> list[list[Any]]:
+        got: list[list[Any]] = []
+        for record in consumer:
+            time = -1 if record.timestamp is None else record.timestamp
+            got.append([record.offset, time, text(record.key), text(record.value)])
+            if len(got) == len(EXPECTED[topic]):
+                break
+        consumer.close()
+        return got
+
+    got = returned(in_thread(read))
     if api_version == (0, 9):
         assert {row[1] for row in got} == {-1}, "magic 0 has no times"
         assert fits([[row[0], *row[2:]] for row in got], topic, with_times=False)

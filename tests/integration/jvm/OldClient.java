@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.HashMap;
@@ -13,13 +15,21 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * A producer and a consumer for the API of Kafka 0.9.
+ * A producer and a consumer for the API of Kafka 0.9.  Each line of the input is a command; "." follows its output.
  *
  * <p>"produce BOOTSTRAP TOPIC CODEC COUNT" prints the offset of each record; "consume BOOTSTRAP TOPIC COUNT FETCH_BYTES" prints
  * "offset key value" of each.  What goes wrong is "! " and the name of the exception.
  */
 class OldClient {
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] none) throws Exception {
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String command = commands.readLine(); command != null; command = commands.readLine()) {
+            run(command.split(" "));
+            System.out.println(".");
+        }
+    }
+
+    private static void run(String[] arguments) {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", arguments[1]);
         try {

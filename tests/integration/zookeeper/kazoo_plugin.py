@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kazoo.testing import harness
 
+from tests.peers import leftovers
 from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
 
 
@@ -54,6 +55,7 @@ ENSEMBLE = Ensemble([OneServer(EmbeddedZooKeeperProcess(Path(os.environ["KCTL_ZO
 
 
 def pytest_configure() -> None:
+    leftovers.end_with_this_process()
     ENSEMBLE.start()
     harness.get_global_cluster = lambda: ENSEMBLE
 

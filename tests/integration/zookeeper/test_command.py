@@ -72,7 +72,7 @@ def test_an_unreachable_server_is_status_4_and_names_the_option() -> None:
     result = kctl("ls", "/", "--zookeeper", connect)
     assert (result.returncode, result.stdout) == (4, "")
     assert result.stderr.count("\n") == 1
-    assert f"does not answer at {connect}" in result.stderr
+    assert f"does not respond at {connect}" in result.stderr
     assert "--zookeeper" in result.stderr
 
 

@@ -289,7 +289,7 @@ def test_an_unreachable_address_is_an_error_with_a_remedy() -> None:
 
     async def main() -> None:
         session = ZooKeeperSession(connect)
-        with pytest.raises(ZooKeeperError, match=rf"does not answer at {connect} \(waited 300 ms\): start it, or"):
+        with pytest.raises(ZooKeeperError, match=rf"does not respond at {connect} \(waited 300 ms\): start it, or"):
             await session.start(300)
 
     run(main)
@@ -301,7 +301,7 @@ def test_an_unresponsive_server_is_an_error() -> None:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             host, port = mute.getsockname()
             session = ZooKeeperSession(f"{host}:{port}", session_timeout_ms=1000)
-            with pytest.raises(ZooKeeperError, match=f"does not answer at {host}:{port}"):
+            with pytest.raises(ZooKeeperError, match=f"does not respond at {host}:{port}"):
                 await session.start(300)
 
     run(main)

@@ -12,7 +12,7 @@ from kctl.admin.groups import describe_groups, list_groups
 from kctl.client.blocking_transport import BlockingConnection, BlockingTransport, run_blocking
 from kctl.client.budget import ABSENCE_WAIT_MS, Budget
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import COORDINATION_TOPICS, ask_coordinators
+from kctl.client.leaders import COORDINATION_TOPICS, on_coordinators
 from kctl.client.list_offsets import LATEST, list_offsets
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
@@ -154,7 +154,7 @@ def test_coordinators_are_waited_for_only_while_their_topic_is_created(
     async def main() -> dict[str, Any]:
         async with ClusterClient(cluster.settings(), transport) as client:
             with client.one_deadline():
-                return {**await ask_coordinators(client, GROUPS[:3], nothing)}
+                return {**await on_coordinators(client, GROUPS[:3], nothing)}
 
     assert [error.code for error in run_blocking(main()).values()] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
     assert waits_ms / 2 < transport.monotonic_ms() <= waits_ms

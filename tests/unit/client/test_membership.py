@@ -20,10 +20,10 @@ from kctl.client.membership.actions import (
 )
 from kctl.client.membership.events import (
     Assigned,
-    CommitAnswered,
+    CommitResultReceived,
     Disconnected,
-    HeartbeatAnswered,
     HeartbeatDue,
+    HeartbeatResponseReceived,
     Joined,
     Left,
     PartitionsChanged,
@@ -82,8 +82,8 @@ def refused(code: ErrorCode, member_id: str = "") -> Joined:
     return Joined(JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id=member_id, members=[]))
 
 
-def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatAnswered:
-    return HeartbeatAnswered(HeartbeatResponse(error_code=code), generation)
+def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatResponseReceived:
+    return HeartbeatResponseReceived(HeartbeatResponse(error_code=code), generation)
 
 
 def reading(settings: MembershipSettings = SETTINGS) -> Member:
@@ -185,7 +185,7 @@ def test_lost_connection_revokes_no_partition_before_the_session_timeout() -> No
     ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
 def test_removed_member_commits_nothing_and_rejoins(code: ErrorCode, member_id: str) -> None:
-    for event in (told(code), CommitAnswered(code, 1)):
+    for event in (told(code), CommitResultReceived(code, 1)):
         member = reading()
         assert step(member, event, SOON_MS) == [StopReading()]
         assert not member.is_in_generation

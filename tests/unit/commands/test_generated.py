@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.completion.scripts import script_for
-from kctl.commands.help_pages import PATH, page_for
+from kctl.commands.help_pages import PAGE_COLUMNS, PATH, page_for
 from kctl.commands.lazy_group import load, summary_of
 from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
@@ -78,17 +78,37 @@ def test_reference_is_up_to_date() -> None:
     assert text == cli_reference(all_commands()), "run ./dev docs"
 
 
-def test_help_in_a_pipe_is_up_to_date() -> None:
+def test_help_pages_are_up_to_date() -> None:
     assert PATH.read_text(encoding="utf-8") == help_pages(), "run ./dev docs"
 
 
-def test_help_page_is_found_by_the_words_of_a_command() -> None:
+def test_help_page_is_found_by_the_name_of_a_command() -> None:
     for noun, verbs in all_commands().items():
         for verb, command in verbs.items():
-            words = [noun] if noun == verb else [noun, verb]
-            assert page_for([*words, "--help"]) == page_for([*words, "-h"]) == help_text(noun, verb, command)
-    for words in ([], ["--help"], ["topics"], ["topics", "--help"], ["topics", "create"], ["no", "such", "--help"]):
-        assert page_for(words) is None, words
+            name = [noun] if noun == verb else [noun, verb]
+            text = help_text(" ".join(name), command)
+            assert page_for([*name, "--help"], columns=None) == page_for([*name, "-h"], columns=None) == text
+        assert page_for([noun, "--help"], columns=None)
+    for line in ([], ["topics"], ["topics", "create"], ["no", "such", "--help"], ["topics create", "x", "--help"]):
+        assert page_for(line, columns=None) is None, line
+
+
+@pytest.mark.parametrize(
+    ("line", "page"), [("help", []), ("help topics", ["topics"]), ("topics --no-color --help", ["topics"])]
+)
+def test_help_page_equals_the_help_that_typer_writes(kctl: Kctl, line: str, page: list[str]) -> None:
+    assert kctl(line).out == page_for([*page, "--help"], columns=None)
+
+
+def test_help_page_is_served_on_terminals_that_are_wide_enough() -> None:
+    page = page_for(["topics", "create", "--help"], columns=None)
+    assert page is not None
+    assert page_for(["topics", "create", "--help"], columns=PAGE_COLUMNS) == page
+    assert page_for(["topics", "create", "--help"], columns=PAGE_COLUMNS - 1) is None
+    styled = page_for(["topics", "create", "--help"], columns=PAGE_COLUMNS, with_styles=True)
+    assert styled is not None
+    assert "\x1b[1mUsage:\x1b[0m kctl topics create" in styled
+    assert styled.replace("\x1b[1m", "").replace("\x1b[0m", "") == page
 
 
 def test_summary_of_a_noun_is_its_own_help() -> None:
@@ -109,5 +129,5 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
                 assert len(told) == len({one[:7] for one in told}), f"{command.name} {parameter.name}: {told}"
             texts = [command.help, command.epilog, *(param.help for param in command.params)]
             assert not any(re.search(r"\[[a-z#/@]", text) for text in texts), "rich takes this for markup"
-            text = help_text(noun, verb, command)
+            text = help_text(noun if noun == verb else f"{noun} {verb}", command)
             assert max(map(len, text.splitlines())) <= 120, command.name

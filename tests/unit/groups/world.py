@@ -14,7 +14,6 @@ from kctl.model import TopicPartition
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.server.groups.actions import (
     Action,
-    Answer,
     CancelTimer,
     CommitOutcome,
     Discard,
@@ -24,6 +23,7 @@ from kctl.server.groups.actions import (
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
+    Respond,
     ScheduleTimer,
     SyncOutcome,
 )
@@ -253,7 +253,7 @@ class GroupWorld:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case Answer(token, outcome):
+            case Respond(token, outcome):
                 assert isinstance(token, Token)
                 assert token not in self.answers, f"{token.name} was answered twice"
                 self.answers[token] = outcome

@@ -24,9 +24,9 @@ from kctl.server.sasl.negotiation import (
     SendMechanisms,
     SendToken,
     SendVersions,
-    TokenAnswered,
     TokenReceived,
     TokenRefused,
+    TokenReply,
     VersionsRequested,
     step,
 )
@@ -38,8 +38,8 @@ PLAIN = HandshakeRequested("PLAIN", 1)
 PLAIN_V0 = HandshakeRequested("PLAIN", 0)
 SCRAM = HandshakeRequested("SCRAM-SHA-256", 1)
 TOKEN = TokenReceived(b"token")
-MORE = TokenAnswered(b"challenge")
-DONE = TokenAnswered(b"", ALICE)
+MORE = TokenReply(b"challenge")
+DONE = TokenReply(b"", ALICE)
 PRODUCE = RequestReceived(0)
 GENERIC = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
 
@@ -106,7 +106,7 @@ def test_refused_events_close_the_connection(events: list[Event], code: ErrorCod
 class TestReauthentication:
     def session(self, *, lifetime_ms: int | None = None, max_reauth_ms: int = 60_000) -> tuple[Negotiation, Action]:
         identity = replace(ALICE, lifetime_ms=lifetime_ms)
-        return played(PLAIN, TOKEN, TokenAnswered(b"", identity), max_reauth_ms=max_reauth_ms, now_ms=1_000_000)
+        return played(PLAIN, TOKEN, TokenReply(b"", identity), max_reauth_ms=max_reauth_ms, now_ms=1_000_000)
 
     @pytest.mark.parametrize(
         ("lifetime_ms", "max_reauth_ms", "told_ms"),
@@ -149,7 +149,7 @@ class TestReauthentication:
         state, _ = self.session()
         step(state, PLAIN, 1_010_000)
         step(state, TOKEN, 1_010_000)
-        action = step(state, TokenAnswered(b"", Identity("User:eve")), 1_010_000)
+        action = step(state, TokenReply(b"", Identity("User:eve")), 1_010_000)
         assert isinstance(action, Refuse)
         assert action.message == "Cannot change principals during re-authentication from User.alice: User.eve"
 

@@ -174,7 +174,7 @@ def test_an_authorization_id_has_to_be_the_user() -> None:
 def test_the_client_refuses_a_server_that_does_not_know_the_password() -> None:
     client, server = ScramClient(SHA_256, user="u", password="pencil", nonce="c"), server_of()
     client.respond(server.respond(client.first()))
-    with pytest.raises(ScramError, match="does not know the password"):
+    with pytest.raises(ScramError, match="signature is wrong"):
         client.respond(b"v=" + base64.b64encode(bytes(32)))
     assert client.phase is Phase.FAILED
 

@@ -179,10 +179,10 @@ def test_isr_write_with_an_unexpected_error_is_retried() -> None:
     async def act(scene: Scene) -> None:
         put, failures = scene.changes._store.put, [RuntimeError("cannot be encoded")]
 
-        async def put_or_fail(topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        async def put_or_fail(topic_partition: TopicPartition, new_state: LeaderAndIsr) -> LeaderAndIsr | None:
             if failures:
                 raise failures.pop()
-            return await put(topic_partition, wanted)
+            return await put(topic_partition, new_state)
 
         scene.changes._store.put = put_or_fail  # type: ignore[method-assign]
         scene.changes.may_expand(scene.partition, 1)

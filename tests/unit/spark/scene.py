@@ -18,7 +18,7 @@ from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.spark.cluster_view import Wanted
+from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.density import Sample
 from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.files import DiskFiles, Files
@@ -115,7 +115,7 @@ class ClusterReader:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def answers(self) -> Iterator[Fetched]:
+    def responses(self) -> Iterator[Fetched]:
         if not self._cluster.allows_read():
             raise DataLoss(f"{self._range.tp} does not exist any more")
         if self._cluster.topic_id != self._range.topic_id:
@@ -154,7 +154,7 @@ def exporter(
     disk = files or DiskFiles()
     request = ExportRequest(
         folder=folder,
-        wanted=Wanted(["orders"], START, END, Isolation.READ_COMMITTED),
+        selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
         options=FileOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
@@ -169,11 +169,11 @@ def exporter(
         yield LoopRunner(cluster, disk)
 
     def sample(
-        _: ExportRequest, wanted: Mapping[TopicPartition, list[int]]
+        _: ExportRequest, selection: Mapping[TopicPartition, list[int]]
     ) -> dict[TopicPartition, tuple[Sample, ...]]:
         return {
             tp: tuple(Sample(offset, offset, offset + 1, max(cluster.bytes_per_offset, 1)) for offset in offsets)
-            for tp, offsets in wanted.items()
+            for tp, offsets in selection.items()
         }
 
     start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] = start

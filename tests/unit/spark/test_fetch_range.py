@@ -50,7 +50,7 @@ def read(
     client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
     range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation)
     with RangeReader(client, range_, may_skip=may_skip) as reader:
-        batches = [one.base_offset for fetched in reader.answers() for one in fetched.batches]
+        batches = [one.base_offset for fetched in reader.responses() for one in fetched.batches]
         return batches, reader.lost
 
 
@@ -204,7 +204,7 @@ def test_the_batches_hold_the_records() -> None:
     with RangeReader(client, range_, may_skip=False) as reader:
         values = [
             record.value
-            for fetched in reader.answers()
+            for fetched in reader.responses()
             for one in fetched.batches
             for record in iterate_records(fetched.data, one)
         ]

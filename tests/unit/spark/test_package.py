@@ -29,6 +29,17 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
 
 
+def test_tasks_run_without_the_package_that_the_compiled_walk_needs(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "sys.modules['librt'] = None\n"
+        "import kctl.spark.exec.task\n"
+        "from kctl.spark.exec import locate\n"
+        "assert not locate.walk_is_compiled()\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code, str(build_package(tmp_path))], check=True, timeout=60)
+
+
 def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_path: Path) -> None:
     """A class of the driver's in a task would be found on this machine and on no other."""
     cluster = Cluster()

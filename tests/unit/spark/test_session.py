@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import UsageError
-from kctl.spark.session import SparkFailed, SparkSettings, _configuration, _death, _message, _told, running_spark
+from kctl.spark.session import SparkFailed, SparkSettings, _configuration, _death, _message, _reason_in, running_spark
 from tests.peers.probe import free_port
 
 LOG = Path("/tmp/log4j2.properties")
@@ -146,5 +146,7 @@ def test_warnings_of_the_jvm_are_not_why_it_ended() -> None:
         'Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode is not applicable\n'
         "\tat org.apache.spark.deploy.SparkSubmit.main\n"
     )
-    assert _told(output).startswith('Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode')
-    assert _told("") == ""
+    assert _reason_in(output).startswith(
+        'Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode'
+    )
+    assert _reason_in("") == ""

@@ -13,11 +13,11 @@ from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
-    Answer,
     Discard,
     InitOutcome,
     Outcome,
     Persist,
+    Respond,
     ScheduleCompletion,
     SendMarkers,
 )
@@ -163,7 +163,7 @@ class TransactionWorld:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case Answer(token, outcome):
+            case Respond(token, outcome):
                 assert isinstance(token, Token)
                 assert not token.answers, f"{token.name} was answered twice"
                 token.answers.append(outcome)

@@ -1,4 +1,4 @@
-"""KafkaController and ControllerStats: what the controller knows and does.  Zero on other brokers."""
+"""KafkaController and ControllerStats: the state and the work of the controller.  Zero on other brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def _gauge(name: str, unit: str, doc: str) -> Definition:
 
 
 ACTIVE = _gauge("ActiveControllerCount", "controllers", "1 if this broker is the controller")
-STATE = _gauge("ControllerState", "state", "What the controller does now, as the number in Kafka; 0 is idle")
+STATE = _gauge(
+    "ControllerState", "state", "The current work of the controller, as Kafka's ControllerState number; 0 is idle"
+)
 TOPICS = _gauge("GlobalTopicCount", "topics", "Topics of the cluster")
 PARTITIONS = _gauge("GlobalPartitionCount", "partitions", "Partitions of the cluster")
 OFFLINE = _gauge("OfflinePartitionsCount", "partitions", "Partitions without a leader")
@@ -33,7 +35,12 @@ UNCLEAN = Definition(
     "Elections of leaders that were not in sync, with possible loss of records",
 )
 QUEUE = Definition(
-    "kafka.controller", "ControllerEventManager", "EventQueueSize", Kind.GAUGE, "events", "Events that wait"
+    "kafka.controller",
+    "ControllerEventManager",
+    "EventQueueSize",
+    Kind.GAUGE,
+    "events",
+    "Events in the queue of the controller",
 )
 TIMES = {
     work: Definition(

@@ -47,7 +47,7 @@ REQUEST_QUEUE = Definition(
     "RequestQueueSize",
     Kind.GAUGE,
     "connections",
-    "Requests that wait for their turn",
+    "Requests in the queue",
 )
 RESPONSE_QUEUE = Definition(
     "kafka.network",

@@ -27,7 +27,7 @@ class ProcessMetrics:
 
 
 def loop_lag(lag: LoopLag) -> Metric:
-    """For how long iterations of the event loop made others wait."""
+    """The durations of iterations of the event loop, during which sockets are not served."""
     counts = accumulate(lag.wall.counts)
     bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
     family = HistogramMetricFamily(LOOP_LAG, "How long the event loop was busy before it served sockets again")

@@ -51,7 +51,7 @@ _OPERATION = "delayedOperation"
 PURGATORY_SIZE = _gauge(
     _PURGATORY, "PurgatorySize", "operations", "Entries of waiting requests, one per partition", _OPERATION
 )
-DELAYED = _gauge(_PURGATORY, "NumDelayedOperations", "operations", "Requests that wait", _OPERATION)
+DELAYED = _gauge(_PURGATORY, "NumDelayedOperations", "operations", "Waiting requests", _OPERATION)
 _SESSIONS = "FetchSessionCache"
 SESSIONS = _gauge(_SESSIONS, "NumIncrementalFetchSessions", "sessions", "Fetch sessions (KIP-227)")
 SESSION_PARTITIONS = _gauge(
@@ -115,12 +115,12 @@ def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
             continue
         leaders += 1
         in_sync = len(partition.isr)
-        wanted = min_isr.get(topic)
-        if wanted is None:
-            wanted = min_isr[topic] = replicas.min_insync_replicas(topic)
+        required = min_isr.get(topic)
+        if required is None:
+            required = min_isr[topic] = replicas.min_insync_replicas(topic)
         under_replicated += in_sync < len(partition.replicas)
-        under_min += in_sync < wanted
-        at_min += in_sync == wanted
+        under_min += in_sync < required
+        at_min += in_sync == required
     yield single(LEADERS, leaders)
     yield single(PARTITIONS, len(replicas.partitions))
     yield single(OFFLINE, offline)

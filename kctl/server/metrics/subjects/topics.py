@@ -1,4 +1,4 @@
-"""BrokerTopicMetrics: what clients and followers write and read, for all topics together and for each."""
+"""BrokerTopicMetrics: the traffic of clients and followers, for all topics together and for each topic."""
 
 from __future__ import annotations
 

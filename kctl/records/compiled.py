@@ -1,0 +1,16 @@
+"""Finds out, without an import of it, whether the record walk is native code.
+
+kctl.records.walk needs the package librt, which Spark's executors do not have.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+
+
+@lru_cache(maxsize=1)
+def walk_is_compiled() -> bool:
+    """True if `kctl.records.walk` is a compiled module; see docs/decisions/record-walk.md."""
+    found = find_spec("kctl.records.walk")
+    return found is not None and not str(found.origin).endswith(".py")
