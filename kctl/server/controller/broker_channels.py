@@ -26,6 +26,7 @@ from kctl.server.controller.control_requests import (
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.requests.slices import end_of
 
 log = logging.getLogger(__name__)
 
@@ -77,15 +78,18 @@ class BrokerChannels:
         self._on_response = on_response
         self._remote: dict[int, _RemoteChannel] = {}
 
-    def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
+    async def send(
+        self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+    ) -> None:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = update_metadata_request(state, self._broker_id, action.partitions)
+            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions))
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            self._deliver(action.broker_id, leader_and_isr_request(state, self._broker_id, action), state)
+            roles = await end_of(leader_and_isr_request(state, self._broker_id, action))
+            self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)
             self._deliver(action.broker_id, request_of_stop, state)

@@ -52,6 +52,7 @@ from kctl.server.controller.step import decide, led_with_followers
 from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.requests.slices import end_of
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 
@@ -249,23 +250,12 @@ class ControllerRunner:
         """Processes one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
-            for action in await self._decide(pending.pop(0)):
+            for action in await end_of(decide(self.state, pending.pop(0), self._clock.now_ms())):
                 # An action for thousands of partitions takes milliseconds: connections are served in between.
                 await asyncio.sleep(0)
                 result = await self._perform(action)
                 if result is not None:
                     pending.append(result)
-
-    async def _decide(self, event: Event) -> list[Action]:
-        """The actions for an event; connections are served between the slices of the decision."""
-        decision = decide(self.state, event, self._clock.now_ms())
-        while True:
-            try:
-                next(decision)
-            except StopIteration as end:
-                actions: list[Action] = end.value
-                return actions
-            await asyncio.sleep(0)
 
     async def _perform(self, action: Action) -> Event | None:
         match action:
@@ -275,7 +265,7 @@ class ControllerRunner:
             case AlterStates():
                 return await self._writer.alter_states(action)
             case SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
-                self._channels.send(self.state, action)
+                await self._channels.send(self.state, action)
             case Continue():
                 return action.event
             case CompleteRequest():
