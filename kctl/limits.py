@@ -513,6 +513,12 @@ LOGS_STOPPED_PER_SLICE_MAX = _limit(
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
+ISR_CHANGES_PER_REQUEST_MAX = _limit(
+    "partitions in one AlterIsr request of a leader to the controller",
+    500,
+    "partitions",
+    on_excess="the changes of further partitions are in the next request",
+)
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",
     100,
