@@ -104,6 +104,12 @@ DELAYED_TRIED_MAX = _limit(
     "requests",
     on_excess="the other connections get their turn first",
 )
+UNREAD_RESPONSE_BYTES_MAX = _limit(
+    "responses in memory that clients have not read, over all connections; records in files are not counted",
+    512 << 20,
+    "bytes",
+    on_excess="connections are closed, first those whose clients have not read for the longest time",
+)
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
     8 << 20,
@@ -506,6 +512,12 @@ ROLES_PER_SLICE_MAX = _limit(
     100,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
+)
+ROLES_FOLLOWED_TOGETHER = _limit(
+    "partitions of a LeaderAndIsr request that a broker begins to follow together",
+    500,
+    "partitions",
+    on_excess="it begins to follow these while it applies the rest",
 )
 LOGS_STOPPED_PER_SLICE_MAX = _limit(
     "replicas that a StopReplica request stops or deletes without a pause",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.limits import DECISIONS_PER_SLICE_MAX
+from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, Continue, SendLeaderAndIsr, SendUpdateMetadata, WriteStates
 from kctl.server.controller.control_requests import leader_and_isr_request, update_metadata_request
 from kctl.server.controller.events import (
