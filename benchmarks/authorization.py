@@ -43,7 +43,7 @@ def main() -> None:
     authorizer = ZooKeeperAcls(cast("ZooKeeper", None), AccessPolicy(), SystemClock())
     vars(authorizer)["_index"] = index
     peer = Peer("/127.0.0.1", "PLAINTEXT", "User:alice")
-    secured = RequestContext(9, 1, "client", peer, Access(authorizer, SystemClock()), "produce")
+    secured = RequestContext(9, 1, "client", peer, Access(authorizer), "produce")
     unsecured = RequestContext(9, 1, "client", peer, api_name="produce")
     client, policy = Client("User:alice", "127.0.0.1"), AccessPolicy()
     report("cached, as a handler asks", lambda: secured.allows(Operation.WRITE, ResourceType.TOPIC, "topic-77"))

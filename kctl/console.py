@@ -227,6 +227,11 @@ class Console:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""
         return Progress(self, label, total, unit)
 
+    def clear_screen(self) -> None:
+        """Clear the terminal before a table is shown again; elsewhere the tables follow each other."""
+        if self.format is Format.TABLE and self.stdout.isatty():
+            self.stdout.write("\x1b[H\x1b[2J")
+
     def flush(self) -> None:
         """Write buffered output to the reader."""
         self.stdout.flush()

@@ -164,12 +164,6 @@ REFUSED_SOCKETS_MAX = _limit(
     "connections",
     on_excess="further ones are closed at once",
 )
-REFUSED_CONNECTION_LINES_MAX = _limit(
-    "lines in the broker's log per second about refused connections, failed TLS handshakes and malformed requests",
-    10,
-    "lines",
-    on_excess="they are counted, and the next line has their number",
-)
 TLS_HANDSHAKE_TIMEOUT_MS = _limit(
     "time for a TLS handshake",
     10_000,
@@ -586,12 +580,6 @@ CACHED_DECISIONS_MAX = _limit(
     "decisions",
     on_excess="all are forgotten",
 )
-AUDITED_DENIALS_MAX = _limit(
-    "different denials that are logged one by one in 10 seconds",
-    100,
-    "denials",
-    on_excess="further ones are counted in one log line",
-)
 # Quotas.
 
 QUOTA_GROUPS_MAX = _limit(
@@ -640,12 +628,6 @@ SCRAM_SALT_BYTES_MAX = _limit(
     1_024,
     "bytes",
     on_excess="the credential is refused",
-)
-FAILED_AUTHENTICATION_LINES_MAX = _limit(
-    "log lines about failed authentications of a listener in 10 s",
-    20,
-    "lines",
-    on_excess="further failures are counted, and the next line has their number",
 )
 OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
     "one OAUTHBEARER message with its token",
@@ -704,6 +686,43 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     "characters",
     on_excess="the message is cut",
 )
+RECONFIGURED_LOGS_PER_TURN = _limit(
+    "logs to which a change of the broker's properties is applied without a pause",
+    200,
+    "logs",
+    on_excess="other connections are served in between",
+)
+PEER_ADDRESSES_MAX = _limit(
+    "addresses of other brokers whose failed connection attempts are counted",
+    10_000,
+    "addresses",
+    on_excess="all are forgotten, and the timeouts for connecting start anew",
+)
+LOG_LINES_OF_EVENT_MAX = _limit(
+    "different lines in a server's log in 10 s about one kind of failure, or about one kind of event that clients of a "
+    "listener cause, and as many whose errors differ from those of earlier lines",
+    100,
+    "lines",
+    on_excess="further ones are counted, and one line has their number; equal lines are written once and counted",
+)
+LOG_EVENTS_FOLDED_MAX = _limit(
+    "kinds of log lines whose repetitions are counted at a time",
+    256,
+    "events",
+    on_excess="further kinds are counted as one",
+)
+LOG_LINES_FOLDED_MAX = _limit(
+    "log lines whose repetitions are counted one by one at a time",
+    2_000,
+    "lines",
+    on_excess="only the first line of each further event is written, the others are counted",
+)
+LOG_FIELDS_MAX = _limit(
+    "fields of a log line in JSON",
+    32,
+    "fields",
+    on_excess="further ones are left out",
+)
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
     "without a pause (topics are not divided)",
@@ -749,6 +768,18 @@ METRICS_SLICE_MS = _limit(
     2,
     "ms",
     on_excess="other connections are served in between",
+)
+METRICS_LAG_TIMEOUT_MS = _limit(
+    "time to read the lag of groups for one scrape of a broker",
+    5_000,
+    "ms",
+    on_excess="the scrape has no lag",
+)
+METRICS_LAG_CACHE_MS = _limit(
+    "time for which the lag of groups in the metrics of a broker is used, at least",
+    5_000,
+    "ms",
+    on_excess="it is read again, and used for ten times as long as that took",
 )
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
@@ -807,4 +838,67 @@ CONCURRENT_REQUESTS_MAX = _limit(
     64,
     "requests",
     on_excess="further requests are sent when one of them is complete",
+)
+LAG_FETCH_BYTES_MAX = _limit(
+    "records that `kctl groups lag` fetches to find the first unread ones",
+    64 << 20,
+    "bytes",
+    on_excess="the lag in time of further partitions is unknown",
+)
+LAG_HISTORY_BYTES_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` fetches",
+    32 << 20,
+    "bytes",
+    on_excess="the commits of groups in partitions that were not read to the end are unknown",
+)
+LAG_HISTORY_RECORDS_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
+    20_000,
+    "records",
+    on_excess="the known history of commits is shorter than --window",
+)
+LAG_LOOKS_MAX = _limit(
+    "earlier observations of a partition that `kctl groups lag --watch` keeps",
+    64,
+    "observations",
+    on_excess="every second one is dropped",
+)
+
+# Reports about a broker.
+
+DUMPED_TASKS_MAX = _limit(
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = _limit(
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)
+BUNDLE_LOG_BYTES_MAX = _limit(
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_FILE_BYTES_MAX = _limit(
+    "checkpoint or dump in the archive of `kctl broker bundle`",
+    1 << 20,
+    "bytes",
+    on_excess="only its end is in the archive",
+)
+BUNDLE_METRICS_BYTES_MAX = _limit(
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview says why",
+)
+BUNDLE_LISTED_FILES_MAX = _limit(
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
 )

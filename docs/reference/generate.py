@@ -84,13 +84,20 @@ def _table_of_metrics() -> str:
     for each in DEFINITIONS:
         names = ", ".join(f"`{name}`" for name in samples_of(each, Dialect.JMX) if not name.endswith("s_count"))
         labels = ", ".join(each.labels) or "-"
-        lines.append(f"| {names} | {each.domain}, {each.type}, {each.name} | {labels} | {each.unit} | {each.doc} |")
+        lines.append(f"| {names} | {_source(each)} | {labels} | {each.unit} | {each.doc} |")
     return "\n".join(lines) + "\n"
+
+
+def _source(definition: Definition) -> str:
+    """The name of the MBean, or kafka_exporter."""
+    if definition.domain == "kafka":
+        return "kafka_exporter"
+    return f"{definition.domain}, {definition.type}, {definition.name}"
 
 
 def _table_of_queries() -> str:
     mbeans = {
-        name: f"{each.type}, {each.name}"
+        name: _source(each).partition(", ")[2] or _source(each)
         for each in DEFINITIONS
         for dialect in Dialect
         for name in samples_of(each, dialect)

@@ -49,7 +49,7 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Samp
     """All values.  Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - it takes 50 ms
 
-    text = _get(host, port, left_s)
+    text = scrape(host, port, left_s)
     try:
         families = text_string_to_metric_families(text)
         return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]
@@ -57,7 +57,8 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Samp
         raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
 
 
-def _get(host: str, port: int, left_s: Callable[[], float]) -> str:
+def scrape(host: str, port: int, left_s: Callable[[], float], *, bytes_max: int = METRICS_READ_BYTES_MAX) -> str:
+    """The text of the endpoint.  Raises ClusterUnreachable, also for more than `bytes_max` bytes."""
     connection = http.client.HTTPConnection(host, port, timeout=max(left_s(), 0.001))
     try:
         connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
@@ -69,8 +70,8 @@ def _get(host: str, port: int, left_s: Callable[[], float]) -> str:
         while piece := response.read(_PIECE_BYTES):
             pieces.append(piece)
             size += len(piece)
-            if size > METRICS_READ_BYTES_MAX:
-                raise ClusterUnreachable(f"{host}:{port} sends more than {METRICS_READ_BYTES_MAX} bytes")
+            if size > bytes_max:
+                raise ClusterUnreachable(f"{host}:{port} sends more than {bytes_max} bytes")
             if left_s() <= 0:
                 raise TimeoutError("no time is left")
         return b"".join(pieces).decode("utf-8", "replace")

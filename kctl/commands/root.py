@@ -22,7 +22,9 @@ NOUNS: dict[str, Member] = {
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
-    "cluster": Member("kctl.commands.cluster", "Describe a cluster, check its health, run one for development."),
+    "cluster": Member(
+        "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
+    ),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
@@ -34,11 +36,13 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
+    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
     "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
-    "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
+    "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
+    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }

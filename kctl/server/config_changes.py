@@ -104,7 +104,7 @@ class ConfigChanges:
                     await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
         except ZooKeeperError as error:
             # Everything is read again in the next session.
-            log.warning("cannot read configuration of new topics error=%s", error)
+            log.warning("cannot read the configuration of new topics, reading all in the next session error=%s", error)
         finally:
             self._reading = None
 
@@ -118,7 +118,7 @@ class ConfigChanges:
             raise
         except Exception:
             # Otherwise later changes would not be read before the next notification.
-            log.exception("cannot apply configuration change path=%s", path)
+            log.exception("cannot apply configuration change, the former values stay in use path=%s", path)
 
     async def _load_clients(self) -> None:
         async with self._clients_lock:
@@ -152,13 +152,17 @@ class ConfigChanges:
             else:
                 self._apply_broker(entity, await self._overrides(entity) or {})
         except ValueError as error:
-            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+            log.error(
+                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
+            )
 
     async def _valid_overrides(self, entity: str) -> dict[str, str]:
         try:
             return await self._overrides(entity) or {}
         except ValueError as error:
-            log.error("ignoring invalid configuration path=/config/%s error=%s", entity, error)
+            log.error(
+                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
+            )
             return {}
 
     async def _overrides(self, entity: str) -> dict[str, str] | None:

@@ -19,6 +19,7 @@ from kctl.security import acls
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import ConfigAlteration, Policies
 from kctl.server.requests.context import RequestContext
 from kctl.server.topic_writer import TopicWriter
 
@@ -73,10 +74,12 @@ class ConfigResources:
         topics: TopicWriter,
         *,
         check_listeners: Callable[[Mapping[str, str]], Awaitable[None]],
+        policies: Policies,
     ) -> None:
         """`check_listeners` raises ApiError for dynamic properties of this broker that its listeners cannot use."""
         self._broker_id = broker_id
         self._check_listeners = check_listeners
+        self._policies = policies
         self._passwords = DynamicPasswords(configs.current)
         self._configs = configs
         self._metadata = metadata
@@ -100,8 +103,10 @@ class ConfigResources:
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
         )
 
-    async def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
-        """Raises ApiError for invalid overrides."""
+    async def check(
+        self, resource_type: int, name: str, overrides: Mapping[str, str], requested: Mapping[str, str | None]
+    ) -> None:
+        """Raises ApiError for invalid overrides, and if the policy refuses what was requested."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
@@ -109,6 +114,7 @@ class ConfigResources:
             validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
             if name:
                 await self._check_listeners(overrides)
+        self._policies.check_alteration(ConfigAlteration(ResourceType(resource_type).name, name, requested))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
         """The properties that this type of resource can have."""

@@ -170,7 +170,7 @@ class BrokerControlPlane:
         self._check_epochs(request)
         problems = remove_invalid_partitions(request)
         if problems:
-            log.warning("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
+            log.warning("ignoring invalid partitions of UpdateMetadata count=%d error=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
         if deleted:
             topics = {topic_partition.topic for topic_partition in deleted}

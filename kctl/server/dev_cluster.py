@@ -24,6 +24,7 @@ from pathlib import Path
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
+from kctl.log_output.formats import LogFormat
 from kctl.server.data_folder import DataFolder
 
 LOOPBACK = "127.0.0.1"
@@ -149,7 +150,7 @@ class DevCluster:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise KctlError(f"{self._layout_path} cannot be read: {error}") from None
 
-    def start(self, layout: Layout, *, on_warning: Callable[[str], None]) -> list[Member]:
+    def start(self, layout: Layout, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> list[Member]:
         """Starts the processes that do not run; a broker that fails to start has a problem, the others keep running.
 
         Each warning is passed to `on_warning` once.  Raises KctlError if the folder or the ZooKeeper cannot be used.
@@ -161,11 +162,11 @@ class DevCluster:
         layout = self._with_ports(layout)
         self._layout_path.write_text(json.dumps(asdict(layout)) + "\n", encoding="utf-8")
         if layout.zookeeper is None:
-            self._start_zookeeper(layout.zookeeper_port)
+            self._start_zookeeper(layout.zookeeper_port, log_format)
         warnings: list[str] = []
         with ThreadPoolExecutor(len(layout.ports)) as starters:
             starting = (
-                starters.submit(self._start_broker, layout, number, warnings.append)
+                starters.submit(self._start_broker, layout, number, log_format, warnings.append)
                 for number in range(len(layout.ports))
             )
             problems = [start.result() for start in list(starting)]
@@ -180,38 +181,50 @@ class DevCluster:
 
     def stop(self, layout: Layout) -> list[Member]:
         """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
-        stopped = []
-        for number in range(len(layout.ports)):
-            folder = self._folder(number)
-            running = folder.running()
-            problem = None
-            if running is not None:
-                os.kill(running.pid, signal.SIGTERM)
-                if not _wait_until(lambda folder=folder: not folder.is_locked(), STOP_TIMEOUT_S):  # type: ignore[misc]
-                    problem = f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
-            elif folder.is_locked():
-                problem = f"broker {number} is starting or stopping; try again"
-            stopped.append(replace(self._broker(layout, number), problem=problem))
+        stopped = [
+            replace(self._broker(layout, number), problem=self._stop_broker(number))
+            for number in range(len(layout.ports))
+        ]
         problem = None
         if layout.zookeeper is None and not any(one.problem for one in stopped):
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
 
-    def _start_broker(self, layout: Layout, number: int, on_warning: Callable[[str], None]) -> str | None:
+    def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
+        """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
+        problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning)
+        if problem is not None:
+            raise KctlError(problem)
+
+    def _stop_broker(self, number: int) -> str | None:
+        """Stops a broker, if it runs; returns None, or why it still runs."""
+        folder = self._folder(number)
+        running = folder.running()
+        if running is None:
+            return f"broker {number} is starting or stopping; try again" if folder.is_locked() else None
+        os.kill(running.pid, signal.SIGTERM)
+        if _wait_until(lambda: not folder.is_locked(), STOP_TIMEOUT_S):
+            return None
+        return f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
+
+    def _start_broker(
+        self, layout: Layout, number: int, log_format: LogFormat, on_warning: Callable[[str], None]
+    ) -> str | None:
         """Starts a broker; returns None, or why it does not run."""
         folder = self._folder(number)
         if folder.running() is not None:
             return None
         from kctl.server.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
 
-        options = StartOptions(folder=folder, file_properties={}, overrides=layout.properties_of(number))
+        properties = layout.properties_of(number)
+        options = StartOptions(folder=folder, file_properties={}, overrides=properties, log_format=log_format)
         try:
             start_detached(options, on_warning=on_warning)
         except KctlError as error:
             return f"broker {number}: {error}"
         return None
 
-    def _start_zookeeper(self, port: int) -> None:
+    def _start_zookeeper(self, port: int, log_format: LogFormat) -> None:
         fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -220,7 +233,7 @@ class DevCluster:
             return  # it runs
         try:
             command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--port", str(port)]
-            command += ["--data-dir", str(self.path / "zookeeper")]
+            command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]
             with self._output_path.open("ab") as output:
                 start = output.tell()
                 process = subprocess.Popen(

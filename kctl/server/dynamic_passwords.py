@@ -52,7 +52,11 @@ class DynamicPasswords:
             try:
                 overrides[name] = self._decoded(text) if is_password(name) else text
             except PasswordEncoderError as error:
-                log.error("ignoring dynamic password name=%s error=%s", name, error)
+                log.error(
+                    "ignoring dynamic password, the value of server.properties stays in use name=%s error=%s",
+                    name,
+                    error,
+                )
         return overrides
 
     def _encoded(self, name: str, text: str) -> str:

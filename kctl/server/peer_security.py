@@ -60,7 +60,11 @@ class PeerSecurity:
             except ConfigError as error:
                 if loaded is None:
                     raise
-                log.error("cannot load security for brokers, the old one stays listener=%s error=%s", listener, error)
+                log.error(
+                    "cannot load TLS or SASL for other brokers, the old one stays in use listener=%s error=%s",
+                    listener,
+                    error,
+                )
         return loaded.security
 
     def _is_changed(self, listener: str, loaded: _Loaded) -> bool:

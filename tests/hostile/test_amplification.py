@@ -157,7 +157,7 @@ def test_a_full_cluster_takes_no_more_partitions() -> None:
 
 
 def auto_topics(world: World) -> AutoTopics:
-    return AutoTopics(world.topics, world.metadata, world.configs, world.random)
+    return AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
 
 
 def test_num_partitions_over_the_bound_is_refused_when_topics_are_created_by_default() -> None:

@@ -66,7 +66,7 @@ class WireClient:
     ) -> None:
         self.events: list[Event] = []
         self._xid = 0
-        self.socket = socket.create_connection(probe.address(connect), timeout=20)
+        self.socket = socket.create_connection(probe.address(connect), timeout=60)
         try:
             self.send(_connect(timeout_ms, session_id, password, last_zxid))
             answer = self.receive()
@@ -124,7 +124,7 @@ def end_session(connect: str, session_id: int, password: bytes) -> None:
     Both requests leave as one piece: the owner, who loses its connection to us, would take ours as soon as it is back.
     """
     frames = [_connect(SESSION_TIMEOUT_MS, session_id, password, 0), struct.pack(">ii", 1, CLOSE)]
-    with socket.create_connection(probe.address(connect), timeout=20) as connection:
+    with socket.create_connection(probe.address(connect), timeout=60) as connection:
         connection.sendall(b"".join(map(buffer, frames)))
         with connection.makefile("rb") as answers:
             for _ in frames:

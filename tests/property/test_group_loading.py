@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
@@ -33,13 +33,14 @@ from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.group_loading import GroupPlayback
+from tests.property.examples import examples
 
 GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")
 
 
 def test_every_record_is_loaded_independently() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         chance = Random(seed)

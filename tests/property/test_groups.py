@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ErrorCode
@@ -38,6 +38,7 @@ from kctl.server.groups.pending_appends import CommitAppend, ReplacementAppend
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.sessions import session_timer
 from kctl.server.groups.states import GroupState
+from tests.property.examples import examples
 from tests.unit.groups.world import GroupWorld, protocols
 
 PROTOCOLS = (
@@ -310,7 +311,7 @@ OPERATIONS = (
 )
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(seed=st.integers(0, 2**32))
 def test_group_invariants_hold_under_random_events(seed: int) -> None:
     chance = Random(seed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.records.build import build_batch
@@ -18,6 +18,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header
 from kctl.records.legacy import build_messages
 from kctl.records.salvage import BatchCutter, Damage, cut_all
+from tests.property.examples import examples
 
 LENGTH = slice(8, 12)
 BASE_OFFSET = 8
@@ -114,7 +115,7 @@ def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
 
 
 def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None:
-    @settings(max_examples=600)
+    @examples(600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)
@@ -132,7 +133,7 @@ def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None
 
 
 def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> None:
-    @settings(max_examples=600)
+    @examples(600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)
@@ -151,7 +152,7 @@ def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> No
 
 
 def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         chance = Random(seed)
@@ -167,7 +168,7 @@ def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
 
 
 def test_batches_after_removed_or_inserted_bytes_are_found() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)

@@ -18,7 +18,7 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.client.transport import ConnectionLost
@@ -31,6 +31,7 @@ from kctl.records.internal_topics import TransactionLogKey, decode_transaction_k
 from kctl.records.salvage import Piece, cut_all
 from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.peers import Purpose
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
@@ -40,6 +41,7 @@ from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import examples
 from tests.unit.groups.hosting import settled
 from tests.unit.handlers.world import context
 from tests.unit.storage.log_builder import LogOnDisk
@@ -206,7 +208,7 @@ class OtherBroker:
         self._handler = handler
         self._working: set[asyncio.Task[Any]] = set()
 
-    async def connect(self, _broker_id: int, _purpose: str) -> Any:
+    async def connect(self, _broker_id: int, _purpose: Purpose) -> Any:
         return self
 
     async def send(self, request: WriteTxnMarkersRequest, _class: type, *, version: int) -> WriteTxnMarkersResponse:
@@ -490,7 +492,7 @@ async def play(loop: SimLoop) -> None:
     await world.coordinator.stop()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=st.integers(0, 2**32))
 def test_every_transaction_is_atomic(seed: int) -> None:
     simulate(play, seed=seed)

@@ -53,7 +53,6 @@ class ZooKeeperAcls:
         self._index = AclIndex()
         self._decisions: dict[tuple[Client, Operation, ResourceType, str], Decision] = {}
         self._lock = asyncio.Lock()
-        self._unreadable: dict[str, str] = {}
         self._changes = [
             ChangeNotifications(zookeeper, parent, self._read_announced, clock) for parent in acl_znodes.CHANGES
         ]
@@ -122,7 +121,7 @@ class ZooKeeperAcls:
                 try:
                     kind = ResourceType.of_label(type_name)
                 except ValueError:
-                    self._log_once(f"{store}/{type_name}", "unknown resource type")
+                    self._log_unreadable(f"{store}/{type_name}", "unknown resource type")
                     continue
                 names = await self._zookeeper.children(f"{store}/{type_name}")
                 found += [ResourcePattern(kind, name, shape) for name in names]
@@ -142,11 +141,9 @@ class ZooKeeperAcls:
             others = self._index.count - len(self._index.entries(pattern))
             if others + len(entries) > ACLS_MAX:
                 entries = None
-                self._log_once(path, f"there are more than {ACLS_MAX} ACLs")
-            else:
-                self._unreadable.pop(path, None)
+                self._log_unreadable(path, f"there are more than {ACLS_MAX} ACLs")
         except ValueError as error:
-            self._log_once(path, str(error))
+            self._log_unreadable(path, str(error))
         self._store(pattern, entries)
 
     async def _read(self, pattern: ResourcePattern) -> tuple[tuple[AclEntry, ...], int | None]:
@@ -162,10 +159,8 @@ class ZooKeeperAcls:
         self._index.replace(pattern, entries)
         self._decisions.clear()
 
-    def _log_once(self, path: str, reason: str) -> None:
-        if self._unreadable.get(path) != reason:
-            self._unreadable[path] = reason
-            log.error("acls cannot be read, everything they apply to is denied path=%s reason=%s", path, reason)
+    def _log_unreadable(self, path: str, reason: str) -> None:
+        log.error("cannot read ACLs, everything they apply to is denied path=%s error=%s", path, reason)
 
     # Changes.
 
@@ -240,7 +235,9 @@ class ZooKeeperAcls:
             except ValueError as error:
                 return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             except ZooKeeperError as error:
-                log.warning("cannot change acls pattern=%s error=%s", pattern, error)
+                log.warning(
+                    "cannot change ACLs, the client gets UNKNOWN_SERVER_ERROR pattern=%s error=%s", pattern, error
+                )
                 return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
         return SUCCESS
 

@@ -24,8 +24,9 @@ from kctl.server.controller.control_requests import (
     update_metadata_request,
 )
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
-from kctl.server.controller.state import ControllerState
+from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.peers import Purpose
 from kctl.server.requests.slices import end_of
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 _RETRY_S = 0.1
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-Connect = Callable[[Endpoint, str], Awaitable[Connection]]
+Connect = Callable[[Endpoint, Purpose], Awaitable[Connection]]
 """Opens a connection for a purpose; raises ConnectionLost."""
 
 
@@ -106,6 +107,11 @@ class BrokerChannels:
             if live is None or live.epoch != channel.broker_epoch:
                 del self._remote[broker_id]
                 channel.end()
+            elif (endpoint := self._endpoint(live)) is not None:
+                channel.endpoint = endpoint
+
+    def _endpoint(self, live: LiveBroker) -> Endpoint | None:
+        return next((each for each in live.registration.endpoints if each.listener == self._listener), None)
 
     def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
         live = state.brokers.get(broker_id)
@@ -116,9 +122,10 @@ class BrokerChannels:
             return
         channel = self._remote.get(broker_id)
         if channel is None:
-            endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
+            endpoint = self._endpoint(live)
             if endpoint is None:
-                log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
+                message = "cannot send control requests, the broker has no such listener broker=%s listener=%s"
+                log.warning(message, broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
                 broker_id,
@@ -160,10 +167,11 @@ class _LocalChannel:
             try:
                 await self._apply(request)
             except ApiError as error:
-                log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
+                log.warning("broker refused a control request broker=%s error=%s", self._broker_id, error.code.name)
             except Exception:
                 # The next request has to be applied all the same, as by any other broker.
-                log.exception("cannot apply control request broker=%s", self._broker_id)
+                name = type(request).__name__.removesuffix("Request")
+                log.exception("cannot apply control request, continuing broker=%s request=%s", self._broker_id, name)
 
     async def _apply(self, request: ControlRequest) -> None:
         match request:
@@ -193,7 +201,8 @@ class _RemoteChannel:
     ) -> None:
         self.broker_epoch = broker_epoch
         self._broker_id = broker_id
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """For the next connection."""
         self._connect = connect
         self._versions = versions
         self._on_response = on_response
@@ -221,17 +230,20 @@ class _RemoteChannel:
                 await self._connection.close()
 
     async def _send(self, request: ControlRequest) -> None:
-        is_first_failure = True
         while True:
             try:
                 if self._connection is None or not self._connection.is_open:
-                    self._connection = await self._connect(self._endpoint, "controller")
+                    self._connection = await self._connect(self.endpoint, Purpose.CONTROLLER)
                 await self._exchange(self._connection, request)
                 return
             except (ConnectionLost, MalformedRequest) as error:
-                if is_first_failure:
-                    log.info("cannot connect for control requests broker=%s error=%s", self._broker_id, error)
-                is_first_failure = False
+                log.warning(
+                    "cannot send control request, trying again broker=%s request=%s error=%s retry_ms=%d",
+                    self._broker_id,
+                    type(request).__name__.removesuffix("Request"),
+                    error,
+                    _RETRY_S * 1000,
+                )
                 await asyncio.sleep(_RETRY_S)
 
     async def _exchange(self, connection: Connection, request: ControlRequest) -> None:
@@ -265,7 +277,7 @@ class _RemoteChannel:
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:
             name = ErrorCode.of(error_code).name
-            log.warning("control request refused broker=%s error=%s", self._broker_id, name)
+            log.warning("broker refused a control request broker=%s error=%s", self._broker_id, name)
 
 
 def _is_deleting(request: StopReplicaRequest) -> bool:

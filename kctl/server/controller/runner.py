@@ -209,10 +209,15 @@ class ControllerRunner:
                 await self._feed(Resigned())
             except ConnectionLossError as error:
                 # Pending writes may or may not have been applied: resign and read everything again when connected.
-                log.warning("resigning as controller broker=%s error=%s", self.state.broker_id, error)
+                log.warning(
+                    "resigning as controller, an election follows broker=%s error=%s", self.state.broker_id, error
+                )
                 await self._resign()
             except Exception:
-                log.exception("resigning as controller after an unexpected error broker=%s", self.state.broker_id)
+                log.exception(
+                    "resigning as controller after an unexpected error, an election follows broker=%s",
+                    self.state.broker_id,
+                )
                 await asyncio.sleep(_AFTER_FAILURE_S)
                 await self._resign()
             finally:
@@ -236,7 +241,7 @@ class ControllerRunner:
         try:
             await self._writer.set_up_features(are_supported=self._has_features)
         except ValueError as error:
-            log.error("ignoring malformed features error=%s", error)
+            log.error("ignoring malformed features path=%s error=%s", paths.FEATURE, error)
         await self._feed(await self._znodes.read_all(lease))
         for path in REQUESTS:
             await self._read_again(path)
@@ -290,7 +295,9 @@ class ControllerRunner:
                 log.info("deleted topic=%s", action.topic)
             case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
-                log.warning("rejected topic deletion: unknown topic, or delete.topic.enable=false path=%s", path)
+                log.warning(
+                    "rejecting topic deletion, the topic is unknown or delete.topic.enable is false path=%s", path
+                )
                 await self._writer.delete_tree(path)
         return None
 

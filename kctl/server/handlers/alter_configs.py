@@ -3,8 +3,6 @@
 Any broker alters topics; a broker alters only its own configuration and, under the empty name, the defaults of all
 brokers.  The change is a znode and a notification, which every broker applies a moment later.  Each resource has its
 own result; one that is listed twice gets INVALID_REQUEST.  Clients should use IncrementalAlterConfigs (KIP-339).
-
-Not implemented: alter.config.policy.class.name.
 """
 
 from __future__ import annotations
@@ -62,6 +60,6 @@ class AlterConfigsHandler:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic '' does not exist.")
         overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
         entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)
-        await self._resources.check(resource.resource_type, resource.resource_name, overrides)
+        await self._resources.check(resource.resource_type, resource.resource_name, overrides, {**overrides})
         if not validate_only:
             await self._resources.replace(entity_path, overrides)

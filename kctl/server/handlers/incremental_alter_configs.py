@@ -2,13 +2,12 @@
 
 The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
 an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
-
-Not implemented: alter.config.policy.class.name.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.incremental_alter_configs import (
@@ -30,9 +29,10 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the reques
 class IncrementalAlterConfigsHandler:
     """Serves IncrementalAlterConfigs requests.  Owner: event loop."""
 
-    def __init__(self, broker_id: int, resources: ConfigResources) -> None:
+    def __init__(self, broker_id: int, resources: ConfigResources, levels_changed: Callable[[], None]) -> None:
         self._broker_id = broker_id
         self._resources = resources
+        self._levels_changed = levels_changed
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -70,7 +70,8 @@ class IncrementalAlterConfigsHandler:
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)
         overrides = altered(current, alterations, self._resources.properties(kind))
-        await self._resources.check(kind, name, overrides)
+        requested = {each.name: each.value for each in alterations}
+        await self._resources.check(kind, name, overrides, requested)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)
 
@@ -84,3 +85,4 @@ class IncrementalAlterConfigsHandler:
         if not validate_only:
             for each in alterations:
                 set_logger(each.name, each.value if each.operation == Operation.SET else None)
+            self._levels_changed()

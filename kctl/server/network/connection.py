@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
+from kctl.log_output.peers import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
@@ -131,9 +132,11 @@ class Connection:
             self._flush()
         except UnansweredRequestFailed as error:
             log.info(
-                "closing connection after a failed request without a response peer=%s error=%s",
+                "closing connection after a failed request without a response listener=%s peer=%s error=%s",
+                self.peer.listener,
                 self.peer.client_host,
                 error,
+                extra=by_peer(self.peer.listener),
             )
             self._flush()
         except ChannelEnded:
@@ -141,7 +144,11 @@ class Connection:
         except asyncio.CancelledError:
             pass
         except Exception:
-            log.exception("closing connection peer=%s after a failure in a handler", self.peer.client_host)
+            log.exception(
+                "closing connection after a failure in a handler listener=%s peer=%s",
+                self.peer.listener,
+                self.peer.client_host,
+            )
         return None
 
     def _take_or_queue_turn(self) -> None:
@@ -166,7 +173,7 @@ class Connection:
             self.close()
             return
         self._inbox.received(received)
-        if self._timing is not None:
+        if self._timing is not None and self._timing.measuring.is_on:
             self._timing.received_s = self._loop.time()
         self.was_active = True
         if self._pump.is_waiting or self._is_writing:

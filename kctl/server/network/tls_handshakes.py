@@ -10,6 +10,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections import deque
@@ -19,9 +20,11 @@ from typing import Protocol
 
 from kctl.errors import KctlError
 from kctl.limits import TLS_HANDSHAKE_STEPS_MAX, TLS_HANDSHAKE_TIMEOUT_MS, TLS_HANDSHAKES_MAX
-from kctl.server.network.refusal_log import RefusalLog
+from kctl.log_output.peers import by_peer
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.requests.context import Peer
+
+log = logging.getLogger(__name__)
 
 
 class ListenerTls(Protocol):
@@ -63,13 +66,11 @@ class TlsHandshakes:
         *,
         on_done: Callable[[TlsStream, Peer], None],
         on_failed: Callable[[Peer], None],
-        refusals: RefusalLog,
     ) -> None:
         self._loop = loop
         self._tls = tls
         self._on_done = on_done
         self._on_failed = on_failed
-        self._refusals = refusals
         self._open: dict[_Handshake, None] = {}
         self._ready: deque[_Handshake] = deque()
 
@@ -156,7 +157,13 @@ class TlsHandshakes:
     def _fail(self, handshake: _Handshake, reason: str) -> None:
         self._end(handshake)
         peer = handshake.peer
-        self._refusals.record("TLS handshake failed", listener=peer.listener, peer=peer.client_host, reason=reason)
+        log.info(
+            "TLS handshake failed, closing connection listener=%s peer=%s reason=%s",
+            peer.listener,
+            peer.client_host,
+            reason,
+            extra=by_peer(peer.listener),
+        )
 
 
 def _reason(error: Exception) -> str:

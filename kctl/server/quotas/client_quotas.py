@@ -135,7 +135,7 @@ class ClientQuotas:
         """Applies the configuration of an entity; an invalid path or value is logged, and the previous limit stays."""
         values, problems = quota_values(config)
         for problem in problems.values():
-            log.error("ignoring invalid quota path=/config/%s error=%s", path, problem)
+            log.error("ignoring invalid quota, the former one stays in use path=/config/%s error=%s", path, problem)
         if path.startswith("ips/"):
             if CONNECTION_CREATION_RATE in values:
                 self._connection_rates[address] = int(values[CONNECTION_CREATION_RATE])
@@ -145,7 +145,7 @@ class ClientQuotas:
         try:
             entity = client_entity(path)
         except InvalidQuota as error:
-            log.error("ignoring invalid quota path=/config/%s error=%s", path, error)
+            log.error("ignoring invalid quota, the former one stays in use path=/config/%s error=%s", path, error)
             return
         for key, quota in self._quotas.items():
             if key not in problems:

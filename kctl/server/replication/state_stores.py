@@ -103,7 +103,11 @@ class ZooKeeperStates:
             self._last_announced_ms = now_ms
         except ZooKeeperError as error:
             self._unannounced = {**announced, **self._unannounced}
-            log.warning("cannot write isr change notification error=%s", error)
+            log.warning(
+                "cannot notify the controller of changed ISRs, trying again partitions=%d error=%s",
+                len(announced),
+                error,
+            )
 
     async def close(self) -> None:
         """Stops the periodic notification."""
@@ -123,7 +127,11 @@ class ZooKeeperStates:
             try:
                 current = znodes.decode_partition_state(path, found, stat.version)
             except ValueError as problem:
-                log.error("invalid partition state partition=%s error=%s", topic_partition, problem)
+                log.error(
+                    "cannot read the state of a partition, its ISR stays partition=%s error=%s",
+                    topic_partition,
+                    problem,
+                )
                 return None
             # The response of an earlier write was lost: the write was applied.
             is_ours = replace(current, partition_epoch=new_state.partition_epoch) == new_state

@@ -52,6 +52,6 @@ async def outcome_of(work: Awaitable[object]) -> Outcome:
     except SessionLostError:
         return Outcome(ErrorCode.NOT_CONTROLLER, "The broker has lost its ZooKeeper session.")
     except ZooKeeperError as error:
-        log.warning("request failed in zookeeper error=%s", error)
+        log.warning("ZooKeeper refused a change, the client gets UNKNOWN_SERVER_ERROR error=%s", error)
         return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
     return SUCCESS

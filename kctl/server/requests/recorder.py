@@ -62,10 +62,6 @@ class RequestRecorder:
         timing = peer.timing
         return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
 
-    def handled(self, times: RequestTimes) -> None:
-        """The handler has returned, with the response or with an awaitable of it."""
-        times.handled_s = self._now_s()
-
     def count(self, api: str, version: int, response: Any, *, is_follower: bool = False) -> None:
         """A request has its response, or needs none."""
         record = self.follower_fetches if is_follower else self.apis[api]

@@ -31,7 +31,6 @@ from kctl.server.network.channel import Channel, DirectChannel, Handle
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import OpenExchange, PlainExchange, ScramExchange
-from kctl.server.sasl.failure_log import FailureLog
 from kctl.server.sasl.gssapi import Acceptor, GssapiExchange
 from kctl.server.sasl.json_web_keys import JsonWebKeys, Refresh
 from kctl.server.sasl.oauth import OAuthBearerExchange, TokenRules, TokenVerifier
@@ -61,7 +60,6 @@ class Channels:
         self._clock = clock
         self._secrets = secrets
         self._frame_bytes_max = configs.current.socket_request_max_bytes
-        self._failures: dict[str, FailureLog] = {}
         self._keys: dict[_KeySource, JsonWebKeys] = {}
         self._used: set[_KeySource] = set()
         """The sources of keys of the listeners that were built last."""
@@ -162,7 +160,6 @@ class Channels:
             unauthenticated_bytes_max=min(receive_bytes_max, config.socket_request_max_bytes),
             request_bytes_max=config.socket_request_max_bytes,
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
-            failures=self._failures.setdefault(endpoint.listener, FailureLog(clock.monotonic_ms)),
             monotonic_ms=clock.monotonic_ms,
         )
 

@@ -32,7 +32,6 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[Mechanism, ScramCredential]] = {}
-        self._reported: dict[str, str] = {}
         """The last reported reason by user, so that reading the same credential again does not log it again."""
         self._secret = secrets.token_bytes(32)
 
@@ -79,14 +78,12 @@ class ScramCredentials:
             self._by_user[user] = credentials
         else:
             self._by_user.pop(user, None)
-        self._report(user, "; ".join(problems))
-
-    def _report(self, user: str, problems: str) -> None:
-        if not problems:
-            self._reported.pop(user, None)
-        elif self._reported.get(user) != problems:
-            self._reported[user] = problems
-            log.error("ignoring invalid SCRAM credential user=%s reason=%s", user, problems)
+        if problems:
+            log.error(
+                "ignoring invalid SCRAM credential, the user cannot authenticate with it user=%s error=%s",
+                user,
+                "; ".join(problems),
+            )
 
 
 def _user(path: str) -> str | None:

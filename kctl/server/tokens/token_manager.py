@@ -174,7 +174,7 @@ class TokenManager:
         except NoNodeError:
             self.cache.remove(token_id)
         except ValueError as error:
-            log.error("ignoring invalid delegation token error=%s", error)
+            log.error("ignoring invalid delegation token, it cannot be used path=%s error=%s", path, error)
             self.cache.remove(token_id)
         else:
             self.cache.put(

@@ -29,7 +29,7 @@ def framed(payload: bytes) -> bytes:
 
 def connected(broker: KctlBroker) -> socket.socket:
     host, _, port = broker.bootstrap.partition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def exchange(sock: socket.socket, payload: bytes) -> bytes:

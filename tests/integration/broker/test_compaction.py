@@ -42,7 +42,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
 
 
 def _committed(consumer: Consumer) -> dict[int, int]:
-    found = consumer.committed([TopicPartition("orders", partition) for partition in range(PARTITIONS)], timeout=30)
+    found = consumer.committed([TopicPartition("orders", partition) for partition in range(PARTITIONS)], timeout=60)
     return {each.partition: each.offset for each in found}
 
 

@@ -31,6 +31,7 @@ KAFKAS_OWN = (
     "metric names should not contain abbreviated units",
     "label names should be written in 'snake_case' not 'camelCase'",
     'non-histogram and non-summary metrics should not have "_count" suffix',
+    'non-histogram and non-summary metrics should not have "_sum" suffix',
 )
 """What promtool recommends against in names of Kafka and of the rules of the JMX exporter."""
 
@@ -44,7 +45,7 @@ class Measured(NamedTuple):
 
     def get(self, path: str = "/metrics", accept: str = "text/plain") -> str:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             body: bytes = response.read()
         return body.decode()
 
@@ -93,6 +94,7 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         producer.produce("orders", b"hello")
         assert producer.flush(30) == 0
         kctl("consume", "orders", "--from", "start", "--until", "end", *at)
+        kctl("groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--execute", *at)
         yield one
 
 
@@ -123,6 +125,15 @@ def test_every_query_of_a_dashboard_of_this_naming_has_data(measured: Measured) 
     queried = [q for q in dashboard_queries() if q.naming == measured.dialect and not q.reason]
     assert queried
     assert [query.metric for query in queried if query.metric not in found] == []
+
+
+def test_lag_of_a_group_is_that_of_the_command_line(measured: Measured) -> None:
+    labels = {"consumergroup": "readers", "topic": "orders", "partition": "0"}
+    assert measured.value("kafka_consumergroup_lag", **labels) == 1
+    at = ("--bootstrap-server", measured.broker.bootstrap)
+    [row] = json.loads(kctl("groups", "lag", "readers", "--format", "json", *at))
+    assert row["lag"] == 1
+    assert measured.value("kafka_consumergroup_lag_seconds", **labels) > 0
 
 
 def test_openmetrics_is_parsed_strictly(measured: Measured) -> None:

@@ -61,3 +61,29 @@ def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
     assert operate(f"configs alter broker default --delete {name}").status == 0
     refused = operate("configs alter broker 1 --set broker.id=7")
     assert (refused.status, refused.rows[0][7] in {"INVALID_CONFIG", "INVALID_REQUEST"}) == (1, True)
+
+
+def test_levels_of_loggers_are_listed_set_and_reset(operate: Kctl) -> None:
+    """kctl's brokers accept the names of Kafka's loggers."""
+    name = "kafka.server.KafkaServer"
+    before = {(row["broker"], row["logger"]): row["level"] for row in operate("loggers list --format json").document}
+    assert {broker for broker, logger in before if logger == "root"} == {0, 1, 2}
+    assert (1, name) in before
+
+    planned = operate(f"loggers set {name}=trace --broker 1 --dry-run")
+    assert planned.rows[0][:5] == ["1", name, before[1, name], "TRACE", "would be altered"]
+    assert operate(f"loggers list --broker 1 --match {name}").rows[0][:3] == ["1", name, before[1, name]]
+
+    altered = operate(f"loggers set {name}=TRACE --broker 1")
+    assert altered.rows[0][:5] == ["1", name, before[1, name], "TRACE", "altered"]
+    levels = {row[0]: row[2] for row in operate(f"loggers list --match {name}").rows}
+    assert levels["1"] == "TRACE"
+    assert levels["2"] == before[2, name]
+
+    after = operate(f"loggers reset {name} --broker 1 --format json").document[0]
+    assert (after["before"], after["status"], after["error"]) == ("TRACE", "altered", None)
+    assert after["after"] != "TRACE"
+
+    refused = operate("loggers set no.such.Logger=INFO --format json")
+    assert (refused.status, {row["error"] for row in refused.document}) == (1, {"INVALID_REQUEST"})
+    assert operate("loggers set root=LOUD").status == 2

@@ -151,7 +151,7 @@ async def _connect(bootstrap: str) -> AsyncioConnection:
 @contextlib.contextmanager
 def _kazoo(connect: str) -> Iterator[KazooClient]:
     client = KazooClient(connect)
-    client.start(timeout=30)
+    client.start(timeout=60)
     try:
         yield client
     finally:

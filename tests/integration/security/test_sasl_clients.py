@@ -23,7 +23,7 @@ from tests.peers.probe import wait_until
 from tests.peers.sasl_broker import PLAIN_PASSWORD, SaslBroker
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 PROGRAM = Path(__file__).with_name("SaslClient.java")
 OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 

@@ -37,7 +37,7 @@ from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
 pytestmark = pytest.mark.clients
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 SCRAM_USER, SCRAM_PASSWORD = "bob", "scram-secret-7395"
 PREFIX = "permitted-"
 RECORDS = [(b"k%d" % number, b"v%d" % number) for number in range(50)]

@@ -80,7 +80,7 @@ def test_broker_serves_only_who_has_its_files_and_keeps_them(data_dir: Path) -> 
             "ssl.ca.location": properties["ssl.truststore.location"],
         }
     )
-    assert "orders" in other_client.list_topics(timeout=20).topics
+    assert "orders" in other_client.list_topics(timeout=60).topics
 
 
 def names_in(folder: Path) -> set[str]:

@@ -17,7 +17,7 @@ from tests.peers.probe import wait_until
 from tests.peers.sasl_broker import SaslBroker
 
 PASSWORD = "pa,ss=wörd-7395"
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def kctl(*arguments: str, password: str | None = None) -> tuple[int, Any, str]:

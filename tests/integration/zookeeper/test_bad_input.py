@@ -25,7 +25,7 @@ MARSHALLING_ERROR, UNIMPLEMENTED, AUTH_FAILED = -5, -6, -115
 
 def answer_to(connect: str, sent: bytes) -> bytes:
     """All bytes received until the server closes the connection."""
-    with socket.create_connection(probe.address(connect), timeout=20) as connection:
+    with socket.create_connection(probe.address(connect), timeout=60) as connection:
         connection.sendall(sent)
         try:
             return b"".join(iter(lambda: connection.recv(4096), b""))
@@ -172,14 +172,14 @@ def test_a_full_disk_loses_no_acknowledged_write_and_the_server_recovers(embedde
         resource.prlimit(embedded.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         with pytest.raises((ConnectionLoss, SessionExpiredError)):
             client.set("/a", b"lost" * 2000)
-        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=30)
+        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=60)
         assert client.get("/a")[0] == b"kept"
         resource.prlimit(embedded.pid, resource.RLIMIT_FSIZE, unlimited)
         client.set("/a", b"kept again")
         assert client.client_id == session
         embedded.kill9()
         embedded.start()
-        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=30)
+        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=60)
         assert client.retry(client.get, "/a")[0] == b"kept again"
         assert "ZooKeeper commit failed" in embedded.log_text
     finally:

@@ -102,7 +102,7 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
     ],
 )
 def test_read_only_four_letter_words_are_answered(filled: str, word: str, says: str) -> None:
-    with socket.create_connection(probe.address(filled), timeout=10) as connection:
+    with socket.create_connection(probe.address(filled), timeout=60) as connection:
         connection.sendall(word.encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
     assert says in answer

@@ -23,6 +23,8 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.oauth_tokens import TokenSource
+from kctl.client.sasl_settings import sasl_settings
 from kctl.client.security import ClientSecurity
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Transport
@@ -424,6 +426,29 @@ def test_token_of_an_endpoint_is_fetched_once_and_reused(run: Run[Any]) -> None:
             assert topics_of(run, settings, times=3) == ["orders"]
             assert endpoint.requests == [("Basic a2N0bDpzM2NyZXQ=", "grant_type=client_credentials&scope=kafka")]
         assert len(cluster.sessions[0].rounds) > 1
+
+
+@pytest.mark.parametrize(("factor", "reused_s"), [(None, 80), ("0.5", 50)])
+def test_a_token_is_fetched_again_after_the_part_of_its_lifetime_that_is_set(factor: str | None, reused_s: int) -> None:
+    token = jwt({"sub": "kctl"})
+    now_s = [1_000.0]
+    with TokenEndpoint(answer_with({"access_token": token, "expires_in": 100})) as endpoint:
+        more = {} if factor is None else {"sasl.login.refresh.window.factor": factor}
+        settings = sasl_settings(endpoint.properties | {"sasl.mechanism": "OAUTHBEARER"} | more).oauth
+        assert settings is not None
+        source = TokenSource(settings, lambda: now_s[0])
+        for passed_s, fetched in ((0, 1), (reused_s - 1, 1), (reused_s, 2)):
+            now_s[0] = 1_000.0 + passed_s
+            assert source.token(10_000) == token
+            assert len(endpoint.requests) == fetched
+
+
+@pytest.mark.parametrize("factor", ["0.4", "1.1", "nan", "most"])
+def test_an_impossible_part_of_a_lifetime_is_refused(factor: str) -> None:
+    with TokenEndpoint(answer_with({})) as endpoint, pytest.raises(ConfigError, match=r"between 0\.5 and 1\.0"):
+        sasl_settings(
+            endpoint.properties | {"sasl.mechanism": "OAUTHBEARER", "sasl.login.refresh.window.factor": factor}
+        )
 
 
 def redirect(handler: http.server.BaseHTTPRequestHandler) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.config.broker import SINGLE_BROKER_PROPERTIES, BrokerConfig
+from kctl.config.broker import BROKER_PROPERTIES, SINGLE_BROKER_PROPERTIES, BrokerConfig
 from kctl.config.config_loading import load_broker_config
 from kctl.config.problems import BrokerConfigError
 from kctl.errors import ConfigError
@@ -78,7 +78,7 @@ def test_an_unknown_name_is_a_warning_with_a_guess() -> None:
 def test_a_property_that_nothing_acts_on_is_a_warning_unless_it_is_the_default() -> None:
     assert load_broker_config({"num.io.threads": "8"})[1] == []
     assert load_broker_config({"num.io.threads": "9"})[1] == [
-        "num.io.threads: accepted, but not used by this version of kctl"
+        f"num.io.threads: has no effect; {BROKER_PROPERTIES['num.io.threads'].unused}"
     ]
 
 

@@ -41,7 +41,13 @@ def topic(
 
 def handler_of(world: World) -> CreateTopicsHandler:
     return CreateTopicsHandler(
-        world.topics, world.metadata, world.waits, world.configs, world.random, is_controller=world.is_controller
+        world.topics,
+        world.metadata,
+        world.waits,
+        world.configs,
+        world.random,
+        is_controller=world.is_controller,
+        policies=world.policies,
     )
 
 

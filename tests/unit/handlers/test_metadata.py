@@ -15,6 +15,7 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import Policies
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.server.topic_writer import TopicWriter
@@ -26,7 +27,7 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
     chance = random.Random(1)
     writer = TopicWriter(SimZooKeeper().session(), chance)
-    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance), configs)
+    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance, Policies()), configs)
     configs.set_topic("old", {})
 
     def errors() -> dict[str | None, int]:
@@ -52,7 +53,7 @@ def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() 
         meter = BucketMeter(1.0, QuotaWindows(11, 1000))
         account = RequestAccount(LimitedClient(None, None, None, meter), clock, world.loop.time, 100)
         meter.take(12, clock.monotonic_ms())
-        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random)
+        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
         handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
         asked = context(9)
         asked.account = account

@@ -31,6 +31,8 @@ from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES, inter_bro
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peers import Purpose
+from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
@@ -87,7 +89,7 @@ class AcceptingPeer:
         """Nothing to close."""
 
 
-async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
+async def _connect(_endpoint: Endpoint, _purpose: Purpose) -> AcceptingPeer:
     return AcceptingPeer()
 
 
@@ -111,6 +113,7 @@ class World:
         self.is_active = True
         self.is_silent = False
         """Whether the controller's requests are lost."""
+        self.policies = Policies()
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
@@ -120,6 +123,7 @@ class World:
             self.metadata,
             self.topics,
             check_listeners=ListenerCertificates(self.configs).check,
+            policies=self.policies,
         )
         self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)

@@ -17,6 +17,8 @@ from kctl.server.metrics.http_request import Refused, parse_head
 from kctl.server.network.acceptor import ListenError
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+TOGETHER = 10
+"""Fewer connections than the queue of a listening socket holds: TCP repeats the others after seconds."""
 Scrape = Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]]
 
 
@@ -37,7 +39,11 @@ async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator
 
 async def answer(port: int, sent: bytes) -> bytes:
     """What the endpoint sends until it closes the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    return await exchange(*await asyncio.open_connection("127.0.0.1", port), sent)
+
+
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytes) -> bytes:
+    """The same for a connection that is open."""
     writer.write(sent)
     try:
         async with asyncio.timeout(30):
@@ -166,7 +172,7 @@ def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None
     assert asyncio.run(main()) > 32 << 20
 
 
-def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
+def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
     most = running = 0
 
     async def counted(accept: str) -> tuple[str, Sequence[bytes]]:
@@ -179,7 +185,13 @@ def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_n
 
     async def main() -> tuple[list[bytes | BaseException], bytes]:
         async with endpoint(counted) as port:
-            many = await asyncio.gather(*(answer(port, closing(GET)) for _ in range(1000)), return_exceptions=True)
+            opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+            for _ in range(500 // TOGETHER):
+                some = (asyncio.open_connection("127.0.0.1", port) for _ in range(TOGETHER))
+                made = await asyncio.gather(*some, return_exceptions=True)
+                opened += [each for each in made if isinstance(each, tuple)]
+            assert len(opened) > METRICS_CONNECTIONS_MAX
+            many = await asyncio.gather(*(exchange(*each, closing(GET)) for each in opened), return_exceptions=True)
             while True:  # The last connections may be closing still; pytest's timeout bounds this.
                 if last := await refused_as_nothing(port):
                     return many, last
@@ -191,8 +203,9 @@ def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_n
             return b""
 
     many, last = asyncio.run(main())
-    assert any(isinstance(each, bytes) and each.endswith(b"b 2\n") for each in many)
-    assert most <= METRICS_CONNECTIONS_MAX
+    served = [each for each in many if isinstance(each, bytes) and each.endswith(b"b 2\n")]
+    assert 0 < len(served) < len(many)
+    assert 0 < most <= METRICS_CONNECTIONS_MAX
     assert last.endswith(b"b 2\n")
 
 

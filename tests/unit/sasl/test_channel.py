@@ -28,11 +28,11 @@ from kctl.server.network.channel import ChannelEnded, Reply
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import PlainExchange, ScramExchange
-from kctl.server.sasl.failure_log import FailureLog
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.log_lines import written_lines
 from tests.unit.server.quota_free import quota_free_dispatcher
 
 FRAME_MAX, UNAUTHENTICATED_MAX, DELAY_MS = 1 << 20, 1 << 12, 100
@@ -54,7 +54,6 @@ class Server:
         )
         dispatcher.register("metadata", self._seen)
         names = ["PLAIN", *(each.config_key for each in Mechanism)]
-        self.failures = FailureLog(self.now_ms)
         self.listener = SaslListener(
             name="SASL",
             security_protocol="SASL_PLAINTEXT",
@@ -66,7 +65,6 @@ class Server:
             unauthenticated_bytes_max=UNAUTHENTICATED_MAX,
             request_bytes_max=FRAME_MAX,
             failure_delay_ms=DELAY_MS,
-            failures=self.failures,
             monotonic_ms=self.now_ms,
         )
         self.channel = SaslChannel(self.listener, dispatcher.handle, Peer("/10.0.0.1", "SASL"))
@@ -224,7 +222,6 @@ def test_a_failure_is_answered_after_the_delay_with_kafkas_text(token: bytes, me
             ErrorCode.SASL_AUTHENTICATION_FAILED,
             message or general,
         )
-        assert server.failures.count == 1
         assert server.peers == []
 
     play(scene)
@@ -327,19 +324,21 @@ def test_closing_the_connection_cancels_the_delay() -> None:
     play(scene)
 
 
-def test_failures_are_logged_without_secrets_and_a_bounded_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_without_secrets_and_folded(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(server: Server) -> None:
         listener, dispatch = server.listener, server.channel._dispatch
         for _ in range(50):
             server.channel = SaslChannel(listener, dispatch, Peer("/10.0.0.1", "SASL"))
             await server.handshake("PLAIN")
             await server.refused(server.authenticate(b"\0alice\0hunter2"))
-        assert server.failures.count == 50
 
     with caplog.at_level(logging.DEBUG):
         play(scene)
-    lines = [record.getMessage() for record in caplog.records if "authentication failed" in record.getMessage()]
-    assert len(lines) == 20
+    failures = [record for record in caplog.records if "authentication failed" in record.getMessage()]
+    assert len(failures) == 50
+    lines = written_lines(failures)
+    assert len(lines) == 2
+    assert lines[1].endswith("repeated=49")
     assert all("hunter2" not in line and "alice" not in line for line in lines)
 
 

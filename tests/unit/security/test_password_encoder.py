@@ -72,4 +72,4 @@ def test_passwords_are_stored_encrypted_and_refused_without_a_secret(caplog: pyt
         without.encoded(overrides)
     with caplog.at_level(logging.ERROR):
         assert without.decoded(stored) == {"log.retention.ms": "1000"}
-    assert "ignoring dynamic password name=ssl.keystore.password" in caplog.text
+    assert "server.properties stays in use name=ssl.keystore.password" in caplog.text

@@ -16,6 +16,7 @@ from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, Fetch
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.peers import Purpose
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -30,7 +31,7 @@ class UnreachablePeers:
     def __init__(self) -> None:
         self.tried: set[int] = set()
 
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
+    async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
         self.tried.add(broker_id)
         raise ConnectionLost(f"broker {broker_id} is not there for {purpose}")
 
@@ -76,7 +77,7 @@ class DamagedLeader:
         self.records = records
         self.fetches = 0
 
-    async def connect(self, _broker_id: int, _purpose: str) -> Connection:
+    async def connect(self, _broker_id: int, _purpose: Purpose) -> Connection:
         return self
 
     async def send(
@@ -106,11 +107,11 @@ class DamagedLeader:
 @pytest.mark.parametrize(
     ("records", "said"),
     [
-        (DAMAGED, "offset=1 reason=cannot append records of the leader: checksum "),
-        (b"", "offset=0 reason=the leader cannot read its log"),
+        (DAMAGED, "offset=1 error=cannot append records of the leader: checksum "),
+        (b"", "offset=0 error=the leader cannot read its log"),
     ],
 )
-def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
+def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
     records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def follow(loop: SimLoop) -> tuple[int, int]:
@@ -135,5 +136,5 @@ def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
         end, fetches = simulate(follow, seed=1)
     assert end == (1 if records else 0)
     assert fetches > 10
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"cannot replicate partition=orders-0 {said}")
+    (line,) = {record.getMessage() for record in caplog.records}
+    assert line.startswith(f"cannot replicate, trying again partition=orders-0 leader=1 {said}")

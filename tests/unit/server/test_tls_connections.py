@@ -202,7 +202,10 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
 
     with caplog.at_level("INFO"):
         asyncio.run(main())
-    assert "TLS handshake failed listener=SECURE peer=/127.0.0.1 reason=unsupported protocol" in caplog.text
+    assert (
+        "TLS handshake failed, closing connection listener=SECURE peer=/127.0.0.1 reason=unsupported protocol"
+        in caplog.text
+    )
 
 
 def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(

@@ -16,6 +16,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.peers import Purpose
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
@@ -114,8 +115,8 @@ class OtherBrokers:
         self.connects = 0
         self.gate: asyncio.Event | None = None
 
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
-        assert purpose == "transaction-markers"
+    async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
+        assert purpose is Purpose.TRANSACTION_MARKERS
         self.connects += 1
         return _OtherBroker(self, broker_id)  # type: ignore[return-value]  # only the methods that are used
 

@@ -132,7 +132,8 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
     (line,) = [record.getMessage() for record in caplog.records]
     key = encode_transaction_key("brokeN")
     assert line.startswith(
-        f"skipped records topic=__transaction_state partition=0 offset=1 key={key!r} reason=wrong checksum, "
+        "skipping records that cannot be read topic=__transaction_state partition=0 offset=1 last_offset=1 "
+        f"keys={key!r} error=wrong checksum, "
     )
 
 
