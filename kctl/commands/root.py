@@ -18,7 +18,9 @@ NOUNS: dict[str, Member] = {
     "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
     "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
     "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
-    "groups": Member("kctl.commands.groups", "Describe consumer groups, delete them, reset their offsets."),
+    "groups": Member(
+        "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
+    ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
