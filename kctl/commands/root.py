@@ -39,7 +39,7 @@ NOUNS: dict[str, Member] = {
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
     "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
-    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
+    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
     "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
