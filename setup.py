@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
 COMPILED = ["kctl/records/walk.py"]
+COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
+"""Others, such as those for metadata and source distributions, which pip and build run first, need no C code."""
 
 
 def extensions() -> list[Extension]:
@@ -16,4 +20,4 @@ def extensions() -> list[Extension]:
     return modules
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions() if COMPILING_COMMANDS.intersection(sys.argv) else [])

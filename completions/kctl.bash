@@ -14,15 +14,16 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls quotas users tokens dump-log tls metrics broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
-    groups) [[ -n $verb ]] || words='list describe members delete delete-offsets reset-offsets' flags=--help ;;
+    groups) [[ -n $verb ]] || words='list describe lag members delete delete-offsets reset-offsets' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe log-dirs health start status stop' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe log-dirs roll health start status stop' flags=--help ;;
+    top) verb=top ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
@@ -32,9 +33,11 @@ _kctl() {
     tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
-    metrics) [[ -n $verb ]] || words='show' flags=--help ;;
-    broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
+    loggers) [[ -n $verb ]] || words='list set reset' flags=--help ;;
+    metrics) [[ -n $verb ]] || words='show serve' flags=--help ;;
+    broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
+    export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     completion) verb=completion ;;
     esac
@@ -128,6 +131,17 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups lag')
+        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --by) words='group topic partition member all' flags='' ;;
+        --sort) words='lag time verdict name' flags='' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups members')
@@ -233,6 +247,15 @@ _kctl() {
         --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'cluster roll')
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'cluster health')
         flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -242,9 +265,10 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper --secure -o --override --format --header --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
         esac
@@ -261,6 +285,14 @@ _kctl() {
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'top top')
+        flags='--interval --once --metrics --no-metrics --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')
@@ -513,6 +545,30 @@ _kctl() {
         --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'loggers list')
+        flags='--broker --match --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --match | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'loggers set')
+        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'loggers reset')
+        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'metrics show')
         flags='--match --endpoint --broker --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -521,11 +577,20 @@ _kctl() {
         --match | --endpoint | --broker | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'metrics serve')
+        flags='--port --listen --cache --window --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --port | --listen | --cache | --window | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port) kind='none' ;;
         esac
@@ -544,10 +609,31 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         esac
         ;;
-    'zookeeper start')
-        flags='--data-dir --port --format --header --no-color --quiet --debug --help'
+    'broker check')
+        flags='--config -o --override --data-dir --port --connect --strict --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --config) kind='file' ;;
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        -o | --override | --port) kind='none' ;;
+        esac
+        ;;
+    'broker bundle')
+        flags='--data-dir --pid --config --log --output --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
+        --config) kind='file' ;;
+        --log) kind='file' ;;
+        --output) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --pid) kind='none' ;;
+        esac
+        ;;
+    'zookeeper start')
+        flags='--data-dir --port --log-format --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --port) kind='none' ;;
         esac
@@ -576,16 +662,30 @@ _kctl() {
         --zookeeper) kind='none' ;;
         esac
         ;;
-    'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'export export')
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'spark export')
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --to) kind='directory' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --compression) words='zstd snappy none' flags='' ;;
+        --on-data-loss) words='fail warn' flags='' ;;
+        --engine) words='local spark' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')

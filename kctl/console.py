@@ -134,7 +134,7 @@ class Console:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        color = not no_color and uses_colors()
         chosen = Format(format) if format else None
         return cls(sys.stdout, sys.stderr, format=chosen, header=header, color=color, quiet=quiet, stdin=sys.stdin)
 
@@ -226,6 +226,11 @@ class Console:
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""
         return Progress(self, label, total, unit)
+
+    def clear_screen(self) -> None:
+        """Clear the terminal before a table is shown again; elsewhere the tables follow each other."""
+        if self.format is Format.TABLE and self.stdout.isatty():
+            self.stdout.write("\x1b[H\x1b[2J")
 
     def flush(self) -> None:
         """Write buffered output to the reader."""
@@ -395,6 +400,11 @@ class Progress:
         # A line that reaches the last column would be wrapped, and redrawing would leave a copy of it.
         stderr.write(f"\r\x1b[K{cut(line, terminal_width(stderr) - 1)}" if stderr.isatty() else line + "\n")
         stderr.flush()
+
+
+def uses_colors() -> bool:
+    """False if NO_COLOR is set or TERM is dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width(stream: TextIO) -> int:

@@ -99,10 +99,16 @@ LOOP_SLICE_MS_MAX = _limit(
     on_excess="timers and other sockets are served first",
 )
 DELAYED_TRIED_MAX = _limit(
-    "waiting requests that one change to a partition completes in a row",
+    "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
     "requests",
     on_excess="the other connections get their turn first",
+)
+UNREAD_RESPONSE_BYTES_MAX = _limit(
+    "responses in memory that clients have not read, over all connections; records in files are not counted",
+    512 << 20,
+    "bytes",
+    on_excess="connections are closed, first those whose clients have not read for the longest time",
 )
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
@@ -157,12 +163,6 @@ REFUSED_SOCKETS_MAX = _limit(
     1_000,
     "connections",
     on_excess="further ones are closed at once",
-)
-REFUSED_CONNECTION_LINES_MAX = _limit(
-    "lines in the broker's log per second about refused connections, failed TLS handshakes and malformed requests",
-    10,
-    "lines",
-    on_excess="they are counted, and the next line has their number",
 )
 TLS_HANDSHAKE_TIMEOUT_MS = _limit(
     "time for a TLS handshake",
@@ -501,6 +501,12 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     "replicas",
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
 )
+DECISIONS_PER_SLICE_MAX = _limit(
+    "partitions about which the controller decides without a pause",
+    1_000,
+    "partitions",
+    on_excess="other connections are served in between; later events of the controller wait",
+)
 LOGS_CREATED_PER_SLICE_MAX = _limit(
     "logs that a LeaderAndIsr request creates without a pause",
     5,
@@ -513,11 +519,23 @@ ROLES_PER_SLICE_MAX = _limit(
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
+ROLES_FOLLOWED_TOGETHER = _limit(
+    "partitions of a LeaderAndIsr request that a broker begins to follow together",
+    500,
+    "partitions",
+    on_excess="it begins to follow these while it applies the rest",
+)
 LOGS_STOPPED_PER_SLICE_MAX = _limit(
     "replicas that a StopReplica request stops or deletes without a pause",
     50,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
+)
+ISR_CHANGES_PER_REQUEST_MAX = _limit(
+    "partitions in one AlterIsr request of a leader to the controller",
+    500,
+    "partitions",
+    on_excess="the changes of further partitions are in the next request",
 )
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",
@@ -574,12 +592,6 @@ CACHED_DECISIONS_MAX = _limit(
     "decisions",
     on_excess="all are forgotten",
 )
-AUDITED_DENIALS_MAX = _limit(
-    "different denials that are logged one by one in 10 seconds",
-    100,
-    "denials",
-    on_excess="further ones are counted in one log line",
-)
 # Quotas.
 
 QUOTA_GROUPS_MAX = _limit(
@@ -628,12 +640,6 @@ SCRAM_SALT_BYTES_MAX = _limit(
     1_024,
     "bytes",
     on_excess="the credential is refused",
-)
-FAILED_AUTHENTICATION_LINES_MAX = _limit(
-    "log lines about failed authentications of a listener in 10 s",
-    20,
-    "lines",
-    on_excess="further failures are counted, and the next line has their number",
 )
 OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
     "one OAUTHBEARER message with its token",
@@ -692,6 +698,43 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     "characters",
     on_excess="the message is cut",
 )
+RECONFIGURED_LOGS_PER_TURN = _limit(
+    "logs to which a change of the broker's properties is applied without a pause",
+    200,
+    "logs",
+    on_excess="other connections are served in between",
+)
+PEER_ADDRESSES_MAX = _limit(
+    "addresses of other brokers whose failed connection attempts are counted",
+    10_000,
+    "addresses",
+    on_excess="all are forgotten, and the timeouts for connecting start anew",
+)
+LOG_LINES_OF_EVENT_MAX = _limit(
+    "different lines in a server's log in 10 s about one kind of failure, or about one kind of event that clients of a "
+    "listener cause, and as many whose errors differ from those of earlier lines",
+    100,
+    "lines",
+    on_excess="further ones are counted, and one line has their number; equal lines are written once and counted",
+)
+LOG_EVENTS_FOLDED_MAX = _limit(
+    "kinds of log lines whose repetitions are counted at a time",
+    256,
+    "events",
+    on_excess="further kinds are counted as one",
+)
+LOG_LINES_FOLDED_MAX = _limit(
+    "log lines whose repetitions are counted one by one at a time",
+    2_000,
+    "lines",
+    on_excess="only the first line of each further event is written, the others are counted",
+)
+LOG_FIELDS_MAX = _limit(
+    "fields of a log line in JSON",
+    32,
+    "fields",
+    on_excess="further ones are left out",
+)
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
     "without a pause (topics are not divided)",
@@ -738,6 +781,18 @@ METRICS_SLICE_MS = _limit(
     "ms",
     on_excess="other connections are served in between",
 )
+METRICS_LAG_TIMEOUT_MS = _limit(
+    "time to read the lag of groups for one scrape of a broker",
+    5_000,
+    "ms",
+    on_excess="the scrape has no lag",
+)
+METRICS_LAG_CACHE_MS = _limit(
+    "time for which the lag of groups in the metrics of a broker is used, at least",
+    5_000,
+    "ms",
+    on_excess="it is read again, and used for ten times as long as that took",
+)
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
     200,
@@ -776,6 +831,12 @@ TOKEN_BYTES_MAX = _limit(
     on_excess="the authentication fails before the rest is read",
 )
 
+TOP_GROUPS_MAX = _limit(
+    "groups that kctl top reads in one refresh",
+    1_000,
+    "groups",
+    on_excess="the first by name are shown, and a line says so",
+)
 METRICS_READ_BYTES_MAX = _limit(
     "response of an endpoint for metrics that `kctl metrics show` reads",
     256 << 20,
@@ -795,4 +856,67 @@ CONCURRENT_REQUESTS_MAX = _limit(
     64,
     "requests",
     on_excess="further requests are sent when one of them is complete",
+)
+LAG_FETCH_BYTES_MAX = _limit(
+    "records that `kctl groups lag` fetches to find the first unread ones",
+    64 << 20,
+    "bytes",
+    on_excess="the lag in time of further partitions is unknown",
+)
+LAG_HISTORY_BYTES_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` fetches",
+    32 << 20,
+    "bytes",
+    on_excess="the commits of groups in partitions that were not read to the end are unknown",
+)
+LAG_HISTORY_RECORDS_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
+    20_000,
+    "records",
+    on_excess="the known history of commits is shorter than --window",
+)
+LAG_LOOKS_MAX = _limit(
+    "earlier observations of a partition that `kctl groups lag --watch` keeps",
+    64,
+    "observations",
+    on_excess="every second one is dropped",
+)
+
+# Reports about a broker.
+
+DUMPED_TASKS_MAX = _limit(
+    "tasks that a broker describes in its dump (SIGUSR1)",
+    500,
+    "tasks",
+    on_excess="the number of the others is written",
+)
+DUMPED_FRAMES_MAX = _limit(
+    "frames that a broker describes for each task and thread in its dump (SIGUSR1)",
+    40,
+    "frames",
+    on_excess="further frames are left out",
+)
+BUNDLE_LOG_BYTES_MAX = _limit(
+    "end of a log file in the archive of `kctl broker bundle`",
+    8 << 20,
+    "bytes",
+    on_excess="earlier lines are left out",
+)
+BUNDLE_FILE_BYTES_MAX = _limit(
+    "checkpoint or dump in the archive of `kctl broker bundle`",
+    1 << 20,
+    "bytes",
+    on_excess="only its end is in the archive",
+)
+BUNDLE_METRICS_BYTES_MAX = _limit(
+    "metrics in the archive of `kctl broker bundle`",
+    16 << 20,
+    "bytes",
+    on_excess="the archive has no metrics, and its overview says why",
+)
+BUNDLE_LISTED_FILES_MAX = _limit(
+    "files in one directory listing of the archive of `kctl broker bundle`",
+    20_000,
+    "files",
+    on_excess="the listing ends with the number that it has",
 )

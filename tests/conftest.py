@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.peers import leftovers
+from tests.property.examples import SHARE
 
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
 
@@ -25,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 leftovers.end_with_this_process()
 
-settings.register_profile("kctl", deadline=None, print_blob=True)
+settings.register_profile("kctl", deadline=None, print_blob=True, max_examples=100 // SHARE)
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
 

@@ -1,4 +1,4 @@
-"""Describes and alters the properties of topics and brokers.
+"""Describes and alters the properties of topics and brokers, and the levels of brokers' loggers.
 
 Requests about one broker are sent to that broker, requests about topics and cluster-wide defaults to any broker.
 """
@@ -55,10 +55,12 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    """Its properties are loggers, their values levels.  KIP-412, Kafka 2.4."""
 
 
 class ConfigResource(NamedTuple):
-    """A topic by name, a broker by id, or BROKER_DEFAULTS."""
+    """A topic by name, a broker or its loggers by id, or BROKER_DEFAULTS."""
 
     type: ResourceType
     name: str
@@ -66,13 +68,15 @@ class ConfigResource(NamedTuple):
     @property
     def broker_id(self) -> int | None:
         """The broker to send requests to, or None for any."""
-        return int(self.name) if self.type is ResourceType.BROKER and self.name != BROKER_DEFAULTS else None
+        return None if self.type is ResourceType.TOPIC or self.name == BROKER_DEFAULTS else int(self.name)
 
     @property
     def own_source(self) -> str:
         """The source of values set for this resource itself."""
         if self.type is ResourceType.TOPIC:
             return SOURCES[1]
+        if self.type is ResourceType.BROKER_LOGGER:
+            return SOURCES[6]
         return SOURCES[3] if self.name == BROKER_DEFAULTS else SOURCES[2]
 
 

@@ -6,13 +6,13 @@ controller does not keep it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 from kctl.admin.reassignment_spec import parse_reassignment
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
+from kctl.operating_system import flush_to_disk
 
 _PREFIX = "rollback-"
 
@@ -36,7 +36,7 @@ def write_new(path: Path, text: str) -> None:
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        flush_to_disk(file.fileno())
 
 
 def original_order(folder: Path, tp: TopicPartition, replicas: Collection[int]) -> tuple[int, ...] | None:

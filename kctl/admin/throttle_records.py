@@ -17,6 +17,7 @@ from pathlib import Path
 from kctl.admin.throttles import ThrottleRecord, record_from_json, record_to_json
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
+from kctl.operating_system import flush_to_disk
 
 KEY_LENGTH = 16
 _PREFIX = "throttle-"
@@ -62,7 +63,7 @@ class ThrottleRecords:
         with temporary.open("w", encoding="utf-8") as file:
             json.dump(record_to_json(record), file, indent=1)
             file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file.fileno())
         temporary.replace(path)
 
     def path_of(self, key: str) -> Path:

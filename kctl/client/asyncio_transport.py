@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
@@ -51,6 +52,7 @@ class AsyncioTransport:
         timeout_ms: int,
         budget: Budget | None = None,
         security: Security | None = None,
+        receive_buffer_bytes: int = -1,
     ) -> AsyncioConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         connection = AsyncioConnection(
@@ -59,7 +61,7 @@ class AsyncioTransport:
         end_s = asyncio.get_running_loop().time() + connect_timeout_ms / 1000
         try:
             async with asyncio.timeout_at(end_s):
-                await connection.connect(connect_timeout_ms)
+                await connection.connect(connect_timeout_ms, receive_buffer_bytes)
             async with asyncio.timeout_at(end_s):
                 await connection.open(connect_timeout_ms)
         except TimeoutError:
@@ -136,17 +138,20 @@ class AsyncioConnection:
         """Whether requests can be sent."""
         return self._lost is None
 
-    async def connect(self, timeout_ms: int) -> None:
+    async def connect(self, timeout_ms: int, receive_buffer_bytes: int = -1) -> None:
         """Connects the socket, with TLS if so set.  Raises TimeoutError, ConnectionLost and AuthenticationFailed."""
         loop = asyncio.get_running_loop()
         tls = self._security.tls_context() if self._security is not None else None
         try:
             if tls is None:
-                await loop.create_connection(lambda: self._receiver, self._host, self._port)
+                transport, _ = await loop.create_connection(lambda: self._receiver, self._host, self._port)
             else:
-                await loop.create_connection(
+                transport, _ = await loop.create_connection(
                     lambda: self._receiver, self._host, self._port, ssl=tls, server_hostname=self._host
                 )
+            sock = transport.get_extra_info("socket")
+            if receive_buffer_bytes != -1 and sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         except TimeoutError:
             raise
         except OSError as error:

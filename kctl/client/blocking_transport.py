@@ -55,6 +55,7 @@ class BlockingTransport:
         timeout_ms: int,
         budget: Budget | None = None,
         security: Security | None = None,
+        receive_buffer_bytes: int = -1,
     ) -> BlockingConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         address = f"{host}:{port}"
@@ -69,6 +70,8 @@ class BlockingTransport:
         except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
             raise ConnectionLost(f"{address}: not an address: {error}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         connection = BlockingConnection(
             host, port, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget, security=security
         )

@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -25,8 +25,6 @@ from kctl.limits import TOKEN_BYTES_MAX
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
-_REUSED_PART = 0.8
-"""A token is fetched again after this fraction of its lifetime; sasl.login.refresh.window.factor in Kafka."""
 _ERROR_CHARACTERS_MAX = 200
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
@@ -34,8 +32,9 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 class TokenSource:
     """The tokens of one client.  A token is reused until most of its lifetime has passed.  Thread-safe."""
 
-    def __init__(self, settings: OAuthSettings) -> None:
+    def __init__(self, settings: OAuthSettings, now_s: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._token = ""
         self._reused_until_s = 0.0
@@ -44,14 +43,14 @@ class TokenSource:
         """A valid token.  May block for `timeout_ms`.  Raises AuthenticationFailed."""
         settings = self._settings
         if settings.unsecured is not None:
-            return unsecured_token(settings.unsecured, time.time())
+            return unsecured_token(settings.unsecured, self._now_s())
         if settings.file is not None:
             return _token_of_file(settings.file)
         with self._lock:
-            now_s = time.time()
+            now_s = self._now_s()
             if not self._token or now_s >= self._reused_until_s:
                 self._token, lifetime_s = _fetch(settings, timeout_ms)
-                self._reused_until_s = now_s + lifetime_s * _REUSED_PART
+                self._reused_until_s = now_s + lifetime_s * settings.reused_part
             return self._token
 
 

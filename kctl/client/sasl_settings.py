@@ -31,6 +31,8 @@ CONNECT_TIMEOUT_MS_DEFAULT = READ_TIMEOUT_MS_DEFAULT = 10_000
 
 _JAAS = "sasl.jaas.config"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+REUSED_PART_DEFAULT = 0.8
+_REUSED_PART = "sasl.login.refresh.window.factor"
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _UNSECURED = "OAuthBearerUnsecuredLoginCallbackHandler"
 _LOGIN_HANDLERS = ("OAuthBearerLoginCallbackHandler", _UNSECURED)
@@ -56,6 +58,8 @@ class OAuthSettings:
     """Whether id and secret are URL-encoded in the Authorization header, as RFC 6749 requires and Kafka does not by
     default.
     """
+    reused_part: float = REUSED_PART_DEFAULT
+    """The part of its lifetime for which a fetched token is reused: sasl.login.refresh.window.factor."""
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_DEFAULT
     read_timeout_ms: int = READ_TIMEOUT_MS_DEFAULT
     unsecured: Mapping[str, str] | None = None
@@ -175,11 +179,23 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OAuthSe
         client_secret=secret,
         scope=properties.get("sasl.oauthbearer.scope") or options.get("scope") or "",
         encodes_header=properties.get("sasl.oauthbearer.header.urlencode", "").lower() == "true",
+        reused_part=_reused_part(properties),
         connect_timeout_ms=_milliseconds(properties, "sasl.login.connect.timeout.ms", CONNECT_TIMEOUT_MS_DEFAULT),
         read_timeout_ms=_milliseconds(properties, "sasl.login.read.timeout.ms", READ_TIMEOUT_MS_DEFAULT),
         tls={name: value for name, value in options.items() if name.startswith("ssl.")},
         extensions=extensions,
     )
+
+
+def _reused_part(properties: Mapping[str, str]) -> float:
+    text = properties.get(_REUSED_PART, "").strip()
+    try:
+        part = float(text or REUSED_PART_DEFAULT)
+    except ValueError:
+        part = 0.0
+    if not 0.5 <= part <= 1.0:
+        raise ConfigError(_REUSED_PART, text, "must be a number between 0.5 and 1.0")
+    return part
 
 
 def _check_url(endpoint: str) -> None:

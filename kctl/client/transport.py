@@ -120,11 +120,14 @@ class Transport(Protocol):
         timeout_ms: int,
         budget: Budget | None = None,
         security: Security | None = None,
+        receive_buffer_bytes: int = -1,
     ) -> Connection:
         """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
 
         `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for errors that a
         retry cannot resolve: an untrusted certificate, refused credentials, the wrong security protocol.
+
+        `receive_buffer_bytes` is SO_RCVBUF; -1 for the operating system's choice.
 
         Each response must arrive within `timeout_ms`, and before the deadline of `budget` if it has one.
         """

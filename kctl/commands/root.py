@@ -18,11 +18,16 @@ NOUNS: dict[str, Member] = {
     "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
     "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
     "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
-    "groups": Member("kctl.commands.groups", "Describe consumer groups, delete them, reset their offsets."),
+    "groups": Member(
+        "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
+    ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
-    "cluster": Member("kctl.commands.cluster", "Describe a cluster, check its health, run one for development."),
+    "cluster": Member(
+        "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
+    ),
+    "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
@@ -34,11 +39,13 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
-    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
-    "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
+    "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
+    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
+    "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
+    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }

@@ -19,6 +19,7 @@ from kctl.config.subjects.metrics import MetricsProperties
 from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
+from kctl.config.subjects.request_log import RequestLogProperties
 from kctl.config.subjects.security import AuthorizationProperties, SaslProperties, TlsProperties
 from kctl.config.subjects.transactions import TransactionProperties
 from kctl.config.subjects.versions import version_rank
@@ -41,6 +42,7 @@ class BrokerConfig(
     TransactionProperties,
     QuotaProperties,
     MetricsProperties,
+    RequestLogProperties,
     AuthorizationProperties,
     TlsProperties,
     SaslProperties,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions, stores_in_format_of
@@ -11,10 +13,23 @@ from kctl.config.definition import Property
 from kctl.config.listeners import listener_problems
 from kctl.config.problems import BrokerConfigError, Problem
 
+_OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
 KRAFT_ONLY = {
     "process.roles": "kctl uses ZooKeeper, not KRaft",
     "node.id": "in a ZooKeeper cluster the id of a broker is broker.id",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is known about given properties."""
+
+    config: BrokerConfig
+    """Has the defaults of properties that have a problem."""
+    problems: tuple[Problem, ...]
+    """All reasons why a broker cannot use the properties."""
+    warnings: tuple[str, ...]
+    """What a broker ignores, as `name: reason`."""
 
 
 def load_broker_config(
@@ -24,14 +39,24 @@ def load_broker_config(
 
     Raises BrokerConfigError with all problems.
     """
-    given = {**properties, **(overrides or {})}
+    examined = examine({**properties, **(overrides or {})})
+    if examined.problems:
+        raise BrokerConfigError(examined.problems)
+    return examined.config, list(examined.warnings)
+
+
+def examine(given: Mapping[str, str]) -> Examined:
+    """The configuration of these properties with all its problems and warnings."""
     values, problems = parse_broker_properties(given)
+    config = BrokerConfig(**values)
+    unusable = [problem.name for problem in problems]
+    # With the default of an unusable property, a contradiction to it says nothing.
+    across = [*contradictions(config), *listener_problems(config)]
+    problems += [problem for problem in across if not any(name in str(problem) for name in unusable)]
+    warnings = [*_unknown_names(given), *_unknown_listeners(given, config), *_without_effect(given)]
     if not problems:
-        config = BrokerConfig(**values)
-        problems = [*contradictions(config), *listener_problems(config)]
-    if problems:
-        raise BrokerConfigError(problems)
-    return config, [*_unknown_names(given), *_without_effect(given), *_old_format(config)]
+        warnings += _old_format(config)
+    return Examined(config, tuple(problems), tuple(warnings))
 
 
 def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
@@ -64,10 +89,31 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
     for name in given:
         if name in BROKER_PROPERTIES or name.startswith("listener.name."):
             continue
-        close = difflib.get_close_matches(name, BROKER_PROPERTIES, n=1, cutoff=0.85)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        warnings.append(f"{name}: unknown property, ignored{hint}")
+        warnings.append(f"{name}: unknown property, ignored{_hint(name, BROKER_PROPERTIES)}")
     return warnings
+
+
+def _unknown_listeners(given: Mapping[str, str], config: BrokerConfig) -> list[str]:
+    """Warns about properties of listeners that do not exist, and about unknown properties of those that do."""
+    protocols = config.listener_security_protocol_map
+    listeners = {entry.rpartition(":")[0].strip().lower() for entry in protocols.split(",")}
+    warnings = []
+    for name in given:
+        of_listener = _OF_LISTENER.fullmatch(name)
+        if of_listener is None:
+            continue
+        listener, rest = of_listener.groups()
+        if listener not in listeners:
+            reason = f"listener.security.protocol.map does not have the listener, ignored{_hint(listener, listeners)}"
+            warnings.append(f"{name}: {reason}")
+        elif not {rest, rest.partition(".")[2]} & BROKER_PROPERTIES.keys():
+            warnings.append(f"{name}: unknown property of a listener, ignored{_hint(rest, BROKER_PROPERTIES)}")
+    return warnings
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _old_format(config: BrokerConfig) -> list[str]:
@@ -82,6 +128,13 @@ def _without_effect(given: Mapping[str, str]) -> list[str]:
     warnings = []
     for name, text in given.items():
         described = BROKER_PROPERTIES.get(name)
-        if described is not None and described.inert and described.parse(text) != described.default:
-            warnings.append(f"{name}: accepted, but not used by this version of kctl")
+        if described is not None and described.unused and not _is_default(described, text):
+            warnings.append(f"{name}: has no effect; {described.unused}")
     return warnings
+
+
+def _is_default(described: Property, text: str) -> bool:
+    try:
+        return described.parse(text) == described.default
+    except ValueError:
+        return False

@@ -54,8 +54,8 @@ class Property:
     """Properties whose value is used, in this order, if this one is not set."""
     server: str | None
     """For a topic's property: the broker's property with its default."""
-    inert: bool
-    """Accepted and described, but not used yet."""
+    unused: str | None
+    """Why it has no effect: an equivalent does not exist here.  None if it has one."""
 
     @property
     def attribute(self) -> str:
@@ -91,7 +91,7 @@ def prop(
     importance: Importance = ...,
     falls_back_to: tuple[str, ...] = ...,
     server: str | None = ...,
-    inert: bool = ...,
+    unused: str | None = ...,
 ) -> T:
     """A property that always has a value."""
 
@@ -107,7 +107,7 @@ def prop(
     importance: Importance = ...,
     falls_back_to: tuple[str, ...] = ...,
     server: str | None = ...,
-    inert: bool = ...,
+    unused: str | None = ...,
 ) -> T | None:
     """A property without a default."""
 
@@ -122,14 +122,14 @@ def prop(
     importance: Importance = Importance.MEDIUM,
     falls_back_to: tuple[str, ...] = (),
     server: str | None = None,
-    inert: bool = False,
+    unused: str | None = None,
 ) -> Any:
     """Declares a dataclass field that holds the property `name`.
 
-    A default of None means no value; other properties always have one.  `inert` marks a property that is accepted for
-    existing configurations but not used by the broker.  The repr of the dataclass leaves passwords out.
+    A default of None means no value; other properties always have one.  `unused` is the reason why a property has no
+    effect, without a period; existing configurations may have it.  The repr of the dataclass leaves passwords out.
     """
-    described = Property(name, kind, rules, default, doc, dynamic, importance, falls_back_to, server, inert)
+    described = Property(name, kind, rules, default, doc, dynamic, importance, falls_back_to, server, unused)
     return field(default=default, repr=not described.sensitive, metadata={"property": described})
 
 

@@ -102,7 +102,7 @@ class ConfigView:
         """Replaces the values of /config/topics/T."""
         self.topic_overrides[topic] = dict(overrides)
         self._topics[topic], ignored = topic_config_ignoring_errors(self.current, overrides)
-        self._notify()
+        self.notify()
         return ignored
 
     def forget_topic(self, topic: str) -> None:
@@ -151,9 +151,10 @@ class ConfigView:
         self.dynamic_default, self.dynamic_broker = default, broker
         self.current = _snapshot(self.properties)
         self._topics.clear()
-        self._notify()
+        self.notify()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Calls the subscribers; also after a change of a logger's level, which is not stored here."""
         for changed in self._subscribers:
             changed()
 

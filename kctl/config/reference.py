@@ -17,8 +17,8 @@ The names are Apache Kafka's (2.8, coordinated by ZooKeeper). This page is gener
 
 A broker's properties are set in `server.properties` and by `-o name=value` on the command line, which takes precedence.
 Properties with an entry in the column *Dynamic* can also be changed while the broker runs, with `kctl configs alter` or
-any admin client. Unknown names are reported and ignored. A property marked *No effect yet* is accepted and described,
-for existing configurations, but not used.
+any admin client. Unknown names are reported and ignored. A property marked *No effect* is accepted and described, since
+existing configurations contain it; the reason follows.
 """
 
 _BROKER_HEAD = """
@@ -74,4 +74,4 @@ def _dynamic(entry: Property) -> str:
 
 
 def _meaning(entry: Property) -> str:
-    return f"{entry.doc} *No effect yet.*" if entry.inert else entry.doc
+    return f"{entry.doc} *No effect:* {entry.unused}." if entry.unused else entry.doc

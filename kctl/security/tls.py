@@ -8,11 +8,8 @@ Kafka: SslConfigs, DefaultSslEngineFactory (2.8), KIP-651.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import ssl
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING
 from kctl.errors import ConfigError
 from kctl.input_files import read_regular
 from kctl.limits import KEY_STORE_FILE_BYTES_MAX
+from kctl.operating_system import private_file
 from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
 
 if TYPE_CHECKING:
@@ -229,7 +227,7 @@ def _load_key_pair(context: ssl.SSLContext, settings: TlsSettings, pair: KeyPair
             name, value, f"the certificate is valid from {leaf.not_valid_before_utc}: set the clock or renew it"
         )
     try:
-        with _private_file(pair.pem()) as path:
+        with private_file(pair.pem()) as path:
             context.load_cert_chain(path)
     except ssl.SSLError as error:
         raise ConfigError(name, value, f"OpenSSL refuses it ({error.reason}): use a stronger key") from None
@@ -266,22 +264,6 @@ def _read(name: str, path: str) -> bytes:
     if len(data) > KEY_STORE_FILE_BYTES_MAX:
         raise ConfigError(name, path, f"has more than {KEY_STORE_FILE_BYTES_MAX} bytes: correct the path")
     return data
-
-
-@contextlib.contextmanager
-def _private_file(data: bytes) -> Iterator[str]:
-    """The path of a file that only this process can find: `load_cert_chain` reads nothing else."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("kctl-key", os.MFD_CLOEXEC)
-        with os.fdopen(descriptor, "wb") as memory:
-            memory.write(data)
-            memory.flush()
-            yield f"/proc/self/fd/{descriptor}"
-    else:
-        with tempfile.NamedTemporaryFile() as private:  # Mode 0600; deleted on leaving.
-            private.write(data)
-            private.flush()
-            yield private.name
 
 
 def _list(text: str) -> tuple[str, ...]:

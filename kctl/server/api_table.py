@@ -143,7 +143,9 @@ def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) ->
 def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     configs, metadata, waits, random = base.configs, base.metadata, base.metadata_waits, base.world.random
     topics, is_controller = parts.topics, _is_controller(parts)
-    create = CreateTopicsHandler(topics, metadata, waits, configs, random, is_controller=is_controller)
+    create = CreateTopicsHandler(
+        topics, metadata, waits, configs, random, is_controller=is_controller, policies=base.policies
+    )
     delete = DeleteTopicsHandler(topics, metadata, waits, configs, is_controller=is_controller)
     partition_creation = CreatePartitionsHandler(topics, parts.zookeeper, metadata, waits, is_controller=is_controller)
     serve("create_topics", create.handle)
@@ -153,10 +155,10 @@ def _register_topics(serve: Serve, base: Foundations, parts: BrokerParts) -> Non
 
 def _register_configs(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     broker_id, configs, metadata, topics = parts.broker_id, base.configs, base.metadata, parts.topics
-    resources = ConfigResources(broker_id, configs, metadata, topics)
+    resources = ConfigResources(broker_id, configs, metadata, topics, base.policies)
     serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata, resources).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
-    serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
+    serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources, configs.notify).handle)
     serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)
     serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
 

@@ -19,6 +19,7 @@ from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import AUTO_CREATIONS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import Policies, TopicCreation
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.topic_plans import PartitionRoom
 from kctl.server.topic_writer import TopicWriter
@@ -29,13 +30,15 @@ log = logging.getLogger(__name__)
 class AutoTopics:
     """Creates requested topics; `request` starts the creation of one."""
 
-    def __init__(self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random) -> None:
+    def __init__(
+        self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random, policies: Policies
+    ) -> None:
         self._writer = writer
         self._metadata = metadata
         self._configs = configs
         self._random = random
+        self._policies = policies
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._logged_reasons: dict[str, str] = {}
 
     def request(self, name: str, account: RequestAccount | None = None) -> ErrorCode:
         """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created.
@@ -49,14 +52,25 @@ class AutoTopics:
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
         if len(live) < replication_factor:
-            self._log_once(name, f"the replication factor {replication_factor} is larger than {len(live)} live brokers")
+            log.warning(
+                "cannot create topic for a client, which is to try again topic=%s replication_factor=%d "
+                "live_brokers=%d error=%s",
+                name,
+                replication_factor,
+                len(live),
+                "the replication factor is larger than the number of live brokers",
+            )
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
+            if name not in {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}:
+                self._policies.check_creation(
+                    TopicCreation(name, partition_count, replication_factor, None, dict(overrides))
+                )
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            self._log_once(name, str(error))
+            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
             return error.code
         if account is not None:
             account.count_mutations(partition_count)
@@ -66,14 +80,6 @@ class AutoTopics:
         self._under_way[name] = task
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return ErrorCode.LEADER_NOT_AVAILABLE
-
-    def _log_once(self, name: str, reason: str) -> None:
-        """Logs a reason once per topic, since clients retry."""
-        if self._logged_reasons.get(name) != reason:
-            if len(self._logged_reasons) >= AUTO_CREATIONS_MAX:
-                self._logged_reasons.clear()
-            self._logged_reasons[name] = reason
-            log.warning("cannot create topic=%s error=%s", name, reason)
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
         """The number of partitions, the replication factor and the overrides of a topic of this name."""
@@ -109,6 +115,6 @@ class AutoTopics:
             log.info("automatically created topic=%s partitions=%s", name, len(assignment))
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("cannot create topic=%s error=%s", name, error)
+                log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
         except ZooKeeperError as error:
-            log.warning("cannot create topic=%s error=%s", name, error)
+            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)

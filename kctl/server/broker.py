@@ -35,8 +35,10 @@ from kctl.server.authorization.access import Access
 from kctl.server.authorization.loading import authorizer_of
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.server.broker_config_updates import BrokerConfigUpdates
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.connection_settings import set_size
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
@@ -51,12 +53,22 @@ from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
+from kctl.server.policies import policies_of
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
+from kctl.server.registration import (
+    announce_failed_log_dir,
+    choose_broker_id,
+    cluster_id,
+    ensure_paths,
+    register,
+    update_registration,
+)
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import Measuring
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.recorder import RequestRecorder
+from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.sasl.listeners import Channels
 from kctl.server.sasl.mechanisms import Secrets
@@ -83,6 +95,8 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker_id = -1
         self.advertised: tuple[Endpoint, ...] = ()
+        self.metrics_url = ""
+        """The URL of the metrics; empty without an endpoint."""
         self.configs = ConfigView(properties)
         self._world = world
         self._loop = asyncio.get_running_loop()
@@ -100,6 +114,7 @@ class Broker:
             quotas=ClientQuotas(self._config, world.clock, address_of),
             certificates=ListenerCertificates(self.configs),
             peer_security=PeerSecurity(self.configs),
+            policies=policies_of(properties),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._state = BrokerState.NOT_RUNNING
@@ -112,6 +127,10 @@ class Broker:
         )
         self._limits = ConnectionLimits()
         self._metrics: BrokerMetrics | None = self._make_metrics()
+        self._measuring = Measuring(for_metrics=self._metrics is not None)
+        self._request_log = RequestLog(self.configs, self._loop.time, self._measuring, self._dispatcher.set_request_log)
+        self._request_log.refresh()
+        self.configs.subscribe(self._request_log.refresh)
         self._limits.connection_rate_of = self._base.quotas.connection_rate_of
         self._limit_updates = LimitUpdates(self.configs, self._limits, address_of)
         self._listening = world.listen(
@@ -121,7 +140,9 @@ class Broker:
                 request_bytes_max=self._config.queued_max_request_bytes,
                 urgent_listener=control_plane_listener(self._config),
                 limits=self._limits,
-                is_measured=self._metrics is not None,
+                send_buffer_bytes=set_size(self.configs, "socket.send.buffer.bytes"),
+                receive_buffer_bytes=set_size(self.configs, "socket.receive.buffer.bytes"),
+                measuring=self._measuring,
                 tls=self._base.certificates,
             ),
         )
@@ -129,6 +150,9 @@ class Broker:
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
+        self._config_updates: BrokerConfigUpdates | None = None
+        self._bound: dict[str, Endpoint] = {}
+        """The listeners with the ports that they have."""
         self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
@@ -150,13 +174,20 @@ class Broker:
         if self._metrics is not None:
             host = self._config.metrics_host
             port = self._metrics.bind(host, self._config.metrics_port)
-            log.info("metrics url=http://%s:%s/metrics", host or "0.0.0.0", port)  # noqa: S104 - a text
-        bound = {endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)}
-        self.advertised = tuple(
+            self.metrics_url = f"http://{host or '0.0.0.0'}:{port}/metrics"  # noqa: S104 - a text
+            log.info("metrics url=%s", self.metrics_url)
+        self._bound = {
+            endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)
+        }
+        self.advertised = self._advertised_endpoints()
+
+    def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints for clients in the configuration in force."""
+        return tuple(
             replace(
                 endpoint,
                 host=endpoint.host or socket.getfqdn(),
-                port=endpoint.port or bound[endpoint.listener].port,
+                port=endpoint.port or self._bound[endpoint.listener].port,
             )
             for endpoint in advertised_endpoints(self._config)
         )
@@ -217,6 +248,14 @@ class Broker:
             check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
             is_controller=lambda: parts.controller.state.is_active,
         )
+        self._config_updates = BrokerConfigUpdates(
+            self.configs,
+            replicas=parts.replicas,
+            fetchers=parts.fetchers,
+            unclean_election_changed=parts.controller.unclean_election_changed,
+            advertise=self._advertise,
+        )
+        self._config_updates.start()
         self._state = BrokerState.RUNNING
         if not walk_is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
@@ -237,6 +276,8 @@ class Broker:
             await parts.tokens.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
+        if self._config_updates is not None:
+            await self._config_updates.close()
         if parts is not None:
             await parts.moves.close()
             await parts.fetchers.close()
@@ -270,7 +311,7 @@ class Broker:
         """Starts the configured authorizer, if any.  Raises ZooKeeperError, and what a plug-in raises."""
         if self._open_authorizer is not None:
             self._authorizer = self._open_authorizer(zookeeper)
-            self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
+            self._access = self._dispatcher.access = Access(self._authorizer)
             await self._access.start()
 
     # Listeners: configured when the dynamic properties are known.
@@ -313,6 +354,7 @@ class Broker:
                 lag=metrics.lag,
                 last_minute=metrics.last_minute,
                 sample=metrics.sample,
+                started_ms=self._world.clock.now_ms(),
                 idle_s=metrics.idle_s,
             )
         )
@@ -321,20 +363,25 @@ class Broker:
 
     def _make_logs(self) -> LogManager:
         config = self._config
-        threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
         return LogManager(
             config.log_directories,
             files=self._world.files,
             clock=self._world.clock,
             random=self._world.random,
-            executor=ThreadPoolExecutor(threads, "recovery") if threads > 1 else None,
             on_log_dir_failure=self._log_dir_failed,
         )
+
+    def _set_recovery_threads(self) -> None:
+        """Sets the threads that load or close logs to the number in the configuration in force."""
+        config = self._config
+        threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
+        self._logs.executor = ThreadPoolExecutor(threads, "recovery") if threads > 1 else None
 
     async def _load_logs(self) -> None:
         """Loads logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile."""
         topics = {topic: self._base.log_config(topic) for topic in self.configs.topic_overrides}
         self._logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
+        self._set_recovery_threads()
         await self._loop.run_in_executor(None, self._logs.load, topics)
         self._are_logs_loaded = True
         segments = sum(len(partition_log.segments) for partition_log in self._logs.logs.values())
@@ -349,6 +396,7 @@ class Broker:
             # The logs were not loaded, so nothing must be written either.
             self._logs.release()
             return
+        self._set_recovery_threads()
         high_watermarks = dict(self._logs.high_watermarks)
         if self._parts is not None:
             high_watermarks.update(self._parts.replicas.high_watermarks())
@@ -356,14 +404,25 @@ class Broker:
 
     # Membership in the cluster: registration, renewal after an expired session, controlled shutdown.
 
-    async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
-        registration = BrokerRegistration(
+    def _registration(self) -> BrokerRegistration:
+        return BrokerRegistration(
             self.advertised,
             self._world.clock.now_ms(),
             self._config.broker_rack,
             version=registration_version(self._config.inter_broker_protocol_version),
         )
-        parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, registration)
+
+    async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
+        parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, self._registration())
+
+    async def _advertise(self) -> None:
+        """Registers changed advertised.listeners, of which the controller notifies all brokers."""
+        advertised = self._advertised_endpoints()
+        if advertised == self.advertised or self._session.zookeeper is None:
+            return
+        self.advertised = advertised
+        log.info("changing advertised endpoints broker=%s endpoints=%s", self.broker_id, _text(advertised))
+        await update_registration(self._session.zookeeper, self.broker_id, self._registration())
 
     async def _wait_until_known(self, parts: BrokerParts) -> None:
         try:
@@ -435,7 +494,8 @@ class Broker:
         try:
             await announce_failed_log_dir(zookeeper, self.broker_id)
         except ZooKeeperError as error:
-            log.warning("cannot notify the controller of a failed log directory error=%s", error)
+            message = "cannot notify the controller of a failed log directory, it learns it later broker=%s error=%s"
+            log.warning(message, self.broker_id, error)
 
     def _fail(self, error: KctlError) -> None:
         if not self.failed.done():

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.log_output.handler import INITIAL_LEVELS, TRACE
 
 ROOT = "root"
 _PACKAGE = "kctl"
-_TRACE = 5
 
 KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka": ("kctl",),
+    "kafka.authorizer.logger": ("kctl.authorizer",),
     "kafka.cluster.Partition": ("kctl.server.replication",),
     "kafka.controller": ("kctl.server.controller",),
     "kafka.controller.ControllerChannelManager": ("kctl.server.controller.broker_channels",),
@@ -35,12 +36,13 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.network.Processor": ("kctl.server.network.connection",),
     "kafka.network.RequestChannel$": ("kctl.server.requests",),
     "kafka.network.SocketServer": ("kctl.server.network",),
-    "kafka.request.logger": ("kctl.server.requests",),
+    "kafka.request.logger": ("kctl.request",),
     "kafka.server.DynamicConfigManager": ("kctl.server.config_changes",),
     "kafka.server.KafkaApis": ("kctl.server.handlers",),
     "kafka.server.KafkaServer": ("kctl.server.broker",),
     "kafka.server.ReplicaAlterLogDirsManager": ("kctl.server.replication.log_dir_moves",),
     "kafka.server.ReplicaFetcherManager": ("kctl.server.replication.fetcher",),
+    "kafka.server.ReplicaFetcherThread": ("kctl.server.replication.fetcher",),
     "kafka.server.ReplicaManager": ("kctl.server.replication.replica_manager",),
     "kafka.zk.KafkaZkClient": ("kctl.zookeeper.session",),
     "kafka.zookeeper.ZooKeeperClient": ("kctl.zookeeper.session",),
@@ -53,7 +55,7 @@ Setting a level under Kafka's name sets all of these; the level of the first one
 """
 
 LEVELS = {
-    "TRACE": _TRACE,
+    "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
     "WARN": logging.WARNING,
@@ -87,10 +89,10 @@ def check_logger(name: str, level: str | None) -> None:
 
 
 def set_logger(name: str, level: str | None) -> None:
-    """Sets a level that `check_logger` accepted."""
+    """Sets a level that `check_logger` accepted; None sets the one at the start, or removes it."""
     for own_name in KAFKA_LOGGERS.get(name, (name,)):
         logger = logging.root if own_name == ROOT else logging.getLogger(own_name)
-        logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+        logger.setLevel(INITIAL_LEVELS.get(own_name, logging.NOTSET) if level is None else LEVELS[level])
 
 
 def _name_of(level: int) -> str:

@@ -86,7 +86,7 @@ class BrokerSession:
 
     def _on_state(self, state: SessionState) -> None:
         self.state_counts[state] += 1
-        log.info("zookeeper session state=%s", state.value)
+        log.info("ZooKeeper session changed state=%s", state.value)
         if state is not SessionState.EXPIRED or self._is_ending:
             return
         if self.zookeeper is None or self._on_expired is None or self._on_new_session is None:
@@ -104,7 +104,8 @@ class BrokerSession:
                 await on_new_session(zookeeper)
                 return
             except ZooKeeperError as error:
-                log.warning("cannot open a new zookeeper session error=%s", error)
+                message = "cannot open a new ZooKeeper session, trying again error=%s retry_ms=%d"
+                log.warning(message, error, _RECONNECT_PAUSE_S * 1000)
                 await asyncio.sleep(_RECONNECT_PAUSE_S)
             except KctlError as error:
                 self._fail(error)

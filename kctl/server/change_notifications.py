@@ -71,7 +71,11 @@ class ChangeNotifications:
                 await self._delete_old(names)
         except ZooKeeperError as error:
             # Everything is read again in the next session.
-            log.warning("cannot read change notifications path=%s error=%s", self._parent, error)
+            log.warning(
+                "cannot read change notifications, reading all in the next session path=%s error=%s",
+                self._parent,
+                error,
+            )
         finally:
             self._reading = None
 

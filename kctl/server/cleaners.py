@@ -79,7 +79,9 @@ class LogCleaners:
                 )
                 self._working.add(task)
         except Exception:
-            log.exception("cannot select logs to compact backoff_ms=%s", self._configs.current.log_cleaner_backoff_ms)
+            log.exception(
+                "cannot select logs to compact, trying again retry_ms=%s", self._configs.current.log_cleaner_backoff_ms
+            )
 
     async def idle(self) -> None:
         """Returns when no log is being cleaned."""
@@ -97,7 +99,9 @@ class LogCleaners:
             for work in steps:
                 await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception:
-            log.exception("log cleaning failed backoff_ms=%s", self._configs.current.log_cleaner_backoff_ms)
+            log.exception(
+                "cannot compact a log, trying again retry_ms=%s", self._configs.current.log_cleaner_backoff_ms
+            )
             self._done(self._clock.monotonic_ms() - started_ms)
         else:
             self._done(self._clock.monotonic_ms() - started_ms)

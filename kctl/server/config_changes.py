@@ -63,7 +63,9 @@ class ConfigChanges:
         self._clients = clients
         self._clients_lock = asyncio.Lock()
         self._topic_changed = topic_changed
-        self._unreadable = ProblemLog(log, "ignoring invalid configuration path=/config/%s error=%s")
+        self._unreadable = ProblemLog(
+            log, "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s"
+        )
         self._invalid = ProblemLog(log, "ignoring invalid property path=/config/%s error=%s", logging.WARNING)
         self._notifications = ChangeNotifications(zookeeper, paths.CONFIG_CHANGES, self._apply_announced, clock)
         self._lock = asyncio.Lock()
@@ -107,7 +109,7 @@ class ConfigChanges:
                     await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
         except ZooKeeperError as error:
             # Everything is read again in the next session.
-            log.warning("cannot read configuration of new topics error=%s", error)
+            log.warning("cannot read the configuration of new topics, reading all in the next session error=%s", error)
         finally:
             self._reading = None
 
@@ -121,7 +123,7 @@ class ConfigChanges:
             raise
         except Exception:
             # Otherwise later changes would not be read before the next notification.
-            log.exception("cannot apply configuration change path=%s", path)
+            log.exception("cannot apply configuration change, the former values stay in use path=%s", path)
 
     async def _load_clients(self) -> None:
         async with self._clients_lock:

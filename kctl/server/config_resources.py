@@ -19,6 +19,7 @@ from kctl.security import acls
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import ConfigAlteration, Policies
 from kctl.server.requests.context import RequestContext
 from kctl.server.topic_writer import TopicWriter
 
@@ -71,8 +72,10 @@ class ConfigResources:
         configs: ConfigView,
         metadata: MetadataCache,
         topics: TopicWriter,
+        policies: Policies,
     ) -> None:
         self._broker_id = broker_id
+        self._policies = policies
         self._passwords = DynamicPasswords(configs.current)
         self._configs = configs
         self._metadata = metadata
@@ -96,13 +99,16 @@ class ConfigResources:
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
         )
 
-    async def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
-        """Raises ApiError for invalid overrides."""
+    async def check(
+        self, resource_type: int, name: str, overrides: Mapping[str, str], requested: Mapping[str, str | None]
+    ) -> None:
+        """Raises ApiError for invalid overrides, and if the policy refuses what was requested."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
         else:
             await self._configs.validate(overrides, per_broker=bool(name))
+        self._policies.check_alteration(ConfigAlteration(ResourceType(resource_type).name, name, requested))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
         """The properties that this type of resource can have."""

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
+from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import inter_broker_listener, listener_endpoints
 from kctl.errors import ConfigError
 from kctl.server.network.connection_limits import UNLIMITED, LimitSettings, ListenerLimits
@@ -35,6 +36,18 @@ def limit_settings(
         windows=config.quota_window_num,
         window_ms=config.quota_window_size_seconds * 1000,
     )
+
+
+def set_size(configs: ConfigView, name: str) -> int:
+    """The value of a property for the size of a socket buffer, if it is set; -1 otherwise, for the system's choice.
+
+    Kafka also applies its defaults, which are smaller than the sizes to which current systems adapt the buffers.
+    """
+    if name not in configs.static:
+        return -1
+    size = BROKER_PROPERTIES[name].parse(configs.static[name])
+    assert isinstance(size, int)
+    return size
 
 
 def named_hosts(config: BrokerConfig) -> list[str]:

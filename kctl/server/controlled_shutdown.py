@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.metadata_cache import MetadataCache
-from kctl.server.peers import BrokerPeers
+from kctl.server.peers import BrokerPeers, Purpose
 
 log = logging.getLogger(__name__)
 
@@ -50,19 +50,24 @@ class ControlledShutdown:
                 remaining = await self._send_request()
                 if not remaining:
                     return True
-                log.info("controlled shutdown incomplete remaining_partitions=%s", len(remaining))
+                message = "leaderships are left to move attempt=%d attempts=%d partitions=%s"
+                log.info(message, attempt + 1, tries_max, len(remaining))
             except (ConnectionLost, MalformedRequest, ApiError, TimeoutError) as error:
-                log.info("controlled shutdown request failed error=%s", error or "no response")
+                message = "cannot request a controlled shutdown attempt=%d attempts=%d error=%s"
+                log.warning(message, attempt + 1, tries_max, error or "no response")
             if attempt + 1 < tries_max and len(self._metadata.brokers) > 1:
                 await asyncio.sleep(backoff_ms / 1000)
-        log.warning("stopping without a controlled shutdown broker=%s", self._broker_id)
+        log.warning(
+            "stopping without a controlled shutdown, partitions may have no leader for a moment broker=%s",
+            self._broker_id,
+        )
         return False
 
     async def _send_request(self) -> list[TopicPartition]:
         if self._controller.state.is_active:
             async with asyncio.timeout(_LOCAL_TIMEOUT_S):
                 return await self._controller.controlled_shutdown(self._broker_id)
-        connection = await self._peers.connect(self._metadata.controller_id, "controlled-shutdown")
+        connection = await self._peers.connect(self._metadata.controller_id, Purpose.CONTROLLED_SHUTDOWN)
         try:
             request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch)
             response = await connection.send(request, ControlledShutdownResponse, version=self._version)

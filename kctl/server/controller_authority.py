@@ -88,7 +88,7 @@ class ControllerAuthority:
         refusal = self._obvious_refusal(claim) or await self._looked_up(claim)
         if refusal:
             log.warning(
-                "control request refused controller=%s controller_epoch=%s broker_epoch=%s error=%s",
+                "refusing a control request controller=%s controller_epoch=%s broker_epoch=%s error=%s",
                 *claim,
                 refusal.name,
             )
@@ -143,5 +143,9 @@ class ControllerAuthority:
             broker_ids = frozenset(await self._zookeeper.children(paths.BROKER_IDS))
             return _Elected(epoch, controller_id, broker_ids, broker_epoch)
         except (ZooKeeperError, ValueError) as error:
-            log.warning("cannot read the controller from zookeeper error=%s", error)
+            log.warning(
+                "cannot read the controller in ZooKeeper, refusing its request path=%s error=%s",
+                paths.CONTROLLER,
+                error,
+            )
             return _NO_CONTROLLER

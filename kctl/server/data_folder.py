@@ -1,8 +1,9 @@
 """The data folder of one broker: its lock, its address for other commands, its logs, its embedded ZooKeeper.
 
 broker.lock     locked while the process lives; the operating system releases it when the process ends
-broker.json     {"pid", "host", "port", "broker_id", "zookeeper", "started_ms"}, valid while the lock is held
+broker.json     the fields of RunningBroker, valid while the lock is held
 broker.out      output of a detached broker
+broker.dump     what a running broker writes about itself on SIGUSR1, see `state_dump`
 logs/           the log directory, unless log.dirs is set
 zookeeper/      data of the embedded ZooKeeper, if it is used
 security/       certificates and the password of `kctl broker start --secure`
@@ -14,7 +15,7 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ class RunningBroker:
     broker_id: int
     zookeeper: str
     started_ms: int
+    version: str = ""
+    """The version of kctl that runs; empty if it is older than this field and does not handle SIGUSR1."""
+    metrics_url: str = ""
+    """The URL of the metrics; empty without an endpoint."""
+    log_dirs: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -71,6 +77,11 @@ class DataFolder:
     def output(self) -> Path:
         """The file with the output of a detached broker."""
         return self.path / "broker.out"
+
+    @property
+    def dump(self) -> Path:
+        """The file that a broker writes on SIGUSR1."""
+        return self.path / "broker.dump"
 
     def acquire(self) -> None:
         """Creates and locks the folder.  Raises DataFolderError."""
@@ -121,8 +132,11 @@ class DataFolder:
             return None
         try:
             state: dict[str, Any] = json.loads(self._state_path.read_text(encoding="utf-8"))
-            return RunningBroker(**state)
-        except (OSError, ValueError, TypeError):
+            # A newer version may have more fields.
+            known = {each.name for each in fields(RunningBroker)}
+            running = RunningBroker(**{name: value for name, value in state.items() if name in known})
+            return replace(running, log_dirs=tuple(running.log_dirs))
+        except (OSError, ValueError, TypeError, AttributeError):
             return None
 
     @property

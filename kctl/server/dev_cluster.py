@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
+from kctl.log_output.formats import LogFormat
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class DevCluster:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise KctlError(f"{self._layout_path} cannot be read: {error}") from None
 
-    def start(self, layout: Layout, *, on_warning: Callable[[str], None]) -> list[Member]:
+    def start(self, layout: Layout, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> list[Member]:
         """Starts the processes that do not run; a broker that fails to start has a problem, the others keep running.
 
         Each warning is passed to `on_warning` once.  Raises KctlError if the folder or the ZooKeeper cannot be used.
@@ -179,13 +180,13 @@ class DevCluster:
         self._layout_path.write_text(json.dumps(asdict(layout)) + "\n", encoding="utf-8")
         secure = self.secure_setup(layout)
         if layout.zookeeper is None:
-            self._start_zookeeper(layout.zookeeper_port)
+            self._start_zookeeper(layout.zookeeper_port, log_format)
         if secure is not None:
             self._secure(layout, secure)
         warnings: list[str] = []
         with ThreadPoolExecutor(len(layout.ports)) as starters:
             starting = (
-                starters.submit(self._start_broker, layout, number, secure, warnings.append)
+                starters.submit(self._start_broker, layout, number, log_format, warnings.append)
                 for number in range(len(layout.ports))
             )
             problems = [start.result() for start in list(starting)]
@@ -208,18 +209,10 @@ class DevCluster:
 
     def stop(self, layout: Layout) -> list[Member]:
         """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
-        stopped = []
-        for number in range(len(layout.ports)):
-            folder = self._folder(number)
-            running = folder.running()
-            problem = None
-            if running is not None:
-                os.kill(running.pid, signal.SIGTERM)
-                if not _wait_until(lambda folder=folder: not folder.is_locked(), STOP_TIMEOUT_S):  # type: ignore[misc]
-                    problem = f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
-            elif folder.is_locked():
-                problem = f"broker {number} is starting or stopping; try again"
-            stopped.append(replace(self._broker(layout, number), problem=problem))
+        stopped = [
+            replace(self._broker(layout, number), problem=self._stop_broker(number))
+            for number in range(len(layout.ports))
+        ]
         problem = None
         if layout.zookeeper is None and not any(one.problem for one in stopped):
             problem = self._stop_zookeeper()
@@ -235,8 +228,25 @@ class DevCluster:
             asyncio.run(store_user(layout.connect, configs, *secure.user()))
         secure.write_client_files(",".join(f"{LOOPBACK}:{port}" for port in layout.ports))
 
+    def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
+        """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
+        problem = self._stop_broker(number) or self._start_broker(layout, number, log_format, on_warning)
+        if problem is not None:
+            raise KctlError(problem)
+
+    def _stop_broker(self, number: int) -> str | None:
+        """Stops a broker, if it runs; returns None, or why it still runs."""
+        folder = self._folder(number)
+        running = folder.running()
+        if running is None:
+            return f"broker {number} is starting or stopping; try again" if folder.is_locked() else None
+        os.kill(running.pid, signal.SIGTERM)
+        if _wait_until(lambda: not folder.is_locked(), STOP_TIMEOUT_S):
+            return None
+        return f"broker {number} (process {running.pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
+
     def _start_broker(
-        self, layout: Layout, number: int, secure: SecureSetup | None, on_warning: Callable[[str], None]
+        self, layout: Layout, number: int, log_format: LogFormat, on_warning: Callable[[str], None]
     ) -> str | None:
         """Starts a broker; returns None, or why it does not run."""
         folder = self._folder(number)
@@ -244,14 +254,15 @@ class DevCluster:
             return None
         from kctl.server.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
 
-        options = StartOptions(folder=folder, file_properties={}, overrides=layout.properties_of(number, secure))
+        properties = layout.properties_of(number, self.secure_setup(layout))
+        options = StartOptions(folder=folder, file_properties={}, overrides=properties, log_format=log_format)
         try:
             start_detached(options, on_warning=on_warning)
         except KctlError as error:
             return f"broker {number}: {error}"
         return None
 
-    def _start_zookeeper(self, port: int) -> None:
+    def _start_zookeeper(self, port: int, log_format: LogFormat) -> None:
         fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,7 +271,7 @@ class DevCluster:
             return  # it runs
         try:
             command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--port", str(port)]
-            command += ["--data-dir", str(self.path / "zookeeper")]
+            command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]
             with self._output_path.open("ab") as output:
                 start = output.tell()
                 process = subprocess.Popen(

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 
+from kctl import __version__
 from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError
 from kctl.server.broker import Broker
@@ -81,6 +82,9 @@ class BrokerHost:
             broker_id=self._broker.broker_id,
             zookeeper=zookeeper,
             started_ms=self._world.clock.now_ms(),
+            version=__version__,
+            metrics_url=self._broker.metrics_url,
+            log_dirs=self._broker.configs.current.log_directories,
         )
         self.folder.announce(running)
         return running

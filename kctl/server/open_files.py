@@ -6,33 +6,26 @@ processes with a low soft limit, often 1024, which they may raise themselves up 
 
 from __future__ import annotations
 
-import contextlib
-import resource
-
 from kctl.limits import RESERVED_DESCRIPTORS
+from kctl.operating_system import open_files_limit, raise_open_files_limit
 
 OTHER_DESCRIPTORS = 1_000
 """Connections, checkpoints, indexes that are being written, and files of the interpreter."""
 
 
 def raise_limit() -> int:
-    """Sets the soft limit to the hard one, if allowed; returns the new limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return limit()
+    """Sets the soft limit to the hard one, if allowed; returns the new limit, -1 for none."""
+    return raise_open_files_limit()
 
 
 def limit() -> int:
-    """The soft limit."""
-    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return soft
+    """The soft limit; -1 for none."""
+    return open_files_limit()
 
 
 def descriptors_for_connections(limit: int) -> int:
     """Connections with this or a larger descriptor are refused; the rest is reserved for log files."""
-    if limit in {resource.RLIM_INFINITY, -1}:
+    if limit < 0:
         return 1 << 31
     return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
@@ -40,7 +33,7 @@ def descriptors_for_connections(limit: int) -> int:
 def shortage(limit: int, *, segments: int) -> str | None:
     """A warning if the limit is too low for all segments to be open at once; None if it is not."""
     needed = segments + OTHER_DESCRIPTORS
-    if limit in {resource.RLIM_INFINITY, -1} or limit >= needed:
+    if limit < 0 or limit >= needed:
         return None
     return (
         f"the limit of {limit} open files is too low for {segments} segments and their clients: allow {needed} or more "

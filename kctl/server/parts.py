@@ -38,7 +38,8 @@ from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peer_security import PeerSecurity
-from kctl.server.peers import BrokerPeers
+from kctl.server.peers import BrokerPeers, PeerSettings, Purpose
+from kctl.server.policies import Policies
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.replication.fetch_session import FetchSessionCache
@@ -81,6 +82,7 @@ class Foundations:
     certificates: ListenerCertificates
     secrets: Secrets
     peer_security: PeerSecurity
+    policies: Policies
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -135,7 +137,7 @@ def assemble(
         security=base.peer_security,
         metadata=base.metadata,
         listener=listener,
-        timeout_ms=config.replica_socket_timeout_ms,
+        settings=PeerSettings.of(base.configs),
     )
     replicas = ReplicaManager(
         broker_id,
@@ -255,7 +257,7 @@ def assemble(
         authority=ControllerAuthority(broker_id, zookeeper),
         controller=controller,
         topics=topics,
-        auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
+        auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random, base.policies),
         peers=peers,
         tokens=TokenManager(
             base.secrets.tokens,
@@ -275,7 +277,7 @@ def _state_store(
         return ZooKeeperStates(zookeeper, base.world.clock)
     return ControllerStates(
         broker_id,
-        lambda: peers.connect_to_controller("alter-isr"),
+        lambda: peers.connect_to_controller(Purpose.ALTER_ISR),
         broker_epoch=lambda: control_plane.broker_epoch,
     )
 

@@ -44,7 +44,9 @@ class PeerSecurity:
     def __init__(self, configs: ConfigView) -> None:
         self._configs = configs
         self._loaded: dict[str, _Loaded] = {}
-        self._problems = ProblemLog(log, "cannot load security for brokers, the old one stays listener=%s error=%s")
+        self._problems = ProblemLog(
+            log, "cannot load TLS or SASL for other brokers, the old one stays in use listener=%s error=%s"
+        )
 
     async def load(self, listeners: Iterable[str]) -> None:
         """Reads credentials and certificates for these listeners.

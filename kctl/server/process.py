@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -10,20 +11,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
-from kctl.config.config_loading import load_broker_config
+from kctl.config.config_loading import Examined, examine
+from kctl.config.problems import BrokerConfigError
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
-from kctl.log_format import EscapingFormatter
-from kctl.server import garbage_collection
+from kctl.log_output.formats import LogFormat
+from kctl.log_output.handler import set_up_logging
+from kctl.server import garbage_collection, state_dump
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
+from kctl.server.service_manager import ServiceManager
 from kctl.zookeeper.jaas_file import refuse_client_section
 
 if TYPE_CHECKING:
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9092
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
 """Prefixes of the lines that kctl prints for the user who started it."""
@@ -57,6 +60,7 @@ class StartOptions:
     """TLS and SCRAM that kctl has set up."""
     port: int | None = None
     """The port of the secure listener; None for 9092."""
+    log_format: LogFormat = LogFormat.TEXT
 
     @property
     def given(self) -> dict[str, str]:
@@ -77,6 +81,13 @@ class StartOptions:
             base.update(self.secure.broker_properties(DEFAULT_PORT if self.port is None else self.port))
         return {**base, **given}
 
+    def examine(self) -> Examined:
+        """The configuration of these properties; only properties that the user set are worth a warning."""
+        examined = examine(self.properties())
+        own = SINGLE_BROKER_PROPERTIES.keys() - self.given.keys()
+        warnings = tuple(warning for warning in examined.warnings if warning.partition(":")[0] not in own)
+        return replace(examined, warnings=warnings)
+
 
 def run(
     options: StartOptions,
@@ -85,15 +96,23 @@ def run(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
-    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
+    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
+
+    With a JSON log, warnings about properties are log lines.
+    """
     refuse_client_section(os.environ)
+    set_up_logging(log_stream, options.log_format)
     properties = options.properties()
-    _, warnings = load_broker_config(properties)
-    for warning in warnings:
-        # Only properties that the user set are worth a warning.
-        if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - options.given.keys():
+    examined = options.examine()
+    if examined.problems:
+        raise BrokerConfigError(examined.problems)
+    for warning in examined.warnings:
+        if options.log_format is LogFormat.JSON and _DETACHED not in os.environ:
+            log.warning("%s", warning)
+        else:
             on_warning(warning)
-    _set_up_logging(log_stream)
+    # The watchdog of a service manager ends a process with SIGABRT: the stacks of its threads tell why.
+    faulthandler.enable()
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
@@ -108,10 +127,12 @@ async def _serve(
     secure = options.secure
     user = None if secure is None else secure.user
     broker = BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user)
+    service = ServiceManager.of_process()
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    state_dump.write_on_signal(broker.folder.dump, partial(_numbers, loop), properties)
     try:
         starting = loop.create_task(broker.start(), name="broker-start")
         stopping = loop.create_task(stop.wait(), name="broker-stop")
@@ -121,10 +142,12 @@ async def _serve(
             running = starting.result()
             garbage_collection.freeze()
             if isinstance(loop, MeasuredEventLoop):
+                loop.lag.reset()
                 lag = loop.lag.wall
                 collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
+            await service.ready(f"serving on {running.address}")
             _go_to_background(broker.folder)
             waits = {stopping, broker.failed}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -135,11 +158,18 @@ async def _serve(
     finally:
         for task in background:
             task.cancel()
+        await service.stopping()
         await broker.stop()
         if isinstance(loop, MeasuredEventLoop):
             log.info("event_loop %s", loop.lag)
+        await service.close()
     if broker.failed.done():
         broker.failed.result()
+
+
+def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
+    lag = {"event_loop": str(loop.lag)} if isinstance(loop, MeasuredEventLoop) else {}
+    return {**state_dump.process_numbers(), **lag}
 
 
 def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) -> RunningBroker:
@@ -148,7 +178,7 @@ def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) 
     Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
     command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(options.folder.path)]
-    command += ["--config", "/dev/stdin"]
+    command += ["--config", "/dev/stdin", "--log-format", options.log_format]
     if options.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(options.embedded_zookeeper_port)]
     if options.secure is not None:
@@ -192,17 +222,3 @@ def _go_to_background(folder: DataFolder) -> None:
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
-
-
-def _set_up_logging(stream: TextIO | None) -> None:
-    root = logging.getLogger()
-    root.handlers.clear()
-    if stream is None:
-        root.addHandler(logging.NullHandler())
-        return
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(EscapingFormatter(_LOG_FORMAT))
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger("kctl").setLevel(logging.INFO)
-    logging.getLogger("kctl.state_change").setLevel(logging.WARNING)

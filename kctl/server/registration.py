@@ -5,18 +5,21 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from uuid import UUID
 
 from kctl.config.broker import BrokerConfig
 from kctl.environment import Random
-from kctl.errors import KctlError, NodeExistsError, NoNodeError
+from kctl.errors import ConnectionLossError, KctlError, NodeExistsError, NoNodeError, SessionLostError
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
 from kctl.zookeeper.znodes import BrokerRegistration
 
 log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
 
 
 class BrokerIdInUse(KctlError):
@@ -84,6 +87,25 @@ async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerReg
         return stat.czxid
 
 
+async def update_registration(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> None:
+    """Replaces the registration of this broker, whose epoch stays.  Kafka: KafkaController.updateBrokerInfo.
+
+    Tries until the result is known.  Without a registration, or with another session, nothing is done: the broker
+    registers again.
+    """
+    while True:
+        try:
+            await zookeeper.set(paths.broker(broker_id), znodes.encode_broker(registration))
+        except ConnectionLossError as error:
+            message = "cannot change the registration of this broker, trying again broker=%s error=%s retry_ms=%d"
+            log.warning(message, broker_id, error, _RETRY_S * 1000)
+            await asyncio.sleep(_RETRY_S)
+        except (NoNodeError, SessionLostError):
+            return
+        else:
+            return
+
+
 async def announce_failed_log_dir(zookeeper: ZooKeeper, broker_id: int) -> None:
     """Notifies the controller, which then finds the offline replicas.  Raises ZooKeeperError."""
     event = znodes.encode_log_dir_event(znodes.LogDirEvent(broker_id))
@@ -105,7 +127,7 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, own: BrokerRegis
     try:
         other = znodes.decode_broker(path, data)
     except ValueError as error:
-        log.error("replacing invalid broker registration broker=%s error=%s", broker_id, error)
+        log.error("replacing the invalid registration of this broker broker=%s error=%s", broker_id, error)
         await zookeeper.delete(path, recursive=True)
         return
     if set(other.endpoints).isdisjoint(own.endpoints) and stat.ephemeral_owner != zookeeper.session_id:

@@ -20,5 +20,6 @@ async def run_every(
             if result is not None:
                 await result
         except Exception:
-            log.exception("periodic task failed; retrying interval_ms=%s", interval_ms)
+            name = getattr(task, "__name__", repr(task))
+            log.exception("periodic task failed, trying again task=%s retry_ms=%s", name, interval_ms)
         await asyncio.sleep(interval_ms / 1000)

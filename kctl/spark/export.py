@@ -1,11 +1,11 @@
-"""A run of `kctl spark export`: complete an interrupted batch, plan new records, execute, commit.
+"""A run of `kctl export` or `kctl spark export`: complete an interrupted batch, plan new records, execute, commit.
 
 The order ensures exactly-once: lock, read the commit log, compare it with the files, complete the pending plan if there
-is one, query the cluster, start Spark, write the new plan, run its tasks, write its commit.  After a crash between any
-two steps the next run leads to the same state as a run without a crash.
+is one, query the cluster, start the engine, write the new plan, run its tasks, write its commit.  After a crash between
+any two steps the next run leads to the same state as a run without a crash.
 
 A pending plan is completed before the cluster is queried, because the query fails for a topic that was deleted since.
-Spark is started before a plan is written, so that a Spark that cannot start leaves nothing pending.
+The engine is started before a plan is written, so that an engine that cannot start leaves nothing pending.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from kctl.spark.adoption import find_files, plan_adoption
 from kctl.spark.cluster_view import TopicSelection, take_samples, view_cluster
 from kctl.spark.commit_log import CommitLog, parts_of
 from kctl.spark.density import Sample, sample_offsets
+from kctl.spark.engine import EngineSettings, require_engine, start_engine
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.inventory import Inventory, UnknownFiles, take_inventory
-from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, spark_runner, tasks_of
+from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, tasks_of
 from kctl.spark.plan import (
     ClusterView,
     FileOptions,
@@ -41,7 +42,6 @@ from kctl.spark.plan import (
     make_plan,
     with_samples,
 )
-from kctl.spark.session import SparkSettings, require_spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ExportRequest:
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     adopts: bool = False
     """Whether to adopt data files that no commit names."""
-    spark: SparkSettings = field(default_factory=SparkSettings)
+    engine: EngineSettings
 
 
 class Origin(StrEnum):
@@ -92,7 +92,7 @@ class ExportReport:
     batches: list[FinishedBatch] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     app_id: str = ""
-    """Spark's application id; empty if Spark was not needed."""
+    """Spark's application id; empty if Spark was not needed, or not used."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of the steps: plan, start, run."""
 
@@ -120,7 +120,7 @@ class Exporter:
         files: Files | None = None,
         look: Callable[[ExportRequest], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
-        start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] | None = None,
+        start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] | None = None,
     ) -> None:
         self._request = request
         self._clock = clock
@@ -135,7 +135,7 @@ class Exporter:
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
         """The first step of a run: (plan, whether it is an interrupted one, warnings).
 
-        Changes nothing and needs no Spark.  Raises as `run` does.
+        Changes nothing and needs no engine.  Raises as `run` does.
         """
         positions = self._log.positions()
         pending = self._log.pending(positions)
@@ -150,15 +150,15 @@ class Exporter:
     def run(self, listener: Listener) -> ExportReport:
         """Exports new records.
 
-        Raises DataLoss, Locked, LostRace, UnknownFiles, SparkMissing, SparkFailed, UsageError, ClusterUnreachable,
-        ApiError and other KctlErrors; a written plan stays pending then.
+        Raises DataLoss, Locked, LostRace, UnknownFiles, EngineMissing, SparkMissing, SparkFailed, UsageError,
+        ClusterUnreachable, ApiError and other KctlErrors; a written plan stays pending then.
         """
         if self._start_runner is None:
-            require_spark()
+            require_engine(self._request.engine)
         with self._stack:
             view = self._prepare_new_folder() if self._log.is_new() else None
             self._log.create()
-            # Spark ends before the lock is released.
+            # The engine ends before the lock is released.
             with self._log.lock(), self._stack:
                 self._run_locked(view, listener)
         return self._report
@@ -257,7 +257,7 @@ class Exporter:
             positions,
             view,
             options=request.options,
-            split=SplitRule(target_file_bytes=request.target_file_bytes, parallelism=request.spark.parallelism),
+            split=SplitRule(target_file_bytes=request.target_file_bytes, parallelism=request.engine.parallelism),
             on_data_loss=request.on_data_loss,
             now_ms=self._clock.now_ms(),
         )
@@ -266,8 +266,8 @@ class Exporter:
         """The runner, started with the first batch and kept for the second."""
         if self._runner is None:
             with self._timed("start"):
-                start = self._start_runner or spark_runner
-                self._runner = self._stack.enter_context(start(self._request.spark))
+                start = self._start_runner or start_engine
+                self._runner = self._stack.enter_context(start(self._request.engine))
             self._report.app_id = self._runner.app_id
         return self._runner
 

@@ -11,6 +11,7 @@ from kctl.spark.exec.outcome import PartOutcome
 from kctl.spark.export import ExportReport, ExportRequest, FinishedBatch
 from kctl.spark.pace import size_text
 from kctl.spark.plan import PartitionRange, Plan
+from kctl.spark.session import SparkSettings
 
 API_VERSION = "kctl/v1"
 KIND = "SparkExport"
@@ -50,7 +51,10 @@ class ExportSummary(NamedTuple):
     files: int
     records_per_second: int | None
     seconds: Mapping[str, float]
-    master: str
+    engine: str
+    """local or spark."""
+    master: str | None
+    """Spark's master."""
     app_id: str | None
     warnings: Sequence[str]
     partitions: list[RangeRow]
@@ -106,7 +110,8 @@ def document(
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
         seconds=seconds,
-        master=request.spark.master,
+        engine="spark" if isinstance(request.engine, SparkSettings) else "local",
+        master=request.engine.master if isinstance(request.engine, SparkSettings) else None,
         app_id=(report.app_id if report else "") or None,
         warnings=report.warnings if report else [],
         partitions=rows,

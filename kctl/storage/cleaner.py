@@ -164,9 +164,7 @@ class LogCleaner:
 
     def _mark_uncleanable(self, log: Log, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
-        _logger.error(
-            "log cleaning failed, log is uncleanable until restart log=%s reason=%s", log.topic_partition, reason
-        )
+        _logger.error("cannot compact log, trying again after a restart log=%s error=%s", log.topic_partition, reason)
         self._uncleanable[log.topic_partition] = log, reason
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:

@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import Protocol
 
+from kctl.operating_system import flush_to_disk
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -171,7 +173,7 @@ class RealFile:
 
     def sync(self) -> None:
         """See File.sync."""
-        os.fsync(self._fd)
+        flush_to_disk(self._fd)
 
     def fileno(self) -> int:
         """See File.fileno."""
@@ -262,7 +264,7 @@ class RealFiles:
             file.write(data)
             if sync:
                 file.flush()
-                os.fsync(file.fileno())
+                flush_to_disk(file.fileno())
         os.replace(draft, path)
         if sync:
             self.sync_directory(os.path.dirname(path))
@@ -293,7 +295,7 @@ class RealFiles:
         """See Files.sync_directory."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            flush_to_disk(fd)
         finally:
             os.close(fd)
 

@@ -110,7 +110,7 @@ class _Search:
         for tp, (directory, name) in self._copies.items():
             if self._places.get(tp) is directory:
                 _logger.warning(
-                    "ignoring future log path=%s/%s reason=the log is already in this directory", directory.path, name
+                    "ignoring future log, the log is already in this directory path=%s/%s", directory.path, name
                 )
             else:
                 found.by_directory.setdefault(directory.path, []).append(FoundLog(tp, name))
@@ -118,7 +118,9 @@ class _Search:
 
     def _take_copy(self, tp: TopicPartition, directory: LogDirectory, name: str) -> None:
         if tp in self._copies:
-            _logger.warning("ignoring future log path=%s/%s reason=%s has another future log", directory.path, name, tp)
+            _logger.warning(
+                "ignoring future log, the partition has another one path=%s/%s partition=%s", directory.path, name, tp
+            )
         else:
             self._copies[tp] = directory, name
 

@@ -98,7 +98,9 @@ def _end_of(segment: Segment) -> int:
         for header in segment.headers():
             offset = header.next_offset
     except CorruptLog as error:
-        _logger.warning("cleaned segment is corrupt error=%s", error)
+        _logger.warning(
+            "cleaned segment is corrupt, its end is not known file=%s error=%s", segment.path(LOG_SUFFIX), error
+        )
     return offset
 
 

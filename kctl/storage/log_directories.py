@@ -82,7 +82,7 @@ class LogDirectoryFiles:
         except CorruptLog as error:
             if name not in _REBUILDABLE_CHECKPOINTS:
                 raise
-            _logger.error("ignoring corrupt checkpoint file, no records are lost error=%s", error)
+            _logger.error("ignoring corrupt checkpoint file, no records are lost path=%s error=%s", path, error)
             return {}
 
 

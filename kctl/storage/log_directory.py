@@ -55,7 +55,9 @@ class LogDirectory:
         reason = _reason(error)
         if self.failure is None:
             self.failure = reason
-            _logger.error("log directory offline path=%s reason=%s", self.path, reason)
+            _logger.error(
+                "log directory goes offline until the broker is restarted path=%s error=%s", self.path, reason
+            )
             if self._on_failure is not None:
                 self._on_failure(self)
         return LogDirFailure(self.path, reason)

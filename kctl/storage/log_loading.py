@@ -107,7 +107,7 @@ class _Loading:
         for tp, reason in found.outdated.items():
             log = self._loaded.logs.pop(tp, None)
             if log is not None:
-                _logger.error("log is unusable partition=%s reason=%s", tp, reason)
+                _logger.error("cannot load log, its partition is offline partition=%s error=%s", tp, reason)
                 log.release()
                 self._loaded.unreadable[tp] = reason
         return self._loaded
@@ -129,7 +129,9 @@ class _Loading:
         report_every = max(len(found) // 10, 100)
         for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
             if not isinstance(outcome, Log):
-                _logger.error("log is unusable path=%s reason=%s", directory.path(each.name), outcome)
+                _logger.error(
+                    "cannot load log, its partition is offline path=%s error=%s", directory.path(each.name), outcome
+                )
                 if not each.is_future:
                     self._loaded.unreadable[each.tp] = outcome
             elif each.is_future:

@@ -51,11 +51,11 @@ class LogManager:
         executor: Executor | None = None,
         on_log_dir_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """`executor` opens and closes logs in parallel; without it they are opened and closed one at a time."""
         self._files = files = ConfinedFiles(files, log_dirs)
         self._clock = clock
         self._random = random
-        self._executor = executor
+        self.executor = executor
+        """Opens and closes logs in parallel; None for one at a time."""
         self._on_log_dir_failure = on_log_dir_failure
         self.default_config = default_config or LogConfig()
         self._directories = LogDirectories(log_dirs, files, self._directory_failed)
@@ -130,7 +130,7 @@ class LogManager:
             clock=self._clock,
             random=self._random,
             removals=self._removals,
-            executor=self._executor,
+            executor=self.executor,
         )
         self._logs.update(loaded.logs)
         self.unreadable.update(loaded.unreadable)
@@ -337,7 +337,11 @@ class LogManager:
                 except LogDirFailure:
                     continue  # LogDirectory.fail has logged it.
                 except ApiError as error:
-                    _logger.error("retention failed log=%s error=%s", log.topic_partition, error)
+                    _logger.error(
+                        "cannot delete old segments, trying again with the next check log=%s error=%s",
+                        log.topic_partition,
+                        error,
+                    )
         return deleted
 
     def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:
@@ -370,7 +374,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
-        close_logs(self._all(), self._executor)
+        close_logs(self._all(), self.executor)
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
         if high_watermarks is not None:

@@ -67,7 +67,11 @@ class ProducerSnapshots:
             try:
                 state.load(parse_snapshot(self._files.read(self.path(offset)), self.path(offset)), offset)
             except CorruptLog as error:
-                _logger.warning("removing corrupt producer snapshot error=%s", error)
+                _logger.warning(
+                    "cannot read producer snapshot, removing it and using an older one path=%s error=%s",
+                    self._directory,
+                    error,
+                )
                 self.remove(offset)
             else:
                 return

@@ -230,7 +230,8 @@ class _Loader:
             return self.metadata.read_topic_id()
         except CorruptLog as error:
             _logger.warning(
-                "ignoring corrupt partition.metadata, it is rewritten with the topic id from the controller error=%s",
+                "ignoring corrupt partition.metadata, rewriting it with the id from the controller path=%s error=%s",
+                self.directory,
                 error,
             )
             return None
@@ -240,7 +241,9 @@ class _Loader:
             self.epochs = LeaderEpochs(self.metadata.read_epochs())
             self.epochs_on_disk = self.epochs.entries
         except CorruptLog as error:
-            _logger.warning("rebuilding leader epochs from the batches error=%s", error)
+            _logger.warning(
+                "cannot read leader epochs, rebuilding them from the batches path=%s error=%s", self.directory, error
+            )
             self.epochs = LeaderEpochs()
             self.epochs_are_lost = True
 
@@ -267,7 +270,7 @@ class _Loader:
             if damage is not None:
                 dropped = segments[index + 1 :]
                 _logger.warning(
-                    "truncated corrupt log path=%s position=%d file=%s segments_deleted=%d reason=%s",
+                    "truncated corrupt log path=%s position=%d file=%s segments_deleted=%d error=%s",
                     self.directory,
                     segment.size,
                     segment.path(LOG_SUFFIX),

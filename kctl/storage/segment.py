@@ -374,11 +374,15 @@ class Segment:
             self._rebuild_after(error)
 
     def _rebuild_after(self, error: CorruptLog | FileNotFoundError) -> None:
-        _logger.warning("rebuilding indexes file=%s reason=%s", self.path(LOG_SUFFIX), error)
+        _logger.warning("cannot use indexes, rebuilding them file=%s error=%s", self.path(LOG_SUFFIX), error)
         try:
             self.rebuild_indexes()
         except CorruptLog as damage:
-            _logger.error("unreadable batches error=%s", damage)
+            _logger.error(
+                "cannot read all batches, leaving the damaged ones out of the indexes file=%s error=%s",
+                self.path(LOG_SUFFIX),
+                damage,
+            )
             self.rebuild_indexes(read_past_damage(self.file, self.base_offset, self.size))
         # The segment may be below the recovery point, where recovery would not check its indexes after a power failure.
         for file in self.files_to_sync():

@@ -56,7 +56,7 @@ def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
     """Requests with `retry` are repeated if ZooKeeper was paused for longer than this."""
     again = KazooRetry(max_tries=-1, max_delay=1.0)
     client = KazooClient(struck.zookeeper.connect, timeout=20, connection_retry=again, command_retry=again)
-    client.start(timeout=30)
+    client.start(timeout=60)
     yield client
     client.stop()
     client.close()
@@ -109,7 +109,9 @@ def test_brokers_serve_while_zookeeper_is_halted_and_register_again(
     end_s = time.monotonic() + SESSION_TIMEOUT_S
     try:
         wait_until(
-            lambda: all("zookeeper session state=suspended" in broker.log_text for broker in struck.brokers.values()),
+            lambda: all(
+                "ZooKeeper session changed state=suspended" in broker.log_text for broker in struck.brokers.values()
+            ),
             what="suspended sessions",
             timeout_s=PATIENCE_S,
         )

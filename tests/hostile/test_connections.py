@@ -159,7 +159,7 @@ def test_idle_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
     limited = ("sh", "-c", 'ulimit -n 400; exec "$@"', "sh")
     with kctl_broker(tmp_path / "data", run_by=limited) as broker, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(connected(broker.bootstrap)) for _ in range(500)]
-        wait_until(lambda: "refusing connections" in broker.log_text, "the broker refuses connections")
+        wait_until(lambda: "closing a new connection" in broker.log_text, "the broker refuses connections")
         assert descriptors(broker.pid) <= 301
         # A topic needs descriptors for its log; a connection that is open already can create it.
         idle[0].sendall(request(3, 1, b"\0\0\0\1\0\x06" + TOPIC.encode()))

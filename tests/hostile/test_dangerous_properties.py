@@ -49,7 +49,7 @@ def set_property(broker: SaslBroker, name: str, value: str, resource: str = "0",
     )
     request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=validate_only)
     with Attacker(broker.plaintext) as client:
-        (response,) = client.ask(request, IncrementalAlterConfigsResponse, 1).responses
+        (response,) = client.call(request, IncrementalAlterConfigsResponse, 1).responses
     return int(response.error_code)
 
 
@@ -57,7 +57,7 @@ def described(broker: SaslBroker) -> str:
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=False)
     with Attacker(broker.plaintext) as client:
-        return repr(client.ask(request, DescribeConfigsResponse, 4))
+        return repr(client.call(request, DescribeConfigsResponse, 4))
 
 
 def test_properties_load_no_code_and_open_no_url_and_show_no_file(
@@ -112,9 +112,9 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
             set_property(broker, name, value)
             set_property(broker, name, value, resource="")
         assert set_property(broker, "log.cleaner.threads", "2") == 0, "the client may change properties"
-        answers = described(broker)
+        results = described(broker)
         broker.process.restart()
-        answers += described(broker)
+        results += described(broker)
         with Attacker(broker.sasl):
             pass
         log = broker.process.log_text
@@ -122,7 +122,7 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
     with pytest.raises(BlockingIOError):
         server.accept()
     assert not (tmp_path / "loaded").exists()
-    assert CONTENT not in answers + log
+    assert CONTENT not in results + log
     assert "Traceback" not in log
 
 
@@ -155,9 +155,9 @@ def test_unusable_properties_are_refused_and_stored_ones_do_not_stop_a_start(tmp
             zookeeper.close()
         broker.process.restart()
         with Attacker(broker.sasl) as client:
-            client.ask(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+            client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
             token = f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()
-            answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
+            answer = client.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
             assert answer.error_code == 0
         assert set_property(broker, "log.cleaner.threads", "2", resource="") == 0
         log = broker.process.log_text

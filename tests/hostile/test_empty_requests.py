@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kctl.errors import ErrorCode
 from kctl.protocol import codec
+from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
-from kctl.protocol.registry import api
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
 from tests.hostile.raw_client import Attacker, connected
 from tests.peers.kctl_broker import KctlBroker
@@ -55,7 +56,7 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
             sent += 1
     assert sent > 400
     assert unexpected_lines(broker.log_text) == before
+    topic = CreatableTopic(name="after-them", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with Attacker(broker.bootstrap) as attacker:
-        versions = api(18)
-        assert versions is not None
-        assert attacker.exchange(encode_request_header(RequestHeader(18, 0, 1, "")))
+        created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse, 4)
+    assert [each.error_code for each in created.topics] == [ErrorCode.NONE]

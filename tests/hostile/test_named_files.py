@@ -16,7 +16,7 @@ from kctl.storage.dump import files_of
 
 ROOT = Path(__file__).parent.parent.parent
 NAME = "00000000000000000000.log"
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 READERS = {
     "dump-log": ["dump-log"],
     "dump-log --compat": ["dump-log", "--compat", "kafka-4", "--files"],

@@ -21,7 +21,7 @@ from kctl import commands
 from kctl.cli import main
 from kctl.commands.records import record_item
 from kctl.console import Column, Console, Format, as_mapping
-from kctl.log_format import EscapingFormatter
+from kctl.log_output.text_lines import EscapingFormatter
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kctl.records.build import build_batch

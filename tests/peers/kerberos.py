@@ -85,5 +85,5 @@ def kerberos_realm(folder: Path) -> Iterator[Realm]:
     realm._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
     command = [_program("krb5kdc") or "krb5kdc", "-n", "-r", REALM]
     with Process("krb5kdc", command, log=folder / "krb5kdc.output", environment=environment) as server:
-        server.wait_until(lambda: probe.accepts(address), timeout_s=30)
+        server.wait_until(lambda: probe.accepts(address), timeout_s=60)
         yield realm

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Protocol, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import examples
 
 OPERATIONS = 80
 TURNS = 10
@@ -43,7 +44,7 @@ async def pass_turns() -> None:
 def run_with_seeds(play: Callable[[SimLoop], Awaitable[None]]) -> None:
     """Runs the scenario with many seeds; hypothesis reports the seed that fails."""
 
-    @settings(max_examples=150)
+    @examples(150)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         simulate(play, seed=seed)

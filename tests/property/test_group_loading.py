@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
@@ -33,13 +33,14 @@ from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.group_loading import GroupPlayback
+from tests.property.examples import examples
 
 GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")
 
 
 def test_every_record_is_loaded_independently() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         chance = Random(seed)
@@ -89,8 +90,8 @@ class Reference:
         if value is None:
             self.offsets.pop(at, None)
         else:
-            said = decode_offset_commit_value(value)
-            self.offsets[at] = (said.offset, said.leader_epoch, said.metadata, said.commit_timestamp)
+            output = decode_offset_commit_value(value)
+            self.offsets[at] = (output.offset, output.leader_epoch, output.metadata, output.commit_timestamp)
 
     def _group(self, group: str, value: bytes | None) -> None:
         if value is None:

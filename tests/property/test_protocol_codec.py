@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -13,10 +12,9 @@ from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, encode_bytes
 from kctl.protocol.message import definition_of
 from kctl.protocol.walk import decode_walk, encode_walk
+from tests.property.examples import SHARE
 from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages
 
-SHARE = 3 if "KCTL_FAST_TESTS" in os.environ else 1
-"""`./dev test --fast` tries a third of the examples."""
 few = settings(max_examples=10 // SHARE, deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(few, max_examples=25 // SHARE)
 every_version = pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ApiError, CorruptLog
@@ -26,6 +26,7 @@ from kctl.storage.checkpoints import (
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import parse_transaction_index
 from kctl.testing.sim_files import SimFiles
+from tests.property.examples import examples
 
 SIZE_MAX = 1 << 20
 RULES = AppendRules(max_message_bytes=1 << 20, segment_bytes=1 << 20, is_compacted=True)
@@ -63,7 +64,7 @@ def test_built_batches_are_read_back(given_records: list[Record], codec: Codec, 
 
 
 @given(damaged_batches() | st.binary(max_size=300))
-@settings(max_examples=400)
+@examples(400)
 def test_a_damaged_batch_is_read_or_refused(data: bytes) -> None:
     try:
         for header in iterate_batches(data):
@@ -74,7 +75,7 @@ def test_a_damaged_batch_is_read_or_refused(data: bytes) -> None:
 
 
 @given(damaged_batches() | st.binary(max_size=300), st.integers(0, 9))
-@settings(max_examples=400)
+@examples(400)
 def test_a_leader_accepts_any_bytes_or_refuses_them_with_an_error_code(data: bytes, version: int) -> None:
     for check in (
         lambda buffer: validate_produced(buffer, RULES, now_ms=0, request_version=version),
@@ -88,7 +89,7 @@ def test_a_leader_accepts_any_bytes_or_refuses_them_with_an_error_code(data: byt
 
 
 @given(st.lists(damaged_batches() | batches | st.binary(max_size=100), max_size=4).map(b"".join))
-@settings(max_examples=200)
+@examples(200)
 def test_a_log_file_is_iterated_up_to_its_first_damage(data: bytes) -> None:
     files = SimFiles()
     files.make_directory("/data")

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kctl.records
@@ -31,6 +31,7 @@ from kctl.records.walk import (
     locate_records,
     walk_keys,
 )
+from tests.property.examples import examples
 
 SIZES = st.sampled_from((0, 1, 30, 62, 63, 64, 65, 8191, 8192, 8193))
 DELTAS = st.sampled_from((0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62)))
@@ -53,7 +54,7 @@ def shortened(key: bytes) -> int:
 
 
 @given(st.lists(records, min_size=1, max_size=200))
-@settings(max_examples=150)
+@examples(150)
 def test_scanning_records_finds_what_the_reader_finds(given_records: list[Record]) -> None:
     batch = build_batch(given_records)
     read = list(iterate_records(batch))
@@ -71,7 +72,7 @@ def test_scanning_records_finds_what_the_reader_finds(given_records: list[Record
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
-@settings(max_examples=400)
+@examples(400)
 def test_scanning_accepts_what_the_reader_accepts_and_raises_only_known_errors(
     given_records: list[Record], data: st.DataObject
 ) -> None:
@@ -135,7 +136,7 @@ def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
 
 
 @given(st.lists(records, min_size=1, max_size=50))
-@settings(max_examples=100)
+@examples(100)
 def test_the_walk_finds_what_the_reader_finds(given_records: list[Record]) -> None:
     batch = build_batch(given_records)
     header = parse_header(batch)
@@ -156,7 +157,7 @@ def test_the_walk_finds_what_the_reader_finds(given_records: list[Record]) -> No
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
-@settings(max_examples=400)
+@examples(400)
 def test_compiled_and_interpreted_walk_agree_on_damaged_records(
     interpreted: ModuleType, given_records: list[Record], data: st.DataObject
 ) -> None:
@@ -178,7 +179,7 @@ def test_compiled_and_interpreted_walk_agree_on_arbitrary_bytes(
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
-@settings(max_examples=400)
+@examples(400)
 def test_what_the_walk_accepts_the_reader_accepts(given_records: list[Record], data: st.DataObject) -> None:
     batch = bytearray(build_batch(given_records))
     for _ in range(data.draw(st.integers(1, 3))):

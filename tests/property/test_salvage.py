@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.records.build import build_batch
@@ -18,6 +18,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import Record, parse_header
 from kctl.records.legacy import build_messages
 from kctl.records.salvage import BatchCutter, Damage, cut_all
+from tests.property.examples import examples
 
 LENGTH = slice(8, 12)
 BASE_OFFSET = 8
@@ -101,20 +102,20 @@ def some_record(chance: Random) -> Record:
 def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
     """The base offsets of accepted and of lost batches, chunk by chunk."""
     cutter = BatchCutter(FIRST_OFFSET)
-    position = wanted = 0
+    position = expected = 0
     found: list[int] = []
     lost: list[Damage] = []
     while position < len(segment.data):
-        chunk = bytes(segment.data[position : position + max(chunk_bytes, wanted)])
+        chunk = bytes(segment.data[position : position + max(chunk_bytes, expected)])
         cut = cutter.cut(chunk, left=len(segment.data) - position, end_offset=segment.end_offset)
         found += [header.base_offset for header in cut.batches]
         lost += cut.damage
-        position, wanted = position + cut.consumed, cut.needed
+        position, expected = position + cut.consumed, cut.needed
     return found, lost
 
 
 def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None:
-    @settings(max_examples=600)
+    @examples(600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)
@@ -125,14 +126,14 @@ def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None
             return  # An offset that is wrong can be just right where a batch before it is lost.
         found, lost = read(segment, chunk_bytes)
         assert found == [each.start for each in segment.whole]
-        said = [offset for each in lost for offset in range(each.offset, each.last_offset + 1)]
-        assert said == [offset for index in sorted(segment.touched) for offset in segment.offsets[index]]
+        output = [offset for each in lost for offset in range(each.offset, each.last_offset + 1)]
+        assert output == [offset for index in sorted(segment.touched) for offset in segment.offsets[index]]
 
     check()
 
 
 def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> None:
-    @settings(max_examples=600)
+    @examples(600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)
@@ -143,15 +144,15 @@ def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> No
             return  # Where offsets may be missing, a wrong one cannot be detected.
         found, lost = read(segment, chunk_bytes)
         assert found == [each.start for each in segment.whole]
-        said = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}
-        assert said >= {offset for index in segment.touched for offset in segment.offsets[index]}
-        assert not any(offset in said for each in segment.whole for offset in each)
+        output = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}
+        assert output >= {offset for index in segment.touched for offset in segment.offsets[index]}
+        assert not any(offset in output for each in segment.whole for offset in each)
 
     check()
 
 
 def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         chance = Random(seed)
@@ -167,7 +168,7 @@ def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
 
 
 def test_batches_after_removed_or_inserted_bytes_are_found() -> None:
-    @settings(max_examples=300)
+    @examples(300)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
         chance = Random(seed)

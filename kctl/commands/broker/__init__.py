@@ -1,4 +1,4 @@
-"""`kctl broker`: start, stop and check a broker."""
+"""`kctl broker`: start, stop, check and examine a broker."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "start", "stop", "status"),
-    help="Start, stop and check a broker.",
+    cls=verbs(__name__, "start", "stop", "status", "check", "bundle"),
+    help="Start, stop, check and examine a broker.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

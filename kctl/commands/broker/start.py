@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
+from kctl.commands.broker.given_properties import overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.errors import UsageError
 from kctl.integers import PORT_MAX
+from kctl.log_output.formats import LogFormat
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ def start(
             min=0,
         ),
     ] = None,
+    log_format: LogFormatOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
     ] = False,
@@ -111,12 +115,13 @@ def start(
     options = process.StartOptions(
         folder=folder,
         file_properties=run.secret_properties(config) if config is not None else {},
-        overrides=_overrides(
+        overrides=overrides_of(
             override or [], port=None if secure else port, zookeeper=zookeeper, metrics_port=metrics_port
         ),
         embedded_zookeeper_port=embedded_zookeeper_port,
         secure=_setup(folder, host or []) if secure else None,
         port=port,
+        log_format=log_format_of(log_format),
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
@@ -126,7 +131,9 @@ def start(
         return ExitStatus.DONE
     process.run(
         options,
-        on_serving=lambda running: _show_next_steps(run, running.address, folder, options.secure),
+        on_serving=lambda running: _show_next_steps(
+            run, running.address, folder, options.secure, is_shown=options.log_format is LogFormat.TEXT
+        ),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
@@ -139,12 +146,18 @@ def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
     return prepare(folder.security.absolute(), hosts)
 
 
-def _show_next_steps(run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None) -> None:
+def _show_next_steps(
+    run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True
+) -> None:
+    """Writes the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
     if secure is not None:
         secure.write_client_files(address)
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
+    if not is_shown:
+        return
+    if secure is not None:
         run.console.note(f"client properties: {secure.client_properties}, for PKCS12: {secure.java_properties}")
     for line in (
         f"broker serving on {address}, data in {folder.path}; try:",
@@ -164,25 +177,3 @@ def _own_command() -> str:
         return f"{shlex.quote(sys.executable)} -m kctl"
     here = Path.cwd()
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
-
-
-def _overrides(
-    given: list[str], *, port: int | None, zookeeper: str | None, metrics_port: int | None
-) -> dict[str, str]:
-    overrides: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"-o {each}: properties are given as name=value")
-        overrides[name.strip()] = value
-    shorthands: tuple[tuple[str, str, str | None], ...] = (
-        ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
-        ("--zookeeper", "zookeeper.connect", zookeeper),
-        ("--metrics-port", "metrics.port", None if metrics_port is None else str(metrics_port)),
-    )
-    for option, name, options in shorthands:
-        if options is not None:
-            if name in overrides:
-                raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
-            overrides[name] = options
-    return overrides

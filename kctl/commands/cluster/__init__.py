@@ -7,8 +7,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "describe", "log-dirs", "health", "start", "status", "stop"),
-    help="Describe a cluster, check its health, run one for development.",
+    cls=verbs(__name__, "describe", "log-dirs", "roll", "health", "start", "status", "stop"),
+    help="Describe a cluster, check its health, restart it, run one for development.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

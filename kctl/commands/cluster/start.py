@@ -14,6 +14,7 @@ from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_memb
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.values import parse_pairs
 from kctl.config.properties import parse_properties
@@ -86,6 +87,7 @@ def start(
             help="Set a property of all brokers.  Default: those of the previous start.",
         ),
     ] = None,
+    log_format: LogFormatOption = None,
 ) -> ExitStatus:
     """Start a cluster for development: brokers and a coordination service, each as a process in the background.
 
@@ -101,7 +103,7 @@ def start(
     layout = settle(
         cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
     )
-    members = cluster.start(layout, on_warning=run.console.warn)
+    members = cluster.start(layout, log_format_of(log_format), on_warning=run.console.warn)
     serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
     setup = cluster.secure_setup(layout)
     if not any(member.problem for member in members):

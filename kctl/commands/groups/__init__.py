@@ -1,4 +1,4 @@
-"""`kctl groups`: describe consumer groups, delete them, reset their offsets."""
+"""`kctl groups`: describe consumer groups and their lag, delete them, reset their offsets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "list", "describe", "members", "delete", "delete-offsets", "reset-offsets"),
-    help="Describe consumer groups, delete them, reset their offsets.",
+    cls=verbs(__name__, "list", "describe", "lag", "members", "delete", "delete-offsets", "reset-offsets"),
+    help="Describe consumer groups and their lag, delete them, reset their offsets.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +14,12 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT
 from kctl.errors import ZooKeeperError
 from kctl.integers import PORT_MAX
-from kctl.log_format import EscapingFormatter
+from kctl.log_output.formats import LogFormat
+from kctl.log_output.handler import set_up_logging
 
 app = typer.Typer(add_completion=False)
 
@@ -44,26 +46,20 @@ def start(
     port: Annotated[
         int, typer.Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", max=PORT_MAX, min=0)
     ] = DEFAULT_PORT,
+    log_format: LogFormatOption = None,
 ) -> ExitStatus:
     """Run a single-node ZooKeeper service in the foreground until SIGINT or SIGTERM.
 
     It implements the client protocol of ZooKeeper 3.8 and listens on the loopback address only.
     """
     run: Invocation = ctx.obj
-    if not run.console.quiet:
-        _show_log()
-    asyncio.run(_serve(run, _data_dir(data_dir), port))
+    lines = log_format_of(log_format)
+    set_up_logging(None if run.console.quiet else sys.stderr, lines)
+    asyncio.run(_serve(run, _data_dir(data_dir), port, shows_next_steps=lines is LogFormat.TEXT))
     return ExitStatus.DONE
 
 
-def _show_log() -> None:
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-async def _serve(run: Invocation, data_dir: Path, port: int) -> None:
+async def _serve(run: Invocation, data_dir: Path, port: int, *, shows_next_steps: bool) -> None:
 
     from kctl.zookeeper.embedded.server import EmbeddedZooKeeper  # noqa: PLC0415 - help needs no server
 
@@ -84,9 +80,10 @@ async def _serve(run: Invocation, data_dir: Path, port: int) -> None:
     await server.start()
     try:
         where = "" if server.connect == DEFAULT_CONNECT else f" --zookeeper {server.connect}"
-        run.console.note(f"ZooKeeper serving on {server.connect}, data in {data_dir}; try:")
-        run.console.note(f"  kctl zookeeper ls /{where}")
-        run.console.flush()
+        if shows_next_steps:
+            run.console.note(f"ZooKeeper serving on {server.connect}, data in {data_dir}; try:")
+            run.console.note(f"  kctl zookeeper ls /{where}")
+            run.console.flush()
         await end
     finally:
         await server.stop()

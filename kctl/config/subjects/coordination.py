@@ -76,7 +76,7 @@ class CoordinationProperties:
         at_least(1),
         default=10,
         importance=Importance.HIGH,
-        inert=True,
+        unused="requests are sent as they arise, and a starting controller reads at most 500 znodes at a time",
         doc="Maximum number of requests in flight to ZooKeeper.",
     )
     zookeeper_set_acl: bool = prop(
@@ -90,8 +90,8 @@ class CoordinationProperties:
         "zookeeper.clientCnxnSocket",
         STRING,
         default=None,
-        inert=True,
-        doc="Java class of the ZooKeeper client's socket; not used here.",
+        unused="kctl loads no Java classes",
+        doc="Java class of the ZooKeeper client's socket.",
     )
     zookeeper_ssl_client_enable: bool = prop(
         "zookeeper.ssl.client.enable",
@@ -139,8 +139,8 @@ class CoordinationProperties:
         "zookeeper.ssl.protocol",
         STRING,
         default="TLSv1.2",
-        inert=True,
-        doc="TLS version preferred; not used here: zookeeper.ssl.enabled.protocols decides.",
+        unused="zookeeper.ssl.enabled.protocols names the allowed versions, of which the highest common one is used",
+        doc="TLS version preferred.",
     )
     zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = prop(
         "zookeeper.ssl.enabled.protocols",

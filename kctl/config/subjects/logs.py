@@ -289,7 +289,8 @@ class LogProperties:
         LONG,
         default=LONG_MAX,
         importance=Importance.HIGH,
-        doc="Interval of the checks for logs to flush.",
+        doc="Time after which a log is flushed to disk, if log.flush.interval.ms is not set. Kafka also checks at this "
+        "interval; here the check runs every second.",
     )
     log_flush_offset_checkpoint_interval_ms: int = prop(
         "log.flush.offset.checkpoint.interval.ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl.config.definition import Importance, prop
-from kctl.config.kinds import INT, STRING
+from kctl.config.kinds import BOOLEAN, INT, STRING
 from kctl.config.rules import in_range, one_of
 
 
@@ -39,4 +39,12 @@ class MetricsProperties:
         importance=Importance.LOW,
         doc="Whose names the metrics have: those of the example rules of Prometheus's JMX exporter, of Confluent's "
         "rules, or of Strimzi's metrics reporter. Not a property of Kafka.",
+    )
+    metrics_consumer_lag: bool = prop(
+        "metrics.consumer.lag",
+        BOOLEAN,
+        default=True,
+        importance=Importance.LOW,
+        doc="Whether scrapes contain the lag of consumer groups and the state of partitions under the names of "
+        "kafka_exporter. Not a property of Kafka.",
     )

@@ -21,10 +21,10 @@ class NetworkProperties:
         "listeners",
         STRING,
         default=None,
-        dynamic=Dynamic.PER_BROKER,
         importance=Importance.HIGH,
         doc="Addresses to listen on: NAME://host:port, separated by commas. An empty host means every interface. "
-        "Without this property the broker listens on host.name and port.",
+        "Without this property the broker listens on host.name and port. Listeners are opened at start only; in Kafka "
+        "they can also be changed while the broker runs.",
     )
     advertised_listeners: str | None = prop(
         "advertised.listeners",
@@ -38,7 +38,6 @@ class NetworkProperties:
         "listener.security.protocol.map",
         STRING,
         default=",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        dynamic=Dynamic.PER_BROKER,
         doc="Security protocol of each listener, as NAME:PROTOCOL pairs.",
     )
     control_plane_listener_name: str | None = prop(
@@ -99,8 +98,8 @@ class NetworkProperties:
         at_least(-1),
         default=102400,
         importance=Importance.HIGH,
-        inert=True,
-        doc="SO_SNDBUF of connections; -1 for the operating system's default.",
+        doc="SO_SNDBUF of accepted connections, -1 for the operating system's default; applied if it is set, "
+        "since the operating system adapts the buffer otherwise.",
     )
     socket_receive_buffer_bytes: int = prop(
         "socket.receive.buffer.bytes",
@@ -108,8 +107,8 @@ class NetworkProperties:
         at_least(-1),
         default=102400,
         importance=Importance.HIGH,
-        inert=True,
-        doc="SO_RCVBUF of connections; -1 for the operating system's default.",
+        doc="SO_RCVBUF of accepted connections, -1 for the operating system's default; applied if it is set, "
+        "since the operating system adapts the buffer otherwise.",
     )
     socket_request_max_bytes: int = prop(
         "socket.request.max.bytes",
@@ -169,15 +168,13 @@ class NetworkProperties:
         at_least(1),
         default=30000,
         importance=Importance.HIGH,
-        inert=True,
-        doc="Timeout of requests to other brokers.",
+        doc="Timeout of requests that write the markers of transactions.",
     )
     socket_connection_setup_timeout_ms: int = prop(
         "socket.connection.setup.timeout.ms",
         LONG,
         at_least(1),
         default=10000,
-        inert=True,
         doc="Timeout of the first attempt to connect to another broker.",
     )
     socket_connection_setup_timeout_max_ms: int = prop(
@@ -185,8 +182,7 @@ class NetworkProperties:
         LONG,
         at_least(1),
         default=30000,
-        inert=True,
-        doc="Maximum connection timeout; it doubles with each attempt.",
+        doc="Maximum timeout of an attempt to connect to another broker; the timeout doubles with each failed attempt.",
     )
 
     num_network_threads: int = prop(
@@ -196,7 +192,7 @@ class NetworkProperties:
         default=3,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        inert=True,
+        unused="one event loop serves all connections; a machine with more cores runs more brokers",
         doc="Kafka's network threads; kctl uses one event loop.",
     )
     num_io_threads: int = prop(
@@ -206,7 +202,7 @@ class NetworkProperties:
         default=8,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        inert=True,
+        unused="one event loop handles all requests; a machine with more cores runs more brokers",
         doc="Kafka's request handler threads; kctl uses one event loop.",
     )
     background_threads: int = prop(
@@ -216,7 +212,7 @@ class NetworkProperties:
         default=10,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        inert=True,
+        unused="periodic work runs on the event loop, and what blocks in threads that need no number",
         doc="Threads for background tasks.",
     )
     queued_max_requests: int = prop(
@@ -225,7 +221,8 @@ class NetworkProperties:
         at_least(1),
         default=500,
         importance=Importance.HIGH,
-        inert=True,
+        unused="a connection has one request in progress and its others wait in its own receive buffer, see "
+        "queued.max.request.bytes",
         doc="Maximum number of queued requests before the broker stops reading from connections.",
     )
     queued_max_request_bytes: int = prop(
@@ -239,16 +236,16 @@ class NetworkProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java class of the policy for topic creation; not used here.",
+        doc="Name of a policy for the creation of topics, in the entry point group kctl.create_topic_policies; "
+        "see docs/policies.md. Java classes cannot be loaded.",
     )
     alter_config_policy_class_name: str | None = prop(
         "alter.config.policy.class.name",
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java class of the policy for configuration changes; not used here.",
+        doc="Name of a policy for changes of configurations, in the entry point group kctl.alter_config_policies;"
+        " see docs/policies.md. Java classes cannot be loaded.",
     )
     metric_reporters: tuple[str, ...] = prop(
         "metric.reporters",
@@ -256,6 +253,6 @@ class NetworkProperties:
         default=(),
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java classes that publish metrics; not used here.",
+        unused="kctl loads no Java classes; see metrics.port",
+        doc="Java classes that publish metrics.",
     )

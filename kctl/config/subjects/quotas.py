@@ -69,7 +69,7 @@ class QuotaProperties:
         at_least(1),
         default=11,
         importance=Importance.LOW,
-        inert=True,
+        unused="moves are paced piece by piece, without samples",
         doc="Samples kept for moves between log directories.",
     )
     alter_log_dirs_replication_quota_window_size_seconds: int = prop(
@@ -78,7 +78,7 @@ class QuotaProperties:
         at_least(1),
         default=1,
         importance=Importance.LOW,
-        inert=True,
+        unused="moves are paced piece by piece, without samples",
         doc="Length of a sample for moves between log directories.",
     )
     controller_quota_window_num: int = prop(
@@ -102,8 +102,8 @@ class QuotaProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java class of the quota callback; not used here.",
+        unused="kctl loads no Java classes; quotas are those that are stored in ZooKeeper",
+        doc="Java class of the quota callback.",
     )
     metrics_num_samples: int = prop(
         "metrics.num.samples",
@@ -111,7 +111,7 @@ class QuotaProperties:
         at_least(1),
         default=2,
         importance=Importance.LOW,
-        inert=True,
+        unused="the endpoint of metrics.port has counters, from which Prometheus computes rates",
         doc="Samples kept for rates.",
     )
     metrics_sample_window_ms: int = prop(
@@ -120,7 +120,7 @@ class QuotaProperties:
         at_least(1),
         default=30000,
         importance=Importance.LOW,
-        inert=True,
+        unused="the endpoint of metrics.port has counters, from which Prometheus computes rates",
         doc="Length of a sample for rates.",
     )
     metrics_recording_level: str = prop(
@@ -129,7 +129,7 @@ class QuotaProperties:
         one_of("INFO", "DEBUG", "TRACE"),
         default="INFO",
         importance=Importance.LOW,
-        inert=True,
+        unused="the endpoint of metrics.port has all metrics",
         doc="Level of detail of metrics.",
     )
     kafka_metrics_polling_interval_secs: int = prop(
@@ -138,7 +138,7 @@ class QuotaProperties:
         at_least(1),
         default=10,
         importance=Importance.LOW,
-        inert=True,
+        unused="kctl loads no Java classes, and Prometheus determines when it reads the endpoint of metrics.port",
         doc="Polling interval of metrics reporters.",
     )
     kafka_metrics_reporters: tuple[str, ...] = prop(
@@ -146,6 +146,6 @@ class QuotaProperties:
         LIST,
         default=(),
         importance=Importance.LOW,
-        inert=True,
-        doc="Java classes that publish the broker's older metrics; not used here.",
+        unused="kctl loads no Java classes; see metrics.port",
+        doc="Java classes that publish the broker's older metrics.",
     )

@@ -57,8 +57,8 @@ class ReplicationProperties:
         at_least(-1),
         default=64 << 10,
         importance=Importance.HIGH,
-        inert=True,
-        doc="SO_RCVBUF of a follower's connection to a leader.",
+        doc="SO_RCVBUF of a follower's connections to leaders; applied if it is set, since the operating system "
+        "adapts the buffer otherwise.",
     )
     replica_fetch_max_bytes: int = prop(
         "replica.fetch.max.bytes",
@@ -154,8 +154,7 @@ class ReplicationProperties:
         INT,
         at_least(1),
         default=30000,
-        inert=True,
-        doc="Timeout of the controller's requests.",
+        doc="Timeout of the requests from and to the controller.",
     )
     controlled_shutdown_enable: bool = prop(
         "controlled.shutdown.enable",
@@ -196,20 +195,20 @@ class ReplicationProperties:
         "fetch.purgatory.purge.interval.requests",
         INT,
         default=1000,
-        inert=True,
+        unused="a completed request leaves the purgatory at once",
         doc="Completed fetch requests in the purgatory that trigger its cleaning.",
     )
     producer_purgatory_purge_interval_requests: int = prop(
         "producer.purgatory.purge.interval.requests",
         INT,
         default=1000,
-        inert=True,
+        unused="a completed request leaves the purgatory at once",
         doc="Completed produce requests in the purgatory that trigger its cleaning.",
     )
     delete_records_purgatory_purge_interval_requests: int = prop(
         "delete.records.purgatory.purge.interval.requests",
         INT,
         default=1,
-        inert=True,
+        unused="a completed request leaves the purgatory at once",
         doc="Completed DeleteRecords requests in the purgatory that trigger its cleaning.",
     )

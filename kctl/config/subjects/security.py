@@ -36,8 +36,9 @@ class AuthorizationProperties:
         CLASS,
         default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Java class that builds the principal of a connection; not used here.",
+        unused="kctl loads no Java classes; principals are those of Kafka's default builder, see "
+        "ssl.principal.mapping.rules and sasl.kerberos.principal.to.local.rules",
+        doc="Java class that builds the principal of a connection.",
     )
     connections_max_reauth_ms: int = prop(
         "connections.max.reauth.ms",
@@ -135,8 +136,8 @@ class TlsProperties:
         "ssl.protocol",
         STRING,
         default="TLSv1.3",
-        inert=True,
-        doc="TLS version preferred; not used here: ssl.enabled.protocols decides.",
+        unused="ssl.enabled.protocols names the allowed versions, of which the highest common one is used",
+        doc="TLS version preferred.",
     )
     ssl_enabled_protocols: tuple[str, ...] = prop(
         "ssl.enabled.protocols",
@@ -145,7 +146,7 @@ class TlsProperties:
         doc="TLS versions allowed: TLSv1.2, TLSv1.3; older ones are ignored.",
     )
     ssl_provider: str | None = prop(
-        "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; not used here."
+        "ssl.provider", STRING, default=None, unused="TLS is that of OpenSSL", doc="Java security provider."
     )
     ssl_cipher_suites: tuple[str, ...] = prop(
         "ssl.cipher.suites",
@@ -234,15 +235,15 @@ class TlsProperties:
         "ssl.keymanager.algorithm",
         STRING,
         default="SunX509",
-        inert=True,
-        doc="Java's key manager; not used here.",
+        unused="TLS is that of OpenSSL",
+        doc="Java's key manager.",
     )
     ssl_trustmanager_algorithm: str = prop(
         "ssl.trustmanager.algorithm",
         STRING,
         default="PKIX",
-        inert=True,
-        doc="Java's trust manager; not used here.",
+        unused="TLS is that of OpenSSL",
+        doc="Java's trust manager.",
     )
     ssl_endpoint_identification_algorithm: str = prop(
         "ssl.endpoint.identification.algorithm",
@@ -256,8 +257,8 @@ class TlsProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java's source of random numbers; not used here.",
+        unused="random numbers are those of the operating system",
+        doc="Java's source of random numbers.",
     )
     ssl_principal_mapping_rules: str = prop(
         "ssl.principal.mapping.rules",
@@ -271,8 +272,8 @@ class TlsProperties:
         CLASS,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java class that creates TLS engines; not used here.",
+        unused="kctl loads no Java classes; TLS is that of OpenSSL",
+        doc="Java class that creates TLS engines.",
     )
 
 
@@ -304,43 +305,47 @@ class SaslProperties:
         doc="JAAS configuration of a SASL mechanism.",
     )
     sasl_login_class: str | None = prop(
-        "sasl.login.class", CLASS, default=None, inert=True, doc="Java class that logs in; not used here."
+        "sasl.login.class",
+        CLASS,
+        default=None,
+        unused="kctl loads no Java classes; a broker that connects to others by SASL refuses it at start",
+        doc="Java class that logs in.",
     )
     sasl_login_callback_handler_class: str | None = prop(
         "sasl.login.callback.handler.class",
         CLASS,
         default=None,
-        inert=True,
-        doc="Java class used at login; not used here.",
+        doc="Source of the OAUTHBEARER tokens with which this broker connects to others, by the name of Kafka's "
+        "class; other classes are refused.",
     )
     sasl_server_callback_handler_class: str | None = prop(
         "sasl.server.callback.handler.class",
         CLASS,
         default=None,
-        inert=True,
-        doc="Java class that verifies credentials; not used here.",
+        unused="kctl loads no Java classes; the credentials are those of SCRAM in ZooKeeper, of sasl.jaas.config, of"
+        " Kerberos, or of sasl.oauthbearer.jwks.endpoint.url",
+        doc="Java class that verifies credentials.",
     )
     sasl_client_callback_handler_class: str | None = prop(
         "sasl.client.callback.handler.class",
         CLASS,
         default=None,
-        inert=True,
-        doc="Java class that supplies credentials; not used here.",
+        unused="kctl loads no Java classes; a broker that connects to others by SASL refuses it at start",
+        doc="Java class that supplies credentials.",
     )
     sasl_kerberos_service_name: str | None = prop(
         "sasl.kerberos.service.name",
         STRING,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Kerberos service name of the brokers.",
+        doc="Kerberos service name of the brokers to which this one connects.",
     )
     sasl_kerberos_kinit_cmd: str = prop(
         "sasl.kerberos.kinit.cmd",
         STRING,
         default="/usr/bin/kinit",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="the Kerberos library gets tickets with the keytab of sasl.jaas.config",
         doc="Program that renews Kerberos tickets.",
     )
     sasl_kerberos_ticket_renew_window_factor: float = prop(
@@ -348,7 +353,7 @@ class SaslProperties:
         DOUBLE,
         default=0.8,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="the Kerberos library gets a ticket when a new connection needs one",
         doc="Fraction of a ticket's lifetime after which it is renewed.",
     )
     sasl_kerberos_ticket_renew_jitter: float = prop(
@@ -356,7 +361,7 @@ class SaslProperties:
         DOUBLE,
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="the Kerberos library gets a ticket when a new connection needs one",
         doc="Random part of the renewal time of a Kerberos ticket.",
     )
     sasl_kerberos_min_time_before_relogin: int = prop(
@@ -364,7 +369,7 @@ class SaslProperties:
         LONG,
         default=60000,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="the Kerberos library gets a ticket when a new connection needs one",
         doc="Minimum time between two renewals of a Kerberos ticket, in milliseconds.",
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = prop(
@@ -380,8 +385,8 @@ class SaslProperties:
         between(0.5, 1.0),
         default=0.8,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Fraction of an OAuth token's lifetime after which it is renewed.",
+        doc="Part of the lifetime of an OAUTHBEARER token after which a new connection to another broker fetches "
+        "a new one.",
     )
     sasl_login_refresh_window_jitter: float = prop(
         "sasl.login.refresh.window.jitter",
@@ -389,7 +394,8 @@ class SaslProperties:
         between(0.0, 0.25),
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="a token is fetched when a connection needs one and the part sasl.login.refresh.window.factor of the "
+        "last one's lifetime has passed",
         doc="Random part of the renewal time of an OAuth token.",
     )
     sasl_login_refresh_min_period_seconds: int = prop(
@@ -397,7 +403,8 @@ class SaslProperties:
         SHORT,
         default=60,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="a token is fetched when a connection needs one and the part sasl.login.refresh.window.factor of the "
+        "last one's lifetime has passed",
         doc="Minimum time between two renewals of an OAuth token.",
     )
     sasl_login_refresh_buffer_seconds: int = prop(
@@ -405,7 +412,8 @@ class SaslProperties:
         SHORT,
         default=300,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
+        unused="a token is fetched when a connection needs one and the part sasl.login.refresh.window.factor of the "
+        "last one's lifetime has passed",
         doc="Time before the expiry of an OAuth token at which it is renewed.",
     )
     sasl_server_max_receive_size: int = prop(
@@ -485,6 +493,6 @@ class SaslProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
-        doc="Java classes of security providers; not used here.",
+        unused="kctl loads no Java classes",
+        doc="Java classes of security providers.",
     )

@@ -9,10 +9,10 @@ import ipaddress
 import struct
 from functools import lru_cache
 
-from kctl.environment import Clock
 from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision
-from kctl.server.authorization.audit import AuditLog, Question
+from kctl.server.authorization import audit
+from kctl.server.authorization.audit import Question
 from kctl.server.authorization.port import Authorizer
 from kctl.server.requests.context import Peer
 
@@ -20,17 +20,15 @@ from kctl.server.requests.context import Peer
 class Access:
     """An authorizer with its audit log.  Owner: event loop."""
 
-    def __init__(self, authorizer: Authorizer, clock: Clock) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._audit = AuditLog(clock)
 
     async def start(self) -> None:
         """Starts the authorizer; its exceptions are passed on."""
         await self._authorizer.start()
 
     async def close(self) -> None:
-        """Logs the counted denials and stops the authorizer."""
-        self._audit.close()
+        """Stops the authorizer."""
         await self._authorizer.close()
 
     def allows(
@@ -43,21 +41,22 @@ class Access:
         client = Client(peer.principal, java_address(peer.client_host))
         decision = self._authorizer.authorize(client, operation, kind, name)
         if is_logged:
-            self._log(decision, Question(client, operation, kind, name, api))
+            _log(decision, Question(peer.listener, client, operation, kind, name, api))
         return decision.is_allowed
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
         """Whether the client may perform the operation on at least one resource of the type."""
         client = Client(peer.principal, java_address(peer.client_host))
         decision = self._authorizer.authorize_on_any(client, operation, kind)
-        self._log(decision, Question(client, operation, kind, "(any)", api))
+        _log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
         return decision.is_allowed
 
-    def _log(self, decision: Decision, question: Question) -> None:
-        if not decision.is_allowed:
-            self._audit.denied(question, decision)
-        elif self._audit.logs_allowed():
-            self._audit.allowed(question, decision)
+
+def _log(decision: Decision, question: Question) -> None:
+    if not decision.is_allowed:
+        audit.log_denied(question, decision)
+    elif audit.logs_allowed():
+        audit.log_allowed(question, decision)
 
 
 @lru_cache(maxsize=4_096)

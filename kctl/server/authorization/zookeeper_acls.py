@@ -54,7 +54,7 @@ class ZooKeeperAcls:
         self._index = AclIndex()
         self._decisions: dict[tuple[Client, Operation, ResourceType, str], Decision] = {}
         self._lock = asyncio.Lock()
-        self._problems = ProblemLog(log, "acls cannot be read, everything they apply to is denied path=%s reason=%s")
+        self._problems = ProblemLog(log, "cannot read ACLs, everything they apply to is denied path=%s error=%s")
         self._changes = [
             ChangeNotifications(zookeeper, parent, self._read_announced, clock) for parent in acl_znodes.CHANGES
         ]
@@ -236,7 +236,9 @@ class ZooKeeperAcls:
             except ValueError as error:
                 return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             except ZooKeeperError as error:
-                log.warning("cannot change acls pattern=%s error=%s", pattern, error)
+                log.warning(
+                    "cannot change ACLs, the client gets UNKNOWN_SERVER_ERROR pattern=%s error=%s", pattern, error
+                )
                 return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
         return SUCCESS
 

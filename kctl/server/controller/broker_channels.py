@@ -24,15 +24,18 @@ from kctl.server.controller.control_requests import (
     update_metadata_request,
 )
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
-from kctl.server.controller.state import ControllerState
+from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.metrics.durations import Durations
+from kctl.server.peers import Purpose
+from kctl.server.requests.slices import end_of
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-Connect = Callable[[Endpoint, str], Awaitable[Connection]]
+Connect = Callable[[Endpoint, Purpose], Awaitable[Connection]]
 """Opens a connection for a purpose; raises ConnectionLost."""
 
 
@@ -50,6 +53,26 @@ class ControlPlane(Protocol):
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Stops replicas; returns the error per partition.  Raises ApiError."""
         ...
+
+
+class _Queue:
+    """Requests that wait, and how long they waited, for metrics."""
+
+    def __init__(self) -> None:
+        self.times = Durations()
+        self._queue: asyncio.Queue[tuple[float, ControlRequest]] = asyncio.Queue()
+        self._now_s = asyncio.get_running_loop().time
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put_nowait((self._now_s(), request))
+
+    async def get(self) -> ControlRequest:
+        put_s, request = await self._queue.get()
+        self.times.record((self._now_s() - put_s) * 1000)
+        return request
 
 
 class BrokerChannels:
@@ -77,15 +100,25 @@ class BrokerChannels:
         self._on_response = on_response
         self._remote: dict[int, _RemoteChannel] = {}
 
-    def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
+    def queues(self) -> dict[int, tuple[int, Durations]]:
+        """The number of queued requests, and how long requests have waited, by broker; empty without a request."""
+        found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
+        if self._local.queue is not None:
+            found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
+        return found
+
+    async def send(
+        self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+    ) -> None:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = update_metadata_request(state, self._broker_id, action.partitions)
+            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions))
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            self._deliver(action.broker_id, leader_and_isr_request(state, self._broker_id, action), state)
+            roles = await end_of(leader_and_isr_request(state, self._broker_id, action))
+            self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)
             self._deliver(action.broker_id, request_of_stop, state)
@@ -102,6 +135,11 @@ class BrokerChannels:
             if live is None or live.epoch != channel.broker_epoch:
                 del self._remote[broker_id]
                 channel.end()
+            elif (endpoint := self._endpoint(live)) is not None:
+                channel.endpoint = endpoint
+
+    def _endpoint(self, live: LiveBroker) -> Endpoint | None:
+        return next((each for each in live.registration.endpoints if each.listener == self._listener), None)
 
     def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
         live = state.brokers.get(broker_id)
@@ -112,9 +150,10 @@ class BrokerChannels:
             return
         channel = self._remote.get(broker_id)
         if channel is None:
-            endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
+            endpoint = self._endpoint(live)
             if endpoint is None:
-                log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
+                message = "cannot send control requests, the broker has no such listener broker=%s listener=%s"
+                log.warning(message, broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
                 broker_id,
@@ -136,13 +175,14 @@ class _LocalChannel:
         self._broker_id = broker_id
         self._broker = broker
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue: _Queue | None = None
         self._task: asyncio.Task[None] | None = None
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-to-itself")
+        if self.queue is None:
+            self.queue = _Queue()
+            self._task = asyncio.get_running_loop().create_task(self._run(self.queue), name="controller-to-itself")
+        self.queue.put(request)
 
     async def close(self) -> None:
         """Drops the requests that have not been applied."""
@@ -150,16 +190,17 @@ class _LocalChannel:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, queue: _Queue) -> None:
         while True:
-            request = await self._queue.get()
+            request = await queue.get()
             try:
                 await self._apply(request)
             except ApiError as error:
-                log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
+                log.warning("broker refused a control request broker=%s error=%s", self._broker_id, error.code.name)
             except Exception:
                 # The next request has to be applied all the same, as by any other broker.
-                log.exception("cannot apply control request broker=%s", self._broker_id)
+                name = type(request).__name__.removesuffix("Request")
+                log.exception("cannot apply control request, continuing broker=%s request=%s", self._broker_id, name)
 
     async def _apply(self, request: ControlRequest) -> None:
         match request:
@@ -189,16 +230,17 @@ class _RemoteChannel:
     ) -> None:
         self.broker_epoch = broker_epoch
         self._broker_id = broker_id
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """For the next connection."""
         self._connect = connect
         self._versions = versions
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue = _Queue()
         self._connection: Connection | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
+        self.queue.put(request)
 
     def end(self) -> None:
         """Cancels the task without waiting for it; the broker is gone."""
@@ -211,23 +253,26 @@ class _RemoteChannel:
     async def _run(self) -> None:
         try:
             while True:
-                await self._send(await self._queue.get())
+                await self._send(await self.queue.get())
         finally:
             if self._connection is not None:
                 await self._connection.close()
 
     async def _send(self, request: ControlRequest) -> None:
-        is_first_failure = True
         while True:
             try:
                 if self._connection is None or not self._connection.is_open:
-                    self._connection = await self._connect(self._endpoint, "controller")
+                    self._connection = await self._connect(self.endpoint, Purpose.CONTROLLER)
                 await self._exchange(self._connection, request)
                 return
             except (ConnectionLost, MalformedRequest) as error:
-                if is_first_failure:
-                    log.info("cannot connect for control requests broker=%s error=%s", self._broker_id, error)
-                is_first_failure = False
+                log.warning(
+                    "cannot send control request, trying again broker=%s request=%s error=%s retry_ms=%d",
+                    self._broker_id,
+                    type(request).__name__.removesuffix("Request"),
+                    error,
+                    _RETRY_S * 1000,
+                )
                 await asyncio.sleep(_RETRY_S)
 
     async def _exchange(self, connection: Connection, request: ControlRequest) -> None:
@@ -261,7 +306,7 @@ class _RemoteChannel:
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:
             name = ErrorCode.of(error_code).name
-            log.warning("control request refused broker=%s error=%s", self._broker_id, name)
+            log.warning("broker refused a control request broker=%s error=%s", self._broker_id, name)
 
 
 def _is_deleting(request: StopReplicaRequest) -> bool:

@@ -59,7 +59,7 @@ class Candidacy:
                 raise ControllerMoved
             if not is_mine:
                 if not stat.ephemeral_owner:
-                    log.error("znode has no owning session; delete it to allow an election path=%s", path)
+                    log.error("no election is possible, since no session owns the znode; delete it path=%s", path)
                 return None
             # Left by an election whose response was lost, by a resignation, or overwritten by another program.
             log.info("deleting stale controller znode path=%s broker=%s", path, winner)
@@ -101,5 +101,5 @@ def _decoded_broker_id(data: bytes) -> int | None:
     try:
         return znodes.decode_controller(paths.CONTROLLER, data).broker_id
     except ValueError as error:
-        log.error("invalid controller znode path=%s error=%s", paths.CONTROLLER, error)
+        log.error("ignoring invalid controller znode path=%s error=%s", paths.CONTROLLER, error)
         return None

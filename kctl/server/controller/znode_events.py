@@ -138,7 +138,9 @@ class ZnodeEvents:
             refusal = reassignment_rules.refusal(self._state, topic_partition, replicas)
             if refusal is not None:
                 path = paths.REASSIGN_PARTITIONS
-                log.warning("reassignment refused path=%s partition=%s reason=%s", path, topic_partition, refusal)
+                log.warning(
+                    "ignoring refused reassignment path=%s partition=%s reason=%s", path, topic_partition, refusal
+                )
         # A node without valid requests is deleted too.
         return [ReassignmentsRequested(new, from_znode=True)] if new or not requested else []
 

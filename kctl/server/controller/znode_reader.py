@@ -92,7 +92,7 @@ async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderA
         try:
             partitions.update(dict.fromkeys(znodes.decode_partitions(path, data)))
         except ValueError as error:
-            log.error("ignoring invalid notification error=%s", error)
+            log.error("ignoring invalid notification path=%s error=%s", path, error)
     return await read_leaders(zookeeper, partitions)
 
 
@@ -103,7 +103,7 @@ async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
         try:
             brokers.add(znodes.decode_log_dir_event(path, data).broker_id)
         except ValueError as error:
-            log.error("ignoring invalid notification error=%s", error)
+            log.error("ignoring invalid notification path=%s error=%s", path, error)
     return brokers
 
 
@@ -192,7 +192,11 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
     except NoNodeError:
         return None
     except ValueError as error:
-        log.error("ignoring invalid partition state partition=%s error=%s", topic_partition, error)
+        log.error(
+            "ignoring invalid partition state, the partition has no leader partition=%s error=%s",
+            topic_partition,
+            error,
+        )
         return None
 
 

@@ -28,5 +28,5 @@ def append_or_refuse(
     try:
         return append()
     except Exception:
-        log.exception("append failed %s", what)
+        log.exception("cannot append to the coordinator's log, refusing the request %s", what)
         return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)

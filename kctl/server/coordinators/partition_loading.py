@@ -30,11 +30,11 @@ async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, 
                 await asyncio.sleep(0)
     for skipped in sorted(replay.skipped, key=lambda each: each.offset):
         log.warning(
-            "skipped records topic=%s partition=%d offset=%d%s key=%s reason=%s",
+            "skipping records that cannot be read topic=%s partition=%d offset=%d last_offset=%d keys=%s error=%s",
             partition.topic,
             partition.partition,
             skipped.offset,
-            f" last_offset={skipped.last_offset}" if skipped.last_offset > skipped.offset else "",
+            max(skipped.offset, skipped.last_offset),
             ",".join(map(repr, skipped.keys)) or None,
             skipped.reason,
         )

@@ -139,7 +139,8 @@ class CoordinatorPartitions(Generic[T]):
             led.load.cancel()
         count = self._hosted.remove_all(led)
         if count:
-            log.info("unloaded broker=%d partition=%d %s=%d", self._broker_id, led.index, self._hosted.kind, count)
+            message = "unloaded a partition of the coordinator broker=%d kind=%s partition=%d count=%d"
+            log.info(message, self._broker_id, self._hosted.kind, led.index, count)
 
     async def _load(self, led: LedPartition) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -148,7 +149,15 @@ class CoordinatorPartitions(Generic[T]):
         except Exception as error:
             # An unexpected error must not leave clients waiting for a load that has ended.
             trace = None if isinstance(error, KctlError) else error
-            log.error("cannot load broker=%d partition=%d reason=%s", self._broker_id, led.index, error, exc_info=trace)
+            log.error(
+                "cannot load a partition of the coordinator, not serving it before its next leader change broker=%d "
+                "kind=%s partition=%d error=%s",
+                self._broker_id,
+                self._hosted.kind,
+                led.index,
+                error,
+                exc_info=trace,
+            )
             del self._led[led.index]
             self._hosted.remove_all(led)
             return

@@ -26,7 +26,7 @@ def visit_all(hosted: Iterable[T], visit: Callable[[T], None]) -> None:
         try:
             visit(each)
         except Exception:
-            log.exception("periodic check failed object=%r", each)
+            log.exception("cannot check an object, continuing with the next object=%r", each)
 
 
 def visit_in_turns(timer: Timer, waiting: Iterator[T], visit: Callable[[T], None], *, per_turn: int) -> None:

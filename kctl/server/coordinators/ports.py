@@ -30,7 +30,7 @@ def outcome_of(append: asyncio.Future[AppendOutcome]) -> AppendOutcome:
         return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = append.exception()
     if error is not None:
-        log.error("append failed error=%r", error, exc_info=error)
+        log.error("cannot append to the coordinator's log, refusing the request error=%r", error, exc_info=error)
         return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)
     return append.result()
 

@@ -9,8 +9,6 @@ Version notes: 1 validate_only and messages; 4 the broker's defaults for a parti
 
 Quotas on changes (KIP-599): since version 6 a topic beyond the quota gets THROTTLING_QUOTA_EXCEEDED; topics of older
 requests are created, and the client is throttled.
-
-Not implemented: create.topic.policy.class.name.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ from kctl.protocol.apis.create_topics import (
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.policies import Policies, TopicCreation
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
@@ -56,6 +55,7 @@ class CreateTopicsHandler:
         random: Random,
         *,
         is_controller: Callable[[], bool],
+        policies: Policies,
     ) -> None:
         self._topics = topics
         self._metadata = metadata
@@ -63,6 +63,7 @@ class CreateTopicsHandler:
         self._configs = configs
         self._random = random
         self._is_controller = is_controller
+        self._policies = policies
         self._under_way: set[str] = set()
 
     async def handle(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
@@ -108,7 +109,7 @@ class CreateTopicsHandler:
                 outcomes[topic.name] = TOPIC_DENIED
                 continue
             try:
-                plans[topic.name] = plan_new_topic(
+                plan = plan_new_topic(
                     topic,
                     existing=existing,
                     brokers=brokers,
@@ -116,6 +117,8 @@ class CreateTopicsHandler:
                     random=self._random,
                     room=room,
                 )
+                self._policies.check_creation(_creation(plan, is_assigned=bool(topic.assignments)))
+                plans[topic.name] = plan
                 existing.add(topic.name)
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
@@ -180,3 +183,10 @@ def _response(outcomes: list[tuple[str, Outcome]]) -> CreateTopicsResponse:
             for name, outcome in outcomes
         ]
     )
+
+
+def _creation(plan: NewTopicPlan, *, is_assigned: bool) -> TopicCreation:
+    """What a policy is asked.  As in Kafka, either the numbers or the assignment are given."""
+    if is_assigned:
+        return TopicCreation(plan.name, None, None, plan.assignment, plan.overrides)
+    return TopicCreation(plan.name, plan.partition_count, plan.replication_factor, None, plan.overrides)

@@ -125,7 +125,9 @@ class DescribeConfigsHandler:
         try:
             return await self._resources.current(f"topics/{name}")
         except ZooKeeperError as error:
-            log.warning("describing topic from memory topic=%s error=%s", name, error)
+            log.warning(
+                "cannot read the configuration of a topic, describing it from memory topic=%s error=%s", name, error
+            )
             return self._configs.topic_overrides.get(name, {})
 
 

@@ -2,13 +2,11 @@
 
 The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
 an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
-
-Not implemented: alter.config.policy.class.name.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.incremental_alter_configs import (
@@ -22,40 +20,35 @@ from kctl.server.broker_loggers import check_logger, set_logger
 from kctl.server.config_alterations import Alteration, Operation, ResourceType, altered, check_alterations
 from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
-
-_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+from kctl.server.requests.outcomes import outcomes_of_resources
 
 
 class IncrementalAlterConfigsHandler:
     """Serves IncrementalAlterConfigs requests.  Owner: event loop."""
 
-    def __init__(self, broker_id: int, resources: ConfigResources) -> None:
+    def __init__(self, broker_id: int, resources: ConfigResources, levels_changed: Callable[[], None]) -> None:
         self._broker_id = broker_id
         self._resources = resources
+        self._levels_changed = levels_changed
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         """Serves one request and returns the response."""
-        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
-        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
-        responses = []
-        for key, resource in requested.items():
-            outcome = (
-                _NAMED_TWICE
-                if named[key] > 1
-                else await outcome_of(self._alter(resource, context, validate_only=request.validate_only))
-            )
-            responses.append(
+        outcomes = await outcomes_of_resources(
+            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+        )
+        return IncrementalAlterConfigsResponse(
+            responses=[
                 AlterConfigsResourceResponse(
                     error_code=outcome.code,
                     error_message=outcome.message,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
-            )
-        return IncrementalAlterConfigsResponse(responses=responses)
+                for resource, outcome in outcomes
+            ]
+        )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
@@ -70,7 +63,8 @@ class IncrementalAlterConfigsHandler:
         entity_path = self._resources.entity_path(kind, name)
         current = await self._resources.current(entity_path)
         overrides = altered(current, alterations, self._resources.properties(kind))
-        await self._resources.check(kind, name, overrides)
+        requested = {each.name: each.value for each in alterations}
+        await self._resources.check(kind, name, overrides, requested)
         if not validate_only:
             await self._resources.replace(entity_path, overrides)
 
@@ -84,3 +78,4 @@ class IncrementalAlterConfigsHandler:
         if not validate_only:
             for each in alterations:
                 set_logger(each.name, each.value if each.operation == Operation.SET else None)
+            self._levels_changed()

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import Metric
 
+from kctl.admin.cluster_lag import ClusterLag
 from kctl.server.loop_lag import LoopLag
 from kctl.server.metrics.catalogue import Catalogue
 from kctl.server.metrics.definitions import AnyFamily
 from kctl.server.metrics.endpoint import MetricsEndpoint
 from kctl.server.metrics.exposition import Format, exposition
+from kctl.server.metrics.group_lag import GroupLagReader
 from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.sources import SAMPLE_EVERY_S, BrokerState, LastMinute, Sample, Sources
+from kctl.server.metrics.subjects import lag as lag_metrics
 from kctl.server.metrics.subjects.process import ProcessMetrics, loop_lag
 from kctl.server.network.connection_limits import ConnectionLimits
 
@@ -37,6 +40,7 @@ class BrokerMetrics:
         self._loop = asyncio.get_running_loop()
         self._catalogue = Catalogue()
         self._process = ProcessMetrics()
+        self._group_lag = GroupLagReader()
         self._sources: Sources | None = None
         self._scrapes: dict[str, asyncio.Task[list[bytes]]] = {}
         self._endpoint = MetricsEndpoint(self.scrape, self._not_ready)
@@ -64,6 +68,7 @@ class BrokerMetrics:
         await self._endpoint.close()
         for scrape in list(self._scrapes.values()):
             scrape.cancel()
+        self._group_lag.cancel()
 
     def sample(self) -> Sample:
         """The counters from which rates are computed."""
@@ -92,13 +97,18 @@ class BrokerMetrics:
 
     async def _make(self, form: Format) -> list[bytes]:
         process = await self._loop.run_in_executor(None, self._process.collect)
-        return await exposition(self._families(process), form, self._dialect)
+        lag = None
+        if self._sources is not None and self._sources.base.configs.current.metrics_consumer_lag:
+            lag = await self._group_lag.read(self._sources)
+        return await exposition(self._families(process, lag), form, self._dialect)
 
-    def _families(self, process: list[Metric]) -> Iterator[AnyFamily | Metric | None]:
+    def _families(self, process: list[Metric], lag: ClusterLag | None) -> Iterator[AnyFamily | Metric | None]:
         yield from process
         yield loop_lag(self.lag)
         if self._sources is not None:
             yield from self._catalogue.families(self._sources)
+        if lag is not None:
+            yield from lag_metrics.families(lag, of_exporter=False)
 
     def _not_ready(self) -> str:
         state = self._state()

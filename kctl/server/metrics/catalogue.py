@@ -12,6 +12,7 @@ from kctl.server.metrics.sources import Sources
 from kctl.server.metrics.subjects import (
     controller,
     coordinators,
+    lag,
     logs,
     network,
     partitions,
@@ -35,6 +36,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     *coordinators.DEFINITIONS,
     *zookeeper.DEFINITIONS,
     *quotas.DEFINITIONS,
+    *lag.DEFINITIONS,
 )
 
 

@@ -29,6 +29,10 @@ _TEXT = "text/plain; charset=utf-8"
 _HEAD_END = b"\r\n\r\n"
 
 
+class ScrapeFailed(Exception):
+    """The values could not be read; the scrape gets status 503 and this reason."""
+
+
 class Page(NamedTuple):
     """A response."""
 
@@ -95,7 +99,8 @@ class MetricsEndpoint:
                 while await self._exchange(reader, writer):
                     pass
         except Exception:
-            log.exception("closing metrics connection after a failure")
+            peer = writer.get_extra_info("peername")
+            log.exception("closing metrics connection after a failure peer=%s", peer)
         finally:
             # Discards unsent data; otherwise a peer that does not read would keep the memory in use.
             if writer.transport.get_write_buffer_size():
@@ -125,7 +130,10 @@ class MetricsEndpoint:
     async def _page(self, request: HttpRequest) -> Page:
         match request.path:
             case "/metrics":
-                content_type, body = await self._scrape(request.accept)
+                try:
+                    content_type, body = await self._scrape(request.accept)
+                except ScrapeFailed as failure:
+                    return Page(503, _TEXT, (f"{failure}\n".encode("utf-8", "replace"),))
                 return Page(200, content_type, body)
             case "/healthz":
                 return Page(200, _TEXT, (b"ok\n",))

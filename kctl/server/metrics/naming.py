@@ -44,7 +44,7 @@ def series_names(definition: Definition, dialect: Dialect) -> tuple[SeriesName, 
     prefix = definition.domain.replace(".", "_")
     if definition.is_attribute:
         return (SeriesName(_attribute_name(prefix, definition, dialect), "gauge"),)
-    base = f"{prefix}_{definition.type}_".lower()
+    base = f"{prefix}_{definition.type}_".lower() if definition.type else f"{prefix}_"
     name = definition.name
     if definition.kind is Kind.HISTOGRAM:
         return (SeriesName(base + name.lower(), "summary"),)

@@ -11,16 +11,17 @@ from dataclasses import replace
 
 from kctl.errors import KctlError
 from kctl.limits import LISTEN_BACKLOG, REFUSED_SOCKETS_MAX
+from kctl.log_output.peers import by_peer
 from kctl.model import Endpoint
 from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, ListenSettings
-from kctl.server.network.refusal_log import RefusalLog
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
+from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import ConnectionTiming, Peer
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,8 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
         self._buffers = BufferPool(release=self._release_in_thread, bytes_max=settings.request_bytes_max)
+        self._unread: UnreadResponses[Connection] = UnreadResponses(self._close_unread)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
-        self._refused_count = 0
         self._listeners: dict[socket.socket, Endpoint] = {}
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Listeners that have paused accepting connections."""
@@ -55,11 +56,8 @@ class Acceptor:
         self._connections: dict[Connection, None] = {}
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Refused sockets that are closed later."""
-        self._refusals = RefusalLog(self._loop.time)
         self._handshakes = (
-            TlsHandshakes(
-                self._loop, settings.tls, on_done=self._connect, on_failed=self._released, refusals=self._refusals
-            )
+            TlsHandshakes(self._loop, settings.tls, on_done=self._connect, on_failed=self._released)
             if settings.tls is not None
             else None
         )
@@ -77,15 +75,17 @@ class Acceptor:
             timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
             queued_requests=len(self._turns),
             queued_responses=sum(each.is_writing for each in self._connections),
+            received_bytes=self._buffers.lent_bytes + self._buffers.reserved_bytes,
+            received_bytes_max=self._settings.request_bytes_max,
             malformed_requests=self.malformed_count,
         )
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting; returns the endpoint, in which the port is never 0.  Raises ListenError."""
         try:
-            sock = listening_socket(endpoint.host, endpoint.port)
+            sock = listening_socket(endpoint.host, endpoint.port, self._settings.receive_buffer_bytes)
         except OSError as error:
-            raise ListenError(_bind_problem(endpoint, error)) from None
+            raise ListenError(bind_problem(endpoint.host, endpoint.port, error)) from None
         self._listeners[sock] = endpoint
         return replace(endpoint, port=sock.getsockname()[1])
 
@@ -122,7 +122,12 @@ class Acceptor:
         endpoint = self._listeners[listener]
         for _ in range(_ACCEPTS_PER_TURN):
             if not self._limits.has_slot(endpoint.listener):
-                self._refusals.record("accepting pauses", listener=endpoint.listener, reason="max.connections")
+                log.info(
+                    "accepting pauses until a connection closes listener=%s reason=%s",
+                    endpoint.listener,
+                    "max.connections",
+                    extra=by_peer(endpoint.listener),
+                )
                 self._full[listener] = None
                 self._pause(listener, _RETRY_ACCEPT_S)
                 return
@@ -133,37 +138,42 @@ class Acceptor:
             except OSError as error:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     # Without a pause the loop would spin on a listener that stays readable.
-                    log.warning("no file descriptors left: accepting pauses for %s s", _RETRY_ACCEPT_S)
+                    log.warning(
+                        "cannot accept connections, trying again; raise the limit on open files (ulimit -n, "
+                        "LimitNOFILE) listener=%s error=%s retry_ms=%d",
+                        endpoint.listener,
+                        error,
+                        _RETRY_ACCEPT_S * 1000,
+                    )
                     self._pause(listener, _RETRY_ACCEPT_S)
                     return
                 continue
             if sock.fileno() >= self._descriptors_max:
-                self._refuse(sock)
+                self._refuse(sock, endpoint)
             elif pause_ms := self._admit(sock, _address_text(address[0]), endpoint):
                 self._pause(listener, pause_ms / 1000)
                 return
 
-    def _refuse(self, sock: socket.socket) -> None:
+    def _refuse(self, sock: socket.socket, endpoint: Endpoint) -> None:
         """Closes a socket with a high descriptor: few others are free, because the system assigns the lowest one."""
         sock.close()
-        self._refused_count += 1
-        if self._refused_count == 1:
-            log.warning(
-                "refusing connections open_connections=%s descriptors_for_connections=%s: the other descriptors are "
-                "reserved for log files; raise the limit on open files (ulimit -n, LimitNOFILE)",
-                len(self._connections),
-                self._descriptors_max,
-            )
+        log.warning(
+            "closing a new connection, since the descriptors left are reserved for log files; raise the limit on open "
+            "files (ulimit -n, LimitNOFILE) listener=%s descriptors_for_connections=%s",
+            endpoint.listener,
+            self._descriptors_max,
+        )
 
     def _admit(self, sock: socket.socket, address: str, endpoint: Endpoint) -> int:
         """Opens or refuses a connection; returns for how many ms the listener has to pause."""
-        if self._refused_count:
-            log.warning("accepting connections again refused=%s", self._refused_count)
-            self._refused_count = 0
         admission = self._limits.admit(endpoint.listener, address, round(self._loop.time() * 1000))
         if admission.refusal is not None:
-            self._refusals.record(
-                "connection refused", listener=endpoint.listener, peer="/" + address, reason=admission.refusal
+            log.info(
+                "connection refused listener=%s peer=/%s reason=%s",
+                endpoint.listener,
+                address,
+                admission.refusal,
+                extra=by_peer(endpoint.listener),
             )
             if admission.close_after_ms and len(self._refused) < REFUSED_SOCKETS_MAX:
                 delay_s = admission.close_after_ms / 1000
@@ -176,11 +186,13 @@ class Acceptor:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.send_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
         peer = Peer(
             "/" + address,
             endpoint.listener,
             security_protocol=endpoint.security_protocol,
-            timing=ConnectionTiming() if self._settings.is_measured else None,
+            timing=ConnectionTiming(self._settings.measuring),
         )
         if endpoint.security_protocol in TLS_PROTOCOLS:
             assert self._handshakes is not None, "a TLS listener needs ListenSettings.tls"
@@ -196,6 +208,7 @@ class Acceptor:
             loop=self._loop,
             turns=self._turns,
             buffers=self._buffers,
+            unread=self._unread,
             open_channel=self._open_channel,
             on_close=self._forget,
             on_malformed=self._malformed,
@@ -208,13 +221,23 @@ class Acceptor:
         closable = [each for each in self._connections if self._limits.is_closable(each.peer.listener)]
         if closable:
             chosen = min(closable, key=lambda each: (each.was_active, each.last_active_s))
-            self._refusals.record(
-                "idle connection closed",
-                listener=chosen.peer.listener,
-                peer=chosen.peer.client_host,
-                reason="max.connections",
+            log.info(
+                "idle connection closed listener=%s peer=%s reason=%s",
+                chosen.peer.listener,
+                chosen.peer.client_host,
+                "max.connections",
+                extra=by_peer(chosen.peer.listener),
             )
             chosen.close()
+
+    def _close_unread(self, connection: Connection) -> None:
+        log.info(
+            "closing connection: responses that clients do not read fill the memory listener=%s peer=%s",
+            connection.peer.listener,
+            connection.peer.client_host,
+            extra=by_peer(connection.peer.listener),
+        )
+        connection.close()
 
     def _close_refused(self, sock: socket.socket) -> None:
         del self._refused[sock]
@@ -246,7 +269,13 @@ class Acceptor:
 
     def _malformed(self, peer: Peer, reason: str) -> None:
         self.malformed_count += 1
-        self._refusals.record("closing connection", listener=peer.listener, peer=peer.client_host, reason=reason)
+        log.info(
+            "closing connection after a malformed request listener=%s peer=%s reason=%s",
+            peer.listener,
+            peer.client_host,
+            reason,
+            extra=by_peer(peer.listener),
+        )
 
     def _schedule_idle_check(self) -> None:
         if self._idle_s > 0:
@@ -263,8 +292,12 @@ class Acceptor:
         self._schedule_idle_check()
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError."""
+def listening_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
+    """A bound non-blocking socket.  An empty host means every interface, IPv6 and IPv4.  Raises OSError.
+
+    The size of the receive buffer is set before a connection exists, which inherits it, since the window scale is
+    negotiated with the first segment.
+    """
     if not host and socket.has_dualstack_ipv6():
         host = "::"
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -275,6 +308,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if receive_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.setblocking(False)
         sock.bind(address)
     except OSError:
@@ -290,8 +325,9 @@ def _address_text(address: str) -> str:
     return str(mapped or parsed)
 
 
-def _bind_problem(endpoint: Endpoint, error: OSError) -> str:
-    where = f"{endpoint.host}:{endpoint.port}"
+def bind_problem(host: str, port: int, error: OSError) -> str:
+    """Why a listener could not be bound, and what to do."""
+    where = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process: stop it, or choose another port with --port or listeners="
     if error.errno == errno.EACCES:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
+from kctl.log_output.peers import by_peer
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
@@ -22,6 +23,7 @@ from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.network.tls_outbox import TlsOutbox
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
+from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
         buffers: BufferPool,
+        unread: UnreadResponses[Connection],
         open_channel: OpenChannel,
         on_close: Callable[[Connection], None],
         on_malformed: Callable[[Peer, str], None],
@@ -64,6 +67,7 @@ class Connection:
             self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
         self._buffers = buffers
+        self._unread = unread
         self._is_queued = False
         self._is_reading = False
         self._is_rereading = False
@@ -93,6 +97,7 @@ class Connection:
             self._loop.remove_reader(self._sock)
         if self._is_writing:
             self._loop.remove_writer(self._sock)
+            self._unread.resumed(self)
         self._pump.close()
         self._outbox.clear()
         self._sock.close()
@@ -127,9 +132,11 @@ class Connection:
             self._flush()
         except UnansweredRequestFailed as error:
             log.info(
-                "closing connection after a failed request without a response peer=%s error=%s",
+                "closing connection after a failed request without a response listener=%s peer=%s error=%s",
+                self.peer.listener,
                 self.peer.client_host,
                 error,
+                extra=by_peer(self.peer.listener),
             )
             self._flush()
         except ChannelEnded:
@@ -137,7 +144,11 @@ class Connection:
         except asyncio.CancelledError:
             pass
         except Exception:
-            log.exception("closing connection peer=%s after a failure in a handler", self.peer.client_host)
+            log.exception(
+                "closing connection after a failure in a handler listener=%s peer=%s",
+                self.peer.listener,
+                self.peer.client_host,
+            )
         return None
 
     def _take_or_queue_turn(self) -> None:
@@ -162,7 +173,7 @@ class Connection:
             self.close()
             return
         self._inbox.received(received)
-        if self._timing is not None:
+        if self._timing is not None and self._timing.measuring.is_on:
             self._timing.received_s = self._loop.time()
         self.was_active = True
         if self._pump.is_waiting or self._is_writing:
@@ -210,12 +221,16 @@ class Connection:
         if not is_sent and not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
+            self._unread.blocked(self, self._outbox.memory_bytes)
 
     def _on_writable(self) -> None:
         if self._send():
             self._is_writing = False
             self._loop.remove_writer(self._sock)
+            self._unread.resumed(self)
             self._take_or_queue_turn()
+        else:
+            self._unread.progressed(self)
 
     def _send(self) -> bool:
         """Whether everything has been sent; closes the connection when the peer is gone."""

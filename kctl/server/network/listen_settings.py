@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.tls_handshakes import ListenerTls
-from kctl.server.requests.context import ConnectionTiming
+from kctl.server.requests.context import ConnectionTiming, Measuring
 
 TLS_PROTOCOLS = frozenset({"SSL", "SASL_SSL"})
 """The security protocols that begin with a TLS handshake."""
@@ -18,11 +18,15 @@ class ListeningState(NamedTuple):
     """The state of the connections, for metrics."""
 
     timings: Sequence[ConnectionTiming] = ()
-    """Of the open connections; empty unless ListenSettings.is_measured."""
+    """Of the open connections."""
     queued_requests: int = 0
     """Connections whose requests wait for their turn."""
     queued_responses: int = 0
     """Connections whose responses wait for the peer to read."""
+    received_bytes: int = 0
+    """Memory that requests use while they are received and handled."""
+    received_bytes_max: int = -1
+    """queued.max.request.bytes; below 1 for no limit."""
     malformed_requests: int = 0
     """Connections closed because of a malformed request, since the start."""
 
@@ -38,7 +42,11 @@ class ListenSettings:
     urgent_listener: str | None = None
     """The control-plane listener: its requests overtake those of the others."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    is_measured: bool = False
-    """Whether connections record times for metrics."""
+    send_buffer_bytes: int = -1
+    """SO_SNDBUF of connections; -1 for the operating system's choice."""
+    receive_buffer_bytes: int = -1
+    """SO_RCVBUF, in the same way."""
+    measuring: Measuring = field(default_factory=Measuring)
+    """Whether connections record times; it can change."""
     tls: ListenerTls | None = None
     """Required by listeners with the protocols SSL and SASL_SSL."""

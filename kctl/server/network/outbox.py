@@ -7,7 +7,6 @@ Owner: event loop.
 
 from __future__ import annotations
 
-import os
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 from kctl.limits import FLUSH_BYTES_MAX
+from kctl.operating_system import MSG_MORE, send_file
 
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
@@ -73,6 +73,11 @@ class Outbox(ABC):
                 self._chunks.append(SliceLeft(chunk))
         return size
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the queued chunks that are in memory, not in files."""
+        return sum(len(chunk) for chunk in self._chunks if not isinstance(chunk, SliceLeft))
+
     def clear(self) -> None:
         """Discards the queue."""
         self._chunks.clear()
@@ -104,7 +109,7 @@ class Outbox(ABC):
 
     def _send_file(self, descriptor: int, left: SliceLeft) -> bool:
         """Sends the slice at the head by sendfile."""
-        sent = os.sendfile(descriptor, left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))
+        sent = send_file(descriptor, left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))
         if sent == 0:
             raise ConnectionAbortedError("the file ended before its slice did")
         self._sent += sent
@@ -132,7 +137,7 @@ class PlainOutbox(Outbox):
         flags = 0
         for chunk in chunks:
             if isinstance(chunk, SliceLeft):
-                flags = socket.MSG_MORE
+                flags = MSG_MORE
                 break
             gathered.append(chunk)
             if len(gathered) == _GATHER_MAX:

@@ -14,6 +14,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections import deque
@@ -29,9 +30,11 @@ from kctl.limits import (
     TLS_REFUSED_BYTES_MAX,
     TLS_REFUSED_MS_MAX,
 )
-from kctl.server.network.refusal_log import RefusalLog
+from kctl.log_output.peers import by_peer
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.requests.context import Peer
+
+log = logging.getLogger(__name__)
 
 
 class ListenerTls(Protocol):
@@ -76,13 +79,11 @@ class TlsHandshakes:
         *,
         on_done: Callable[[TlsStream, Peer], None],
         on_failed: Callable[[Peer], None],
-        refusals: RefusalLog,
     ) -> None:
         self._loop = loop
         self._tls = tls
         self._on_done = on_done
         self._on_failed = on_failed
-        self._refusals = refusals
         self._open: dict[_Handshake, None] = {}
         self._ready: deque[_Handshake] = deque()
 
@@ -204,7 +205,13 @@ class TlsHandshakes:
 
     def _record(self, handshake: _Handshake, reason: str) -> None:
         peer = handshake.peer
-        self._refusals.record("TLS handshake failed", listener=peer.listener, peer=peer.client_host, reason=reason)
+        log.info(
+            "TLS handshake failed, closing connection listener=%s peer=%s reason=%s",
+            peer.listener,
+            peer.client_host,
+            reason,
+            extra=by_peer(peer.listener),
+        )
 
 
 def _reason(error: Exception) -> str:

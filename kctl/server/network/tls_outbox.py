@@ -8,8 +8,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-import os
-
+from kctl.operating_system import read_into
 from kctl.server.network.outbox import Outbox, SliceLeft
 from kctl.server.network.tls_stream import TlsStream
 
@@ -70,7 +69,7 @@ class TlsOutbox(Outbox):
             if self._has_sendfile:
                 break
             piece_bytes = min(room, chunk.remaining)
-            if os.preadv(chunk.source.fileno(), [_shared[size : size + piece_bytes]], chunk.position) < piece_bytes:
+            if read_into(chunk.source.fileno(), _shared[size : size + piece_bytes], chunk.position) < piece_bytes:
                 raise ConnectionAbortedError("the file ended before its slice did")
             size += piece_bytes
         return size

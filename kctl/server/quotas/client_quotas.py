@@ -78,7 +78,7 @@ class ClientQuotas:
             REQUEST_PERCENTAGE: self._request,
             CONTROLLER_MUTATION_RATE: self._mutation,
         }
-        self._problems = ProblemLog(log, "ignoring invalid quota path=/config/%s error=%s")
+        self._problems = ProblemLog(log, "ignoring invalid quota, the former one stays in use path=/config/%s error=%s")
         self._connection_rates: dict[str | None, int] = {}
         """By address; None for the default."""
         self._clients: dict[tuple[str, str], LimitedClient | None] = {}

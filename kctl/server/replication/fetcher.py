@@ -51,7 +51,6 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
-    last_problem: str = ""
     """The last problem with the leader's data, logged once."""
     lag: int = 0
     """Records below the leader's high watermark that it did not have at the leader's last response."""
@@ -77,6 +76,10 @@ class ReplicaFetcher:
         self._settings = settings
         self._quota = quota
         self.round_count = 0
+        self.request_count = 0
+        """Fetch requests that were answered."""
+        self.byte_count = 0
+        """Bytes of batches that were appended."""
         self._following: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
@@ -95,6 +98,11 @@ class ReplicaFetcher:
         self._following.pop(topic_partition, None)
 
     @property
+    def partitions(self) -> list[Partition]:
+        """The partitions that are fetched."""
+        return [each.partition for each in self._following.values()]
+
+    @property
     def lags(self) -> dict[TopicPartition, int]:
         """How many records of the leader this replica did not have after the latest fetch."""
         return {tp: each.lag for tp, each in self._following.items()}
@@ -106,22 +114,16 @@ class ReplicaFetcher:
         await self._leader.disconnect()
 
     async def _run(self) -> None:
-        last_problem = ""
         while True:
             self._changed.clear()
             self.round_count += 1
             try:
                 await self._round()
-                last_problem = ""
             except (ConnectionLost, MalformedRequest) as error:
-                if str(error) != last_problem:
-                    log.info("fetching paused leader=%s reason=%s", self._leader.leader_id, error)
-                last_problem = str(error)
                 await self._leader.disconnect()
-                await self._pause()
+                await self._pause(error)
             except ApiError as error:
-                log.warning("fetching failed leader=%s error=%s", self._leader.leader_id, error)
-                await self._pause()
+                await self._pause(error)
 
     async def _round(self) -> None:
         """Truncates the partitions that need it, then sends one fetch; waits while no partition is due."""
@@ -157,7 +159,10 @@ class ReplicaFetcher:
         except TimeoutError:
             return
 
-    async def _pause(self) -> None:
+    async def _pause(self, error: Exception) -> None:
+        pause_ms = self._settings.backoff_ms
+        leader = self._leader.leader_id
+        log.warning("cannot fetch, trying again leader=%s error=%s retry_ms=%d", leader, error, pause_ms)
         await asyncio.sleep(self._settings.backoff_ms / 1000)
 
     def _is_current(self, following: _Following) -> bool:
@@ -237,6 +242,7 @@ class ReplicaFetcher:
             partition_max_bytes=self._settings.max_bytes,
             response_max_bytes=self._settings.response_max_bytes,
         )
+        self.request_count += 1
         for topic_partition, result in results:
             found = fetching.get(topic_partition)
             if found is not None and self._is_current(found):
@@ -269,7 +275,10 @@ class ReplicaFetcher:
         try:
             if isinstance(result.records, (bytes, memoryview)) and len(result.records):
                 partition.log.append_as_follower(result.records, now_ms=self._clock.now_ms())
+                self.byte_count += len(result.records)
                 partition.traffic.replication_bytes_in += len(result.records)
+                if partition.broker_id in partition.adding_replicas:
+                    partition.traffic.reassignment_bytes_in += len(result.records)
                 if self._quota.is_throttled(partition.topic_partition):
                     self._quota.record(len(result.records), self._clock.monotonic_ms())
             if result.log_start_offset > partition.log.log_start_offset:
@@ -280,7 +289,6 @@ class ReplicaFetcher:
         except ApiError as error:
             self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
-        following.last_problem = ""
         following.lag = max(result.high_watermark - partition.log.log_end_offset, 0)
         following.is_caught_up = partition.log.log_end_offset >= result.high_watermark
         partition.follow_high_watermark(result.high_watermark)
@@ -296,7 +304,11 @@ class ReplicaFetcher:
         try:
             if leader_end < partition.log.log_end_offset:
                 partition.log.truncate_to(leader_end)
-                log.warning("truncated to the leader's end partition=%s offset=%s", topic_partition, leader_end)
+                log.warning(
+                    "truncated to the end of the leader's log, which is shorter partition=%s offset=%s",
+                    topic_partition,
+                    leader_end,
+                )
             else:
                 leader_start = self._offset_in(
                     following, await self._leader.start_offset(topic_partition, leader_epoch)
@@ -333,12 +345,16 @@ class ReplicaFetcher:
         self._delay(following)
 
     def _log_and_delay(self, following: _Following, problem: str) -> None:
-        """Delays the partition and logs the problem; the same problem at the same offset is logged once."""
+        """Delays the partition and logs the problem."""
         partition = following.partition
-        if problem != following.last_problem:
-            at = partition.log.log_end_offset
-            log.warning("cannot replicate partition=%s offset=%d reason=%s", partition.topic_partition, at, problem)
-        following.last_problem = problem
+        log.warning(
+            "cannot replicate, trying again partition=%s leader=%s offset=%d error=%s retry_ms=%d",
+            partition.topic_partition,
+            self._leader.leader_id,
+            partition.log.log_end_offset,
+            problem,
+            self._settings.backoff_ms,
+        )
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
@@ -389,17 +405,34 @@ class ReplicaFetchers:
         if self._is_shutting_down or partition.is_leader or partition.leader < 0:
             return
         key = (partition.leader, _fetcher_number(partition.topic_partition, self._per_leader))
+        self._fetcher(key).add(partition)
+
+    def _fetcher(self, key: tuple[int, int]) -> ReplicaFetcher:
+        """The fetcher with this leader and number."""
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(
-                partition.leader,
+                key[0],
                 replicas=self._replicas,
                 peers=self._peers,
                 clock=self._clock,
                 settings=self._settings,
                 quota=self._quota,
             )
-        fetcher.add(partition)
+        return fetcher
+
+    def resize(self, per_leader: int) -> None:
+        """Sets the number of fetchers per leader, and distributes the partitions again if it is another one."""
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        for (leader, number), fetcher in list(self._fetchers.items()):
+            for partition in fetcher.partitions:
+                key = (leader, _fetcher_number(partition.topic_partition, per_leader))
+                if key != (leader, number):
+                    fetcher.remove(partition.topic_partition)
+                    self._fetcher(key).add(partition)
+        self.close_idle()
 
     def stop(self, topic_partition: TopicPartition) -> None:
         """Stops fetching this partition."""

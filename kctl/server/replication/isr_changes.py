@@ -87,7 +87,11 @@ class IsrChanges:
             written = await self._put_until_known(partition, new_state)
         except ZooKeeperError as error:
             self.failure_count += 1
-            log.warning("cannot write isr partition=%s error=%s", partition.topic_partition, error)
+            log.warning(
+                "cannot write the ISR, trying again with its next change partition=%s error=%s",
+                partition.topic_partition,
+                error,
+            )
             if not _has_newer_state(partition, leader_epoch):
                 partition.pending_isr = None
             return
@@ -99,7 +103,7 @@ class IsrChanges:
             self.shrink_count += 1
         else:
             self.expand_count += 1
-        log.info("changed isr partition=%s isr=%s previous=%s", partition.topic_partition, written.isr, partition.isr)
+        log.info("changed ISR partition=%s isr=%s previous=%s", partition.topic_partition, written.isr, partition.isr)
         partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
@@ -114,12 +118,14 @@ class IsrChanges:
             try:
                 return await self._store.put(partition.topic_partition, new_state)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
-                log.debug("isr not written yet partition=%s error=%s", partition.topic_partition, error)
+                log.debug("ISR not written yet partition=%s error=%s", partition.topic_partition, error)
             except ZooKeeperError:
                 raise
             except Exception:
                 # The result is unknown here too; without a retry the pending replicas would stay pending.
-                log.exception("isr write failed partition=%s retry_ms=%d", partition.topic_partition, _RETRY_MS)
+                log.exception(
+                    "cannot write the ISR, trying again partition=%s retry_ms=%d", partition.topic_partition, _RETRY_MS
+                )
             await asyncio.sleep(_RETRY_MS / 1000)
         return None
 

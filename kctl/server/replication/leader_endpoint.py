@@ -42,6 +42,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.server.inter_broker import UNSUPPORTED, InterBrokerVersions
+from kctl.server.peers import Purpose
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 
 _EARLIEST = -2
@@ -52,7 +53,7 @@ _FIRST_FETCH_WITH_DIVERGENCE = 12
 class Peers(Protocol):
     """Connections to other brokers."""
 
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
+    async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
         """Opens a connection.  Raises ConnectionLost, also when the broker is not in the metadata."""
         ...
 
@@ -89,7 +90,7 @@ class LeaderEndpoint:
         """Connects unless connected.  Raises ConnectionLost."""
         if self._connection is None or not self._connection.is_open:
             self._session.lost()
-            self._connection = await self._peers.connect(self.leader_id, "replica")
+            self._connection = await self._peers.connect(self.leader_id, Purpose.REPLICA)
 
     async def disconnect(self) -> None:
         """Ends the session and the connection, if any."""

@@ -53,7 +53,6 @@ class _Move:
     not_before_ms: int = 0
     is_taken: bool = False
     """True while a worker processes it."""
-    last_problem: str = ""
 
 
 class LogDirMoves:
@@ -147,7 +146,7 @@ class LogDirMoves:
             return
         known = (copy.topic_id, partition.log.topic_id)
         if copy.log_directory is partition.log.log_directory or (None not in known and known[0] != known[1]):
-            log.warning("ignoring the future log of a finished move partition=%s directory=%s", tp, copy.directory)
+            log.warning("deleting the future log of a finished move partition=%s directory=%s", tp, copy.directory)
             self.stop(tp)
             self._logs.delete_future(tp)
             return
@@ -174,9 +173,13 @@ class LogDirMoves:
                 self.stop(move.partition.topic_partition)
                 self._replicas.log_dir_failed(failure)
             except Exception as error:
-                if str(error) != move.last_problem:
-                    log.warning("cannot continue move partition=%s", move.partition.topic_partition, exc_info=error)
-                move.last_problem = str(error)
+                log.warning(
+                    "cannot continue moving a replica, trying again partition=%s error=%s retry_ms=%d",
+                    move.partition.topic_partition,
+                    error,
+                    self._backoff_ms,
+                    exc_info=error,
+                )
                 move.not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
             finally:
                 move.is_taken = False

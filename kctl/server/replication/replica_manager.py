@@ -213,6 +213,10 @@ class ReplicaManager:
             if topic_partition.topic == topic:
                 partition_log.config = self._log_config(topic)
 
+    def configure(self, partition_log: Log) -> None:
+        """Applies the configuration in force to a log."""
+        partition_log.config = self._log_config(partition_log.topic_partition.topic)
+
     def high_watermark_of(self, topic_partition: TopicPartition) -> int:
         """The bound for retention; a partition without a role yet has the value of its checkpoint."""
         partition = self.partitions.get(topic_partition)
@@ -220,7 +224,7 @@ class ReplicaManager:
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
-        log.error("log directory is offline reason=%s", failure)
+        log.error("log directory is offline, not serving its partitions error=%s", failure)
         self.partitions_moved(
             topic_partition
             for topic_partition, partition in self.partitions.items()

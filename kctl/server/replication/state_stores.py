@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 from kctl.client.transport import Connection
 from kctl.environment import Clock
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NoNodeError, ZooKeeperError
+from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -101,7 +103,11 @@ class ZooKeeperStates:
             self._last_announced_ms = now_ms
         except ZooKeeperError as error:
             self._unannounced = {**announced, **self._unannounced}
-            log.warning("cannot write isr change notification error=%s", error)
+            log.warning(
+                "cannot notify the controller of changed ISRs, trying again partitions=%d error=%s",
+                len(announced),
+                error,
+            )
 
     async def close(self) -> None:
         """Stops the periodic notification."""
@@ -121,7 +127,11 @@ class ZooKeeperStates:
             try:
                 current = znodes.decode_partition_state(path, found, stat.version)
             except ValueError as problem:
-                log.error("invalid partition state partition=%s error=%s", topic_partition, problem)
+                log.error(
+                    "cannot read the state of a partition, its ISR stays partition=%s error=%s",
+                    topic_partition,
+                    problem,
+                )
                 return None
             # The response of an earlier write was lost: the write was applied.
             is_ours = replace(current, partition_epoch=new_state.partition_epoch) == new_state
@@ -137,7 +147,11 @@ Connect = Callable[[], Awaitable[Connection]]
 
 
 class ControllerStates:
-    """Writes states through the controller.  One request is pending at a time; later changes go into the next one."""
+    """Writes states through the controller.  One request is pending at a time; later changes go into the next one.
+
+    A request has a bounded number of partitions, since the controller refuses requests that are expensive to decode,
+    and since all callers continue when its response arrives.
+    """
 
     def __init__(self, broker_id: int, connect: Connect, *, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -179,7 +193,9 @@ class ControllerStates:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                requested, self._waiting = self._waiting, {}
+                requested = dict(islice(self._waiting.items(), ISR_CHANGES_PER_REQUEST_MAX))
+                for topic_partition in requested:
+                    del self._waiting[topic_partition]
                 try:
                     outcomes = await self._send({tp: new_state for tp, (new_state, _) in requested.items()})
                 except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,13 +11,17 @@ from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, Re
 
 if TYPE_CHECKING:
     from kctl.server.quotas.accounts import RequestAccount
+    from kctl.server.requests.recorder import ApiRecord
 
 ANONYMOUS = "User:ANONYMOUS"
 
 
 @dataclass(slots=True)
 class RequestTimes:
-    """When a request passed its stages, in seconds of the event loop's clock.  Only recorded with metrics.port."""
+    """When a request passed its stages, in seconds of the event loop's clock.
+
+    Only recorded with metrics.port or request.log.mode.
+    """
 
     request_bytes: int
     received_s: float
@@ -32,14 +36,59 @@ class RequestTimes:
     sent_s: float = 0.0
     """The socket had taken the whole response."""
     throttle_ms: int = 0
+    response_bytes: int = 0
+    """Only set for the request log."""
+    on_sent: Callable[[RequestTimes], None] | None = None
+    """Called when the socket has taken the response."""
+
+    @property
+    def queue_ms(self) -> float:
+        """The wait for the connection's turn."""
+        return (self.started_s - self.received_s) * 1000
+
+    @property
+    def local_ms(self) -> float:
+        """Decoding and handling, without waiting; 0 for a request that is decoded in a thread."""
+        return (self.handled_s - self.started_s) * 1000 if self.handled_s else 0.0
+
+    @property
+    def remote_ms(self) -> float:
+        """Waiting, work in threads, and encoding the response."""
+        return (self.ready_s - (self.handled_s or self.started_s)) * 1000
+
+    @property
+    def response_queue_ms(self) -> float:
+        """The wait of the response until it was first passed to the socket."""
+        return (self.flushed_s - self.ready_s) * 1000
+
+    @property
+    def send_ms(self) -> float:
+        """The time until the socket had taken the whole response."""
+        return (self.sent_s - self.flushed_s) * 1000
+
+
+class Measuring:
+    """Whether connections record times."""
+
+    __slots__ = ("for_log", "for_metrics")
+
+    def __init__(self, *, for_metrics: bool = False) -> None:
+        self.for_metrics = for_metrics
+        self.for_log = False
+
+    @property
+    def is_on(self) -> bool:
+        """True for metrics or for the request log."""
+        return self.for_metrics or self.for_log
 
 
 class ConnectionTiming:
     """What is measured of one connection."""
 
-    __slots__ = ("flushing_s", "received_s", "software", "unsent")
+    __slots__ = ("flushing_s", "measuring", "received_s", "software", "unsent")
 
-    def __init__(self) -> None:
+    def __init__(self, measuring: Measuring) -> None:
+        self.measuring = measuring
         self.flushing_s = 0.0
         """When responses were first passed to the socket, of those that it has not taken."""
         self.received_s = 0.0
@@ -54,6 +103,8 @@ class ConnectionTiming:
         for times in self.unsent:
             times.flushed_s = max(times.flushed_s, self.flushing_s)
             times.sent_s = now_s
+            if times.on_sent is not None:
+                times.on_sent(times)
         self.unsent.clear()
         self.flushing_s = 0.0
 
@@ -72,7 +123,7 @@ class Peer:
     is_token_authenticated: bool = False
     """Whether the client authenticated with a delegation token (KIP-48)."""
     timing: ConnectionTiming | None = field(default=None, compare=False, repr=False)
-    """None unless metrics are on."""
+    """None in simulations."""
 
 
 class AccessControl(Protocol):
@@ -119,8 +170,8 @@ class RequestContext:
     api_name: str = ""
     times: RequestTimes | None = None
     """When the request passed its stages; None if it is not timed."""
-    is_follower: bool = False
-    """Whether it is the fetch of a follower; only set if metrics are on."""
+    record: ApiRecord | None = None
+    """Where the request is counted; None if metrics are off."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
 

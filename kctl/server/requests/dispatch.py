@@ -26,6 +26,7 @@ from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
+from kctl.server.requests.request_log import RequestLog
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Dispatcher:
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.recorder: RequestRecorder | None = None
         """Records requests for metrics; set before the first connection is accepted."""
+        self._request_log: RequestLog | None = None
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
@@ -58,6 +60,10 @@ class Dispatcher:
         """Registers the handler of an API, for the versions in the registry."""
         api = registry.api_named(api_name)
         self._handlers[api.key] = (api, handler)
+
+    def set_request_log(self, request_log: RequestLog | None) -> None:
+        """Logs requests from now on, or no more."""
+        self._request_log = request_log
 
     def api_versions(self) -> list[ApiVersion]:
         """The served APIs, by ascending key."""
@@ -84,16 +90,20 @@ class Dispatcher:
             context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         recorder = self.recorder
         if recorder is not None:
-            context.times = recorder.begin(api.name, peer, len(frame))
+            record = context.record = recorder.apis[api.name]
+            record.until_timed -= 1
+            if record.until_timed < 0:
+                context.times = record.begin(peer, len(frame))
+        if self._request_log is not None:
+            self._request_log.begin(context, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
-            return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
+            return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
-        if recorder is not None:
-            if context.times is not None:
-                recorder.handled(context.times)
-            if api.key == FETCH_KEY:
-                context.is_follower = request.replica_id >= 0
+        if context.times is not None:
+            context.times.handled_s = asyncio.get_running_loop().time()
+        if recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = recorder.follower_fetches
         if result is None:
             return self._encode(api, context, None)
         if isinstance(result, Awaitable):
@@ -101,6 +111,20 @@ class Dispatcher:
         if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
             return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
+
+    async def _handled_off_loop(
+        self, api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+    ) -> Response | None:
+        """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
+        loop = asyncio.get_running_loop()
+        decoded: tuple[Any, int] = await loop.run_in_executor(
+            None, codec.decode, api.request, frame, context.api_version, offset
+        )
+        request = decoded[0]
+        if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = self.recorder.follower_fetches
+        result = handler(request, context)
+        return await result if isinstance(result, Awaitable) else result
 
     def _later(
         self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
@@ -132,7 +156,13 @@ class Dispatcher:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
             if error is not None and not isinstance(error, UnansweredRequestFailed):
-                log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
+                log.error(
+                    "request failed after its connection was closed, nothing is answered api=%s peer=%s error=%s",
+                    api.name,
+                    context.peer.client_host,
+                    error,
+                    exc_info=error,
+                )
         elif wait.cancelled():
             reply.cancel()
         elif error is not None:
@@ -155,7 +185,7 @@ class Dispatcher:
             async with self._long_encoding:
                 loop = asyncio.get_running_loop()
                 chunks = await loop.run_in_executor(None, framed_response, api, context, response)
-            self._record(api, context, response)
+            self._record(context, response, chunks)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
@@ -163,20 +193,21 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _record(self, api: registry.Api, context: RequestContext, response: Response | None) -> None:
-        """Counts a request that has its response, if metrics are on."""
-        recorder, times, is_follower = self.recorder, context.times, context.is_follower
-        if recorder is None:
-            return
-        recorder.count(api.name, context.api_version, response, is_follower=is_follower)
-        if times is not None:
-            timing = None if response is None else context.peer.timing
-            recorder.ready(api.name, times, timing, is_follower=is_follower)
+    def _record(self, context: RequestContext, response: Response | None, reply: Reply) -> None:
+        """Counts and logs a request that has its response, if metrics or the request log are on."""
+        if context.record is not None:
+            context.record.completed(context, response)
+        times = context.times
+        if self._request_log is not None and times is not None:
+            chunks = reply.chunks if isinstance(reply, ThrottledReply) else reply
+            if chunks:
+                times.response_bytes = sum(len(chunk) for chunk in chunks)
+            self._request_log.ready(context, has_response=chunks is not None)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         reply = self._encode_and_settle(api, context, response)
-        if self.recorder is not None:
-            self._record(api, context, response)
+        if context.record is not None or self._request_log is not None:
+            self._record(context, response, reply)
         return reply
 
     def _encode_and_settle(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
@@ -221,21 +252,6 @@ def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> No
         reply.set_exception(error)
     else:
         reply.set_result(encoded.result())
-
-
-async def _handled_off_loop(
-    api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
-) -> Response | None:
-    """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
-    loop = asyncio.get_running_loop()
-    decoded: tuple[Any, int] = await loop.run_in_executor(
-        None, codec.decode, api.request, frame, context.api_version, offset
-    )
-    request = decoded[0]
-    if api.key == FETCH_KEY:
-        context.is_follower = request.replica_id >= 0
-    result = handler(request, context)
-    return await result if isinstance(result, Awaitable) else result
 
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:

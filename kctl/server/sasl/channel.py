@@ -9,12 +9,14 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from kctl.errors import ErrorCode, MalformedRequest
+from kctl.log_output.peers import by_peer
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -24,7 +26,6 @@ from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer
 from kctl.server.requests.dispatch import API_VERSIONS_KEY, framed_response
 from kctl.server.sasl.exchanges import AuthenticationRefused, Exchange, OpenExchange
-from kctl.server.sasl.failure_log import FailureLog
 from kctl.server.sasl.negotiation import (
     Action,
     Close,
@@ -45,6 +46,8 @@ from kctl.server.sasl.negotiation import (
     VersionsRequested,
     step,
 )
+
+log = logging.getLogger(__name__)
 
 _HANDSHAKE = registry.api_named("sasl_handshake")
 _AUTHENTICATE = registry.api_named("sasl_authenticate")
@@ -69,7 +72,6 @@ class SaslListener:
     """socket.request.max.bytes."""
     failure_delay_ms: int
     """connection.failed.authentication.delay.ms."""
-    failures: FailureLog
     monotonic_ms: Callable[[], int]
 
 
@@ -161,12 +163,7 @@ class SaslChannel:
             case Refuse():
                 return self._fail(action)
             case Close():
-                self._listener.failures.record(
-                    listener=self._listener.name,
-                    client_host=self._peer.client_host,
-                    mechanism=self._state.mechanism,
-                    reason=action.reason,
-                )
+                self._log_failure(action.reason)
                 raise ChannelEnded
 
     def _evaluate(self, token: bytes) -> Reply | asyncio.Future[Reply]:
@@ -204,15 +201,21 @@ class SaslChannel:
             dispatch, peer = self._dispatch, self._peer
             self.handle = lambda frame: dispatch(frame, peer)
 
+    def _log_failure(self, reason: str) -> None:
+        """The reason must contain no secret."""
+        log.info(
+            "authentication failed, closing connection listener=%s peer=%s mechanism=%s reason=%s",
+            self._listener.name,
+            self._peer.client_host,
+            self._state.mechanism or "none",
+            reason,
+            extra=by_peer(self._listener.name),
+        )
+
     def _fail(self, action: Refuse) -> asyncio.Future[Reply]:
         """A future that fails after the delay, with the response to send before the connection is closed."""
         listener = self._listener
-        listener.failures.record(
-            listener=listener.name,
-            client_host=self._peer.client_host,
-            mechanism=self._state.mechanism,
-            reason=action.reason,
-        )
+        self._log_failure(action.reason)
         self._exchange = None
         last: list[Chunk] | None = None
         if action.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:

@@ -87,7 +87,12 @@ class JsonWebKeys:
         except KeysUnreadable as error:
             if self._url.startswith("file:"):
                 raise ConfigError("sasl.oauthbearer.jwks.endpoint.url", self._url, str(error)) from None
-            log.warning("cannot read the keys for tokens; no token is accepted until they are read error=%s", error)
+            log.warning(
+                "cannot read the keys for tokens, no token is accepted until they are read url=%s error=%s retry_ms=%d",
+                self._url,
+                error,
+                self._refresh.retry_ms,
+            )
         self.start_reading()
 
     def start_reading(self) -> None:
@@ -138,8 +143,14 @@ class JsonWebKeys:
                 await self._read()
                 pause_ms = self._refresh.interval_ms
             except KeysUnreadable as error:
-                log.warning("cannot read the keys for tokens error=%s", error)
                 pause_ms = min(max(2 * pause_ms, self._refresh.retry_ms), self._refresh.retry_ms_max)
+                log.warning(
+                    "cannot read the keys for tokens, the former ones stay in use url=%s keys=%d error=%s retry_ms=%d",
+                    self._url,
+                    len(self._keys),
+                    error,
+                    pause_ms,
+                )
 
     async def _read(self) -> None:
         """Raises KeysUnreadable."""

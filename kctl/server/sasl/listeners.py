@@ -27,7 +27,6 @@ from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.channel import SaslChannel, SaslListener
 from kctl.server.sasl.exchanges import OpenExchange
-from kctl.server.sasl.failure_log import FailureLog
 from kctl.server.sasl.mechanisms import MechanismProperties, Mechanisms, Secrets, enabled_mechanisms
 
 log = logging.getLogger(__name__)
@@ -50,7 +49,6 @@ class Channels:
         self._clock = clock
         self._secrets = secrets
         self._frame_bytes_max = configs.current.socket_request_max_bytes
-        self._failures: dict[str, FailureLog] = {}
         self._mechanisms = Mechanisms(clock, secrets)
         self._problems = ProblemLog(
             log, "cannot use the SASL properties, the old ones stay in use listener=%s error=%s"
@@ -155,7 +153,6 @@ class Channels:
             unauthenticated_bytes_max=min(receive_bytes_max, config.socket_request_max_bytes),
             request_bytes_max=config.socket_request_max_bytes,
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
-            failures=self._failures.setdefault(endpoint.listener, FailureLog(self._clock.monotonic_ms)),
             monotonic_ms=self._clock.monotonic_ms,
         )
 

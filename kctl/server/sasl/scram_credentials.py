@@ -33,7 +33,9 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[Mechanism, ScramCredential]] = {}
-        self._problems = ProblemLog(log, "ignoring invalid SCRAM credential user=%s reason=%s")
+        self._problems = ProblemLog(
+            log, "ignoring invalid SCRAM credential, the user cannot authenticate with it user=%s error=%s"
+        )
         self._secret = secrets.token_bytes(32)
 
     async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:

@@ -45,7 +45,7 @@ class TokenManager:
         self._clock = clock
         self._random = random
         self._changes = ChangeNotifications(zookeeper, paths.DELEGATION_TOKEN_CHANGES, self._changed, clock)
-        self._problems = ProblemLog(log, "ignoring invalid delegation token token_id=%s error=%s")
+        self._problems = ProblemLog(log, "ignoring invalid delegation token, it cannot be used token_id=%s error=%s")
         self._expiry: asyncio.Task[None] | None = None
 
     async def load(self) -> None:

@@ -29,6 +29,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kctl.server.peers import Purpose
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.server.transactions.ports import PartitionLeaders, Peers
 
@@ -62,7 +63,6 @@ class MarkerJob:
         "committed",
         "coordinator_epoch",
         "is_over",
-        "logged_errors",
         "missing_since_ms",
         "on_written",
         "pending",
@@ -89,7 +89,6 @@ class MarkerJob:
         """Called with partitions that have their marker or need none."""
         self.pending = dict.fromkeys(partitions)
         self.missing_since_ms: dict[TopicPartition, int] = {}
-        self.logged_errors: set[ErrorCode] = set()
         self.is_over = False
         """All markers are written, or another coordinator has to write them."""
 
@@ -223,22 +222,17 @@ class MarkerSender:
         request = WriteTxnMarkersRequest(markers=[_wire_marker(job, led) for job, led in batch.items()])
         try:
             if channel.connection is None or not channel.connection.is_open:
-                channel.connection = await self._peers.connect(channel.broker_id, "transaction-markers")
+                channel.connection = await self._peers.connect(channel.broker_id, Purpose.TRANSACTION_MARKERS)
             response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version)
         except (ConnectionLost, MalformedRequest, ApiError) as error:
-            if not channel.is_failing:
-                log.info("cannot send markers broker=%s error=%s", channel.broker_id, error)
-            channel.is_failing = True
+            log.warning("cannot send markers, trying again broker=%s error=%s", channel.broker_id, error)
             await channel.disconnect()
             return {}
         except Exception:
             # The markers stay pending and are sent again: without them the transactions would never end.
-            if not channel.is_failing:
-                log.exception("cannot send markers broker=%s", channel.broker_id)
-            channel.is_failing = True
+            log.exception("cannot send markers, trying again broker=%s", channel.broker_id)
             await channel.disconnect()
             return {}
-        channel.is_failing = False
         return _errors_of(response)
 
     def _take(
@@ -251,7 +245,7 @@ class MarkerSender:
         fenced = next((error for error in outcomes.values() if error in _FENCED), None)
         if fenced is not None:
             log.warning(
-                "markers fenced by a newer epoch transactional_id=%s producer=%s error=%s",
+                "markers are fenced by a newer epoch, giving them up transactional_id=%s producer=%s error=%s",
                 job.transactional_id,
                 job.producer,
                 fenced.name,
@@ -259,9 +253,8 @@ class MarkerSender:
             self.cancel(job)
             return
         for partition, error in outcomes.items():
-            if error not in _DONE and error not in _RETRIABLE and error not in job.logged_errors:
-                job.logged_errors.add(error)
-                message = "marker refused, retrying transactional_id=%s partition=%s error=%s"
+            if error not in _DONE and error not in _RETRIABLE:
+                message = "marker refused, trying again transactional_id=%s partition=%s error=%s"
                 log.warning(message, job.transactional_id, partition, error.name)
         self._try_later(job, [partition for partition, error in outcomes.items() if error not in _DONE])
         self._settle(job, [partition for partition, error in outcomes.items() if error in _DONE])
@@ -303,7 +296,6 @@ class _Channel:
         self.queue: dict[MarkerJob, dict[TopicPartition, None]] = {}
         self.connection: Connection | None = None
         self.is_running = False
-        self.is_failing = False
 
     async def disconnect(self) -> None:
         connection, self.connection = self.connection, None

@@ -9,6 +9,7 @@ from typing import Protocol
 from kctl.client.transport import Connection
 from kctl.model import TopicPartition
 from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.peers import Purpose
 
 
 class FreshProducerIds(Protocol):
@@ -35,7 +36,7 @@ class PartitionLeaders(Protocol):
 class Peers(Protocol):
     """The other brokers."""
 
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
+    async def connect(self, broker_id: int, purpose: Purpose) -> Connection:
         """Opens a connection.  Raises ConnectionLost."""
         ...
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from kctl.errors import KctlError
+from kctl.operating_system import flush_to_disk
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -88,7 +89,7 @@ class DiskFiles:
         with path.open("xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file.fileno())
 
     def sync(self, path: Path) -> None:
         """Makes the file or directory durable (fsync)."""
@@ -142,6 +143,6 @@ def put_if_absent(files: Files, path: Path, data: bytes, *, temporary: str) -> b
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        flush_to_disk(descriptor)
     finally:
         os.close(descriptor)

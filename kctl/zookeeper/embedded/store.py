@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from kctl.errors import ZooKeeperError
+from kctl.operating_system import flush_to_disk
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
 from kctl.zookeeper.embedded.keeper import Changes, StoredState
@@ -112,6 +113,7 @@ class Store:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
+        self._database.execute("PRAGMA fullfsync = ON")  # On macOS, as `flush_to_disk`; no effect elsewhere.
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             if os.fstat(self._lock.fileno()).st_size:
@@ -124,7 +126,7 @@ class Store:
         if not os.fstat(self._lock.fileno()).st_size:
             self._lock.write(b"a database has been made\n")
             self._lock.flush()
-            os.fsync(self._lock.fileno())
+            flush_to_disk(self._lock.fileno())
 
     def _check_pages(self) -> None:
         """Check every page: a query notices damage only in the pages that it reads, and may take it for missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-TIMEOUT_S = 45.0
+TIMEOUT_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -18,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.integration.clients.family import TIMEOUT_S, Entry, Shared
 
 POLL_MS = 100
-RETURN_TIMEOUT_S = 2 * TIMEOUT_S
+RETURN_TIMEOUT_S = TIMEOUT_S + 30
 
 Result = TypeVar("Result")
 
@@ -111,7 +112,7 @@ class KafkaPython:
             together.wait()
             consumer.close()
 
-        members = [in_thread(lambda index=index: member(index)) for index in range(2)]
+        members = [in_thread(partial(member, index)) for index in range(2)]
         together.wait()
         self.produce(topic, records)
         together.wait()

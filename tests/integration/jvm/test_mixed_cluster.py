@@ -61,11 +61,11 @@ class Cluster:
 
     @property
     def controller(self) -> int:
-        return int(self.admin.list_topics(timeout=10).controller_id)
+        return int(self.admin.list_topics(timeout=DEADLINE_S).controller_id)
 
     def partitions(self) -> dict[int, tuple[int, list[int], set[int]]]:
         """Leader, replicas and in-sync replicas."""
-        found = self.admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+        found = self.admin.list_topics(TOPIC, timeout=DEADLINE_S).topics[TOPIC].partitions
         return {index: (p.leader, list(p.replicas), set(p.isrs)) for index, p in found.items()}
 
     def leaders(self) -> dict[int, int]:

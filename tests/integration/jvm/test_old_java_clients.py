@@ -43,7 +43,7 @@ class OldClient:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(" ".join(arguments) + "\n")
-        lines = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line.rstrip("\n") == END:
                 return lines

@@ -1,4 +1,7 @@
-"""Exports from kctl's broker and from Apache Kafka; with KCTL_TEST_BOOTSTRAP=HOST:PORT from that broker instead."""
+"""Exports from kctl's broker and from Apache Kafka; with KCTL_TEST_BOOTSTRAP=HOST:PORT from that broker instead.
+
+Both engines run the same plans, tasks and commits, so that tests about these use one of them.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +65,18 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_topic(request: pytest.FixtureRequest) -> Callable[[str, int], Topic]:
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of a test, local or spark; most tests name one with `parametrize`."""
+    name: str = getattr(request, "param", "spark")
+    return name
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest, engine: str) -> Callable[[str, int], Topic]:
     """A new topic named after the test."""
 
     def make(bootstrap: str, partitions: int) -> Topic:
         name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200] + f"-{os.getpid()}"
-        return Topic(bootstrap, name, partitions)
+        return Topic(bootstrap, name, partitions, engine)
 
     return make

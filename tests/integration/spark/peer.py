@@ -20,17 +20,21 @@ from tests.peers.probe import wait_until
 TIMEOUT_S = 60
 RUN_TIMEOUT_S = 110
 
+ENGINES = {"local": ("export", "--processes", "2"), "spark": ("spark", "export", "--master", "local[2]")}
+"""The command of each engine."""
+
 Row = tuple[int, int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
 """Partition, offset, key, value, timestamp in ms, headers."""
 
 
 class Topic:
-    """A topic, and all records that were delivered to it."""
+    """A topic, all records that were delivered to it, and the engine that exports it."""
 
-    def __init__(self, bootstrap: str, name: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, name: str, partitions: int, engine: str) -> None:
         self.bootstrap = bootstrap
         self.name = name
         self.partitions = partitions
+        self.engine = engine
         self.rows: list[Row] = []
         self._common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
@@ -112,8 +116,8 @@ class Topic:
 
 def export_command(topic: Topic, folder: Path, *options: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "kctl", "spark", "export", topic.name, "--to", str(folder)),
-        *("--bootstrap-server", topic.bootstrap, "--master", "local[2]", "--format", "json", *options),
+        *(sys.executable, "-m", "kctl", *ENGINES[topic.engine], topic.name, "--to", str(folder)),
+        *("--bootstrap-server", topic.bootstrap, "--format", "json", *options),
     ]
 
 
@@ -133,8 +137,8 @@ def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str
 
 def export(topic: Topic, folder: Path, *options: str) -> dict[str, Any]:
     """An export that must succeed; returns the document that it printed."""
-    status, document, said = run_export(topic, folder, *options)
-    assert status == 0, said
+    status, document, output = run_export(topic, folder, *options)
+    assert status == 0, output
     return document
 
 

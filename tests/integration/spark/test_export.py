@@ -1,4 +1,4 @@
-"""`kctl spark export` end to end: a real broker, a real producer, Spark on this machine, files read back by pyarrow."""
+"""`kctl export` and `kctl spark export` end to end: a real broker, a real producer, files read back by pyarrow."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tests.peers.probe import free_port, wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[[str, int], Topic]
+LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -42,6 +43,9 @@ def entries(count: int, *, tag: str = "", partitions: int = 3) -> Iterator[dict[
         }
 
 
+@pytest.mark.parametrize(
+    ("bootstrap", "engine"), [("kctl", "local"), ("apache", "local"), ("kctl", "spark")], indirect=True
+)
 def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(bootstrap, 3)
     for codec in CODECS:
@@ -57,6 +61,7 @@ def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_top
     assert (nothing["batches"], nothing["records"], nothing["app_id"]) == ([], 0, None)
 
 
+@LOCAL
 def test_spark_reads_the_folder_as_it_reads_its_kafka_source(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -95,7 +100,11 @@ def _in_spark(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("moment", ["planned", "first file"])
+@pytest.mark.parametrize(
+    ("engine", "moment"),
+    [("local", "planned"), ("local", "first file"), ("spark", "first file")],
+    indirect=["engine"],
+)
 def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, moment: str
 ) -> None:
@@ -113,17 +122,19 @@ def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     assert not list(tmp_path.rglob(".*.tmp"))
 
 
+@pytest.mark.parametrize("engine", ["local", "spark"], indirect=True)
 def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(kctl_bootstrap, 4)
-    topic.produce(entries(400, partitions=4))
+    topic.produce(entries(4_000, partitions=4))
     planned = lambda: any(tmp_path.glob("_kctl/plans/*.json"))  # noqa: E731
-    status, said = _interrupt(topic, tmp_path, signal.SIGINT, when=planned)
+    many_files = ("--target-file-size", "32k")  # the export lasts longer than this process may be delayed
+    status, output = _interrupt(topic, tmp_path, signal.SIGINT, *many_files, when=planned)
     # CPython ends by the signal if the interrupt arrives while it creates a class; a shell reports 130 as well.
     assert status in {130, -signal.SIGINT}
-    assert "Traceback" not in said
-    assert export(topic, tmp_path)["records"] == 400
+    assert "Traceback" not in output
+    assert export(topic, tmp_path)["records"] == 4_000
 
 
 def _interrupt(topic: Topic, folder: Path, number: int, *options: str, when: Callable[[], bool]) -> tuple[int, str]:
@@ -139,11 +150,12 @@ def _interrupt(topic: Topic, folder: Path, number: int, *options: str, when: Cal
         moment = lambda: when() or process.poll() is not None  # noqa: E731
         wait_until(moment, what="the moment to interrupt", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
         process.send_signal(number)
-        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
-        return process.returncode, said
+        _, output = process.communicate(timeout=RUN_TIMEOUT_S)
+        return process.returncode, output
 
 
-def test_aborted_transactions_are_left_out_unless_asked_for(
+@LOCAL
+def test_aborted_transactions_are_left_out_unless_requested(
     apache_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(apache_bootstrap, 1)
@@ -157,6 +169,7 @@ def test_aborted_transactions_are_left_out_unless_asked_for(
     assert everything["records"] == 120
 
 
+@LOCAL
 def test_expired_records_end_a_run_with_3_unless_tolerated(
     apache_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -164,16 +177,17 @@ def test_expired_records_end_a_run_with_3_unless_tolerated(
     topic.produce(entries(100, partitions=1))
     export(topic, tmp_path, "--until", "40")
     topic.delete_records(0, before=60)
-    status, document, said = run_export(topic, tmp_path)
+    status, document, output = run_export(topic, tmp_path)
     assert status == 3
     assert document["error"]["code"] == "DATA_LOSS"
-    assert "offsets 40 to 59 are gone" in said
-    assert "--on-data-loss=warn" in said
+    assert "offsets 40 to 59 are gone" in output
+    assert "--on-data-loss=warn" in output
     document = export(topic, tmp_path, "--on-data-loss", "warn")
     assert (document["lost"], document["records"]) == (20, 40)
     assert [row[1] for row in read_rows(tmp_path, topics=[topic.name])] == [*range(40), *range(60, 100)]
 
 
+@LOCAL
 def test_a_recreated_topic_ends_a_run_with_3_unless_tolerated(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -183,13 +197,14 @@ def test_a_recreated_topic_ends_a_run_with_3_unless_tolerated(
     topic.delete()
     topic.create()
     topic.produce(entries(30, tag="new", partitions=1))
-    status, _, said = run_export(topic, tmp_path, "--include-headers")
+    status, _, output = run_export(topic, tmp_path, "--include-headers")
     assert status == 3
-    assert "deleted and created again" in said
+    assert "deleted and created again" in output
     assert export(topic, tmp_path, "--include-headers", "--on-data-loss", "warn")["records"] == 30
     assert len(read_rows(tmp_path, topics=[topic.name])) == 50
 
 
+@LOCAL
 def test_a_dry_run_plans_without_touching_anything(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(bootstrap, 2)
     topic.produce(entries(20, partitions=2))
@@ -214,13 +229,13 @@ def test_export_starts_at_a_time_and_takes_selected_partitions(
 def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
     missing = Topic.__new__(Topic)
     missing.bootstrap, missing.name = kctl_bootstrap, "no-such-topic"
-    status, document, said = run_export(missing, tmp_path)
+    status, document, output = run_export(missing, tmp_path)
     assert (status, document["error"]["code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
-    assert said.count("\n") == 1
+    assert output.count("\n") == 1
     missing.bootstrap = f"127.0.0.1:{free_port()}"
-    status, document, said = run_export(missing, tmp_path, "--timeout", "1s")
+    status, document, output = run_export(missing, tmp_path, "--timeout", "1s")
     assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
-    assert said.count("\n") == 1
+    assert output.count("\n") == 1
 
 
 def test_after_a_warmup_exports_use_its_archive_of_classes(
@@ -239,3 +254,15 @@ def test_after_a_warmup_exports_use_its_archive_of_classes(
     topic.produce(entries(10, partitions=1))
     assert export(topic, tmp_path / "out")["records"] == 10
     assert list(archive.parent.iterdir()) == [archive]
+
+
+@LOCAL
+def test_increments_may_alternate_between_engines(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = make_topic(kctl_bootstrap, 3)
+    engines = []
+    for topic.engine in ("local", "spark", "local"):
+        topic.produce(entries(300, tag=topic.engine))
+        document = export(topic, tmp_path, "--include-headers")
+        engines.append((document["engine"], document["records"]))
+    assert_exact(topic, tmp_path)
+    assert engines == [("local", 300), ("spark", 300), ("local", 300)]

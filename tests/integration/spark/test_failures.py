@@ -1,7 +1,9 @@
-"""Failures around Spark are reported with their cause; the folder is unchanged or completed by the next run."""
+"""Failures of engines are reported with their cause; the folder is unchanged or completed by the next run."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from tests.peers.probe import free_port, wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[[str, int], Topic]
+LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
 
 
 def filled(make_topic: MakeTopic, bootstrap: str, partitions: int, count: int) -> Topic:
@@ -30,6 +33,7 @@ def filled(make_topic: MakeTopic, bootstrap: str, partitions: int, count: int) -
     return topic
 
 
+@LOCAL
 def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = filled(make_topic, kctl_bootstrap, 20, 1000)
     document = export(topic, tmp_path)
@@ -41,19 +45,59 @@ def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopi
 
 def test_a_killed_jvm_is_reported_as_the_reason(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
-    command = export_command(topic, tmp_path, "--target-file-size", "8k")
+    command = export_command(topic, tmp_path, "--target-file-size", "64k")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         planned = lambda: any(tmp_path.glob("_kctl/plans/*.json")) or process.poll() is not None  # noqa: E731
         wait_until(planned, what="the plan", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
         (jvm,) = children(process.pid)
         os.kill(jvm, signal.SIGKILL)
-        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
+        _, output = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 1
-    assert "Spark's Java process was killed by SIGKILL" in said
-    assert "Traceback" not in said
-    assert "Connection refused" not in said
+    assert "Spark's Java process was killed by SIGKILL" in output
+    assert "Traceback" not in output
+    assert "Connection refused" not in output
     export(topic, tmp_path)
     assert_exact(topic, tmp_path)
+
+
+@LOCAL
+def test_a_task_whose_process_is_killed_is_repeated(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
+    with subprocess.Popen(
+        export_command(topic, tmp_path, "--target-file-size", "8k"), stdout=subprocess.PIPE, text=True
+    ) as process:
+        found = lambda: bool(tasks_in(process.pid)) or process.poll() is not None  # noqa: E731
+        wait_until(found, what="a task", timeout_s=RUN_TIMEOUT_S, interval_s=0.001)
+        for task in tasks_in(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(task, signal.SIGKILL)
+        printed, _ = process.communicate(timeout=RUN_TIMEOUT_S)
+    assert process.returncode == 0
+    assert json.loads(printed)["records"] == 20_000
+    assert_exact(topic, tmp_path)
+
+
+@LOCAL
+def test_processes_of_a_killed_export_end(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
+    command = export_command(topic, tmp_path, "--target-file-size", "8k")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        wait_until(lambda: bool(tasks_in(process.pid)), what="a task", timeout_s=RUN_TIMEOUT_S, interval_s=0.001)
+        left = [*children(process.pid), *tasks_in(process.pid)]
+        process.kill()
+    gone = lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in left)  # noqa: E731
+    wait_until(gone, what="the end of the processes", timeout_s=RUN_TIMEOUT_S)
+    export(topic, tmp_path)
+    assert_exact(topic, tmp_path)
+
+
+def tasks_in(driver: int) -> list[int]:
+    """The task processes of a local export: children of its fork server."""
+    tasks = []
+    for server in children(driver):
+        with contextlib.suppress(OSError):
+            tasks += children(server)
+    return tasks
 
 
 def children(pid: int) -> list[int]:
@@ -70,10 +114,10 @@ def test_an_executor_without_packages_is_named(
     python = tmp_path / "bare" / "bin" / "python"
     monkeypatch.setenv("PYSPARK_PYTHON", str(python))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    status, _, said = run_export(topic, tmp_path / "out")
+    status, _, output = run_export(topic, tmp_path / "out")
     assert status == 1
-    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in said
-    assert "lacks numpy, pyarrow" in said
+    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in output
+    assert "lacks numpy, pyarrow" in output
     monkeypatch.delenv("PYSPARK_PYTHON")
     export(topic, tmp_path / "out")
     assert_exact(topic, tmp_path / "out")
@@ -84,17 +128,18 @@ def test_a_master_that_cannot_be_reached_or_is_none_leaves_nothing_behind(
 ) -> None:
     topic = filled(make_topic, kctl_bootstrap, 1, 10)
     master = f"spark://127.0.0.1:{free_port()}"
-    status, _, said = run_export(topic, tmp_path / "new", "--master", master)
+    status, _, output = run_export(topic, tmp_path / "new", "--master", master)
     assert status == 1
-    assert f"cannot reach the Spark master {master}" in said
-    status, _, said = run_export(topic, tmp_path / "new", "--master", "loca[2]")
+    assert f"cannot reach the Spark master {master}" in output
+    status, _, output = run_export(topic, tmp_path / "new", "--master", "loca[2]")
     assert status == 2
-    assert "'loca[2]' is not a Spark master" in said
+    assert "'loca[2]' is not a Spark master" in output
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unreachable_broker_leaves_nothing_behind(tmp_path: Path) -> None:
     topic = Topic.__new__(Topic)
+    topic.engine = "local"
     topic.bootstrap, topic.name = f"127.0.0.1:{free_port()}", "orders"
     status, document, _ = run_export(topic, tmp_path / "new", "--timeout", "1s")
     assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
@@ -110,6 +155,7 @@ def test_a_warmup_waits_for_the_archive_longer_than_an_export_waits_for_the_jvm(
     assert make_archive().stat().st_size > 1 << 20
 
 
+@LOCAL
 def test_a_dry_run_of_a_folder_without_its_log_is_refused(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -118,9 +164,9 @@ def test_a_dry_run_of_a_folder_without_its_log_is_refused(
     (tmp_path / "copy").mkdir()
     (tmp_path / "out" / topic.name).rename(tmp_path / "copy" / topic.name)
     for options in ((), ("--dry-run",)):
-        status, _, said = run_export(topic, tmp_path / "copy", *options)
+        status, _, output = run_export(topic, tmp_path / "copy", *options)
         assert status == 5
-        assert "--adopt" in said
+        assert "--adopt" in output
     topic.produce({"value": b"later", "partition": 0} for _ in range(5))
     document = export(topic, tmp_path / "copy", "--adopt")
     assert [one["status"] for one in document["partitions"]] == ["adopted", "adopted", "exported"]

@@ -51,11 +51,11 @@ def ports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _connected(stack: contextlib.ExitStack, port: int) -> socket.socket:
-    return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
 
 
 def _is_served(sock: socket.socket, *, within_s: float = 30) -> bool:
-    """Whether a request is answered; False if the broker closes the connection or does not accept it yet."""
+    """Whether a request gets a response; False if the broker closes the connection or does not accept it yet."""
     sock.settimeout(within_s)
     try:
         sock.sendall(API_VERSIONS)
@@ -67,7 +67,7 @@ def _is_served(sock: socket.socket, *, within_s: float = 30) -> bool:
 @pytest.mark.parametrize("name", ["PLAINTEXT", "INSIDE"])
 def test_metadata_has_the_endpoint_of_the_listener(ports: dict[str, int], name: str) -> None:
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{ports[name]}"})
-    assert [broker.port for broker in admin.list_topics(timeout=30).brokers.values()] == [ports[name]]
+    assert [broker.port for broker in admin.list_topics(timeout=60).brokers.values()] == [ports[name]]
 
 
 def test_a_full_listener_accepts_again_when_a_connection_closes(ports: dict[str, int]) -> None:
@@ -93,5 +93,5 @@ def test_an_address_above_its_limit_is_closed_at_once(ports: dict[str, int]) -> 
         for sock in socks:
             sock.close()
         wait_until(
-            lambda: _is_served(_connected(stack, ports["PLAINTEXT"])), what="a place for a connection", timeout_s=30
+            lambda: _is_served(_connected(stack, ports["PLAINTEXT"])), what="a place for a connection", timeout_s=60
         )

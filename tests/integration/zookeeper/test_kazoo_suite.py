@@ -23,23 +23,59 @@ RACES = ("test_connection_dropped", "test_watch_iterations")
 """They fail if a server sends a megabyte before they close its connection, or they pause for half a second."""
 
 
-@pytest.mark.timeout(600)
+TEST_TIMEOUT_S = 120
+SUITE_TIMEOUT_S = 1200
+"""It takes 80 s on an idle machine, and a multiple of that beside other tests."""
+REPEATED = 5
+"""Some tests look at threads or garbage once, without a wait.  So few failures beside other work are tried again."""
+
+
+@pytest.mark.timeout(2 * SUITE_TIMEOUT_S)
 def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     for module in ("objgraph", "OpenSSL", "jks"):
         pytest.importorskip(module, reason="kazoo's tests need objgraph, pyOpenSSL and pyjks")
+    first = run_suite(tmp_path)
+    passed, failed = counts(first)
+    assert failed <= REPEATED, first[-6000:]
+    if failed:
+        second = run_suite(tmp_path, "--last-failed")
+        passed_again, failed_again = counts(second)
+        assert (passed_again, failed_again) == (failed, 0), first[-6000:] + second[-6000:]
+        passed += passed_again
+    assert passed == PASSED_BY_APACHE_ZOOKEEPER, first[-6000:]
+
+
+def run_suite(folder: Path, *options: str) -> str:
+    """The output of pytest."""
     command = [
-        *(sys.executable, "-m", "pytest", "-q", "-rf", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="),
-        *("-p", "tests.integration.zookeeper.kazoo_plugin", "--pyargs", "kazoo.tests", "--timeout=120"),
+        *(sys.executable, "-m", "pytest", "-v", "-rf", "--tb=short", "-o", f"cache_dir={folder / 'cache'}"),
+        *("-o", "addopts=", "-p", "tests.integration.zookeeper.kazoo_plugin", "--pyargs", "kazoo.tests"),
         *("-k", " and ".join(f"not {name}" for name in (*NOT_FOR_ONE_SERVER, *RACES))),
+        *(f"--timeout={TEST_TIMEOUT_S}", *options),
     ]
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "ZOOKEEPER_VERSION"}}
-    environment |= {"KCTL_ZOOKEEPER_FOLDER": str(tmp_path / "zookeeper"), "PYTHONPATH": str(ROOT)}
-    suite = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=540
-    )
-    counts = {
-        what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error|errors|skipped)", suite.stdout)
-    }
-    assert counts.get("failed", 0) == 0, suite.stdout[-6000:]
-    assert counts.get("passed") == PASSED_BY_APACHE_ZOOKEEPER, suite.stdout[-3000:] + suite.stderr[-3000:]
-    assert suite.returncode == 0
+    environment |= {"KCTL_ZOOKEEPER_FOLDER": str(folder / "zookeeper"), "PYTHONPATH": str(ROOT)}
+    with (folder / "output").open("w+") as output:
+        try:
+            subprocess.run(
+                command,
+                check=False,
+                cwd=folder,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=SUITE_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            output.seek(0)
+            error.add_note(output.read()[-3000:])  # the test that runs is in the last line
+            raise
+        output.seek(0)
+        return output.read()
+
+
+def counts(output: str) -> tuple[int, int]:
+    """Passed and failed tests, and errors, from the summary, which the client's warnings may follow."""
+    summary = re.findall(r"^=+ (.+) in [\d.]+s", output, re.MULTILINE)[-1]
+    found = {what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error)", summary)}
+    return found.get("passed", 0), found.get("failed", 0) + found.get("error", 0)

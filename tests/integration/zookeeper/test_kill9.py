@@ -128,7 +128,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
                     writer.join(30)
                     assert not writer.is_alive()
                 for client in (reader, *clients):
-                    probe.wait_until(partial(getattr, client, "connected"), what="reconnect", timeout_s=30)
+                    probe.wait_until(partial(getattr, client, "connected"), what="reconnect", timeout_s=60)
                     client.sync("/")
                 for writer in writers:
                     writer.verify(reader)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.secret_files import exposed_files
+from kctl.commands.zookeeper import connection
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -70,8 +71,9 @@ COMMANDS = {
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_option_that_names_a_file_with_secrets_warns_if_all_can_read_it(
-    kctl: Kctl, cluster: FakeCluster, tmp_path: Path, line: str
+    kctl: Kctl, cluster: FakeCluster, tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_MS", 1)  # no ZooKeeper is there
     path = tmp_path / "secrets.properties"
     for mode, warnings in ((PUBLIC, 1), (PRIVATE, 0)):
         written(path, mode, COMMANDS[line])

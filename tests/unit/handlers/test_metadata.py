@@ -15,6 +15,7 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.policies import Policies
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows
 from kctl.server.topic_writer import TopicWriter
@@ -26,7 +27,7 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
     chance = random.Random(1)
     writer = TopicWriter(SimZooKeeper().session(), chance)
-    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance), configs)
+    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance, Policies()), configs)
     configs.set_topic("old", {})
 
     def errors() -> dict[str | None, int]:
@@ -39,8 +40,8 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     state = UpdateMetadataPartitionState(
         partition_index=0, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0]
     )
-    told = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
-    cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[told], live_brokers=[]))
+    reported = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
+    cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[reported], live_brokers=[]))
     assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -52,12 +53,12 @@ def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() 
         meter = BucketMeter(1.0, QuotaWindows(11, 1000))
         account = RequestAccount(LimitedClient(None, None, None, meter), clock, world.loop.time, 100)
         meter.take(12, clock.monotonic_ms())
-        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random)
+        automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
         handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
-        asked = context(9)
-        asked.account = account
+        requested = context(9)
+        requested.account = account
         for _ in range(2):
-            handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), asked)
+            handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), requested)
         assert meter.usage(clock.monotonic_ms()) == 11 - 12 - 3
         assert account.settle(3, has_response=True) == 0
         await world.until(lambda: world.metadata.has_leaders("new", 3))

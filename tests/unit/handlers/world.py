@@ -27,9 +27,11 @@ from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.host_names import address_of
-from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peers import Purpose
+from kctl.server.policies import Policies
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
@@ -86,15 +88,22 @@ class AcceptingPeer:
         """Nothing to close."""
 
 
-async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
+async def _connect(_endpoint: Endpoint, _purpose: Purpose) -> AcceptingPeer:
     return AcceptingPeer()
 
 
 class World:
     """One broker, which is the controller, and `others` registered brokers."""
 
-    def __init__(self, loop: SimLoop, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        properties: Mapping[str, str],
+        *,
+        registration_version: int = FIRST_REGISTRATION_WITH_FEATURES,
+    ) -> None:
         self.loop = loop
+        self._registration_version = registration_version
         self.clock = SimClock(loop.time)
         self.random = random.Random(loop.seed)
         self.configs = ConfigView(properties)
@@ -103,6 +112,7 @@ class World:
         self.is_active = True
         self.is_silent = False
         """Whether the controller's requests are lost."""
+        self.policies = Policies()
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
@@ -111,6 +121,7 @@ class World:
             self.configs,
             self.metadata,
             self.topics,
+            self.policies,
         )
         self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)
@@ -202,14 +213,21 @@ class World:
 
     async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
-        await register(session, broker_id, BrokerRegistration(endpoints, self.clock.now_ms()))
+        registration = BrokerRegistration(endpoints, self.clock.now_ms(), version=self._registration_version)
+        await register(session, broker_id, registration)
 
 
-def play(scene: Callable[[World], Awaitable[T]], *, properties: Mapping[str, str] | None = None, others: int = 0) -> T:
+def play(
+    scene: Callable[[World], Awaitable[T]],
+    *,
+    properties: Mapping[str, str] | None = None,
+    others: int = 0,
+    registration_version: int = FIRST_REGISTRATION_WITH_FEATURES,
+) -> T:
     """Runs a scenario with `others` brokers beside broker 0."""
 
     async def main(loop: SimLoop) -> T:
-        world = World(loop, properties or {})
+        world = World(loop, properties or {}, registration_version=registration_version)
         await world.start(others)
         try:
             return await scene(world)
@@ -231,5 +249,5 @@ async def exchange(
     response = handler(received, context(version, listener=listener))
     if isinstance(response, Awaitable):
         response = await response
-    answered, _ = codec.decode(type(response), codec.encode_bytes(response, version), version)
-    return answered
+    completed, _ = codec.decode(type(response), codec.encode_bytes(response, version), version)
+    return completed

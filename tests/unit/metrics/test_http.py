@@ -17,6 +17,8 @@ from kctl.server.metrics.http_request import Refused, parse_head
 from kctl.server.network.acceptor import ListenError
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+TOGETHER = 10
+"""Fewer connections than the queue of a listening socket holds: TCP repeats the others after seconds."""
 Scrape = Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]]
 
 
@@ -35,9 +37,13 @@ async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator
         await one.close()
 
 
-async def answer(port: int, sent: bytes) -> bytes:
+async def response(port: int, sent: bytes) -> bytes:
     """What the endpoint sends until it closes the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    return await exchange(*await asyncio.open_connection("127.0.0.1", port), sent)
+
+
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytes) -> bytes:
+    """The same for a connection that is open."""
     writer.write(sent)
     try:
         async with asyncio.timeout(30):
@@ -46,10 +52,10 @@ async def answer(port: int, sent: bytes) -> bytes:
         writer.close()
 
 
-def ask(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
+def call(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
     async def main() -> bytes:
         async with endpoint(scrape, not_ready) as port:
-            return await answer(port, sent)
+            return await response(port, sent)
 
     return asyncio.run(main())
 
@@ -59,29 +65,29 @@ def closing(request: bytes) -> bytes:
 
 
 def test_metrics_are_sent_with_their_length() -> None:
-    head, _, body = ask(closing(GET)).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"Content-Length: 8" in head
     assert body == b"a 1\nb 2\n"
 
 
 def test_head_gets_no_body() -> None:
-    head, _, body = ask(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
     assert b"Content-Length: 8" in head
     assert body == b""
 
 
 def test_a_connection_serves_several_requests_in_order() -> None:
     sent = GET.replace(b"/metrics", b"/healthz") + closing(GET)
-    answered = ask(sent)
-    assert answered.index(b"ok\n") < answered.index(b"a 1\n")
+    completed = call(sent)
+    assert completed.index(b"ok\n") < completed.index(b"a 1\n")
 
 
 @pytest.mark.parametrize(("not_ready", "status"), [("", b"200"), ("the broker is starting", b"503")])
-def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> None:
-    answered = ask(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert not_ready.encode() in answered
+def test_readiness_contains_its_reason(not_ready: str, status: bytes) -> None:
+    completed = call(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert not_ready.encode() in completed
 
 
 @pytest.mark.parametrize(
@@ -102,9 +108,9 @@ def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> Non
     ],
 )
 def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, status: bytes) -> None:
-    answered = ask(sent)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert answered.count(b"\r\n\r\n") == 1
+    completed = call(sent)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert completed.count(b"\r\n\r\n") == 1
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
@@ -112,9 +118,9 @@ def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, st
 def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
     """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
     request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))
-    plain = ask(request)
+    plain = call(request)
     claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
-    assert {ask(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
+    assert {call(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
     assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
 
 
@@ -130,14 +136,14 @@ def test_a_failure_of_a_scrape_closes_one_connection() -> None:
 
     async def main() -> tuple[bytes, bytes]:
         async with endpoint(failing_once) as port:
-            return await answer(port, GET), await answer(port, closing(GET))
+            return await response(port, GET), await response(port, closing(GET))
 
     first, second = asyncio.run(main())
     assert first == b""
     assert second.endswith(b"b 2\n")
 
 
-def test_a_busy_port_is_told_in_one_line() -> None:
+def test_a_busy_port_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
@@ -161,12 +167,12 @@ def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None
                 silent.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(silent, ("127.0.0.1", port))
                 await asyncio.get_running_loop().sock_sendall(silent, GET)
-                return len(await answer(port, closing(GET)))
+                return len(await response(port, closing(GET)))
 
     assert asyncio.run(main()) > 32 << 20
 
 
-def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
+def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_new_ones() -> None:
     most = running = 0
 
     async def counted(accept: str) -> tuple[str, Sequence[bytes]]:
@@ -179,20 +185,27 @@ def test_of_a_thousand_connections_at_once_a_bounded_number_is_served_and_then_n
 
     async def main() -> tuple[list[bytes | BaseException], bytes]:
         async with endpoint(counted) as port:
-            many = await asyncio.gather(*(answer(port, closing(GET)) for _ in range(1000)), return_exceptions=True)
+            opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+            for _ in range(500 // TOGETHER):
+                some = (asyncio.open_connection("127.0.0.1", port) for _ in range(TOGETHER))
+                made = await asyncio.gather(*some, return_exceptions=True)
+                opened += [each for each in made if isinstance(each, tuple)]
+            assert len(opened) > METRICS_CONNECTIONS_MAX
+            many = await asyncio.gather(*(exchange(*each, closing(GET)) for each in opened), return_exceptions=True)
             while True:  # The last connections may be closing still; pytest's timeout bounds this.
                 if last := await refused_as_nothing(port):
                     return many, last
 
     async def refused_as_nothing(port: int) -> bytes:
         try:
-            return await answer(port, closing(GET))
+            return await response(port, closing(GET))
         except ConnectionError:
             return b""
 
     many, last = asyncio.run(main())
-    assert any(isinstance(each, bytes) and each.endswith(b"b 2\n") for each in many)
-    assert most <= METRICS_CONNECTIONS_MAX
+    served = [each for each in many if isinstance(each, bytes) and each.endswith(b"b 2\n")]
+    assert 0 < len(served) < len(many)
+    assert 0 < most <= METRICS_CONNECTIONS_MAX
     assert last.endswith(b"b 2\n")
 
 

@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from kctl.limits import AUDITED_DENIALS_MAX
+from kctl.limits import LOG_LINES_OF_EVENT_MAX
 from kctl.security.acls import Operation, ResourceType
-from kctl.security.authorization import Client
+from kctl.security.authorization import Client, Decision, Reason
 from kctl.server.authorization.access import java_address
-from kctl.server.authorization.audit import DenialCounts, Question
+from kctl.server.authorization.audit import Question, log, log_denied
+from tests.unit.log_lines import written_lines
+
+RULE = Decision(is_allowed=False, reason=next(iter(Reason)))
 
 
-def question(name: str) -> Question:
-    return Question(Client("User:bob", "1.2.3.4"), Operation.WRITE, ResourceType.TOPIC, name, "produce")
+def denied(*names: str) -> list[logging.LogRecord]:
+    """The records about denials of these topics."""
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    records: list[logging.LogRecord] = []
+    handler = Keeper()
+    log.addHandler(handler)
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        for name in names:
+            client = Client("User:bob", "1.2.3.4")
+            log_denied(Question("EXTERNAL", client, Operation.WRITE, ResourceType.TOPIC, name, "produce"), RULE)
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+    return records
 
 
-def test_a_question_says_who_from_where_and_what() -> None:
-    assert str(question("a")) == ("principal=User:bob host=1.2.3.4 operation=Write resource=Topic:a request=produce")
+def test_a_line_has_who_from_where_and_what() -> None:
+    (line,) = written_lines(denied("a"))
+    assert line.endswith(
+        "denied listener=EXTERNAL principal=User:bob host=1.2.3.4 operation=Write resource=Topic:a request=produce "
+        f"rule={RULE.rule}"
+    )
 
 
 def test_repeated_denials_are_counted() -> None:
-    counts = DenialCounts()
-    assert [counts.note(question(name), 0) for name in "aabaa"] == [True, False, True, False, False]
-    assert not counts.is_over(9_999)
-    assert counts.is_over(10_000)
-    assert counts.take() == ([(question("a"), 3)], 0)
-    assert counts.note(question("a"), 10_001)
+    lines = written_lines(denied(*"aabaa"))
+    assert [line.partition("resource=Topic:")[2][0] for line in lines] == ["a", "b", "a"]
+    assert lines[2].endswith(" repeated=3")
 
 
 def test_a_flood_of_different_denials_is_counted_in_one_number() -> None:
-    counts = DenialCounts()
-    logged = sum(counts.note(question(str(number)), 0) for number in range(10 * AUDITED_DENIALS_MAX))
-    assert logged == AUDITED_DENIALS_MAX
-    assert counts.take() == ([], 9 * AUDITED_DENIALS_MAX)
+    lines = written_lines(denied(*(str(number) for number in range(10 * LOG_LINES_OF_EVENT_MAX))))
+    assert len(lines) == LOG_LINES_OF_EVENT_MAX + 1
+    assert lines[-1].endswith(f" similar={9 * LOG_LINES_OF_EVENT_MAX}")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.density import Sample
+from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
@@ -160,10 +161,11 @@ def exporter(
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
         adopts=adopts,
+        engine=SparkSettings(),
     )
 
     @contextmanager
-    def start(settings: SparkSettings) -> Iterator[TaskRunner]:
+    def start(settings: EngineSettings) -> Iterator[TaskRunner]:
         if not cluster.spark_starts:
             raise SparkFailed("Spark did not start")
         yield LoopRunner(cluster, disk)
@@ -176,7 +178,7 @@ def exporter(
             for tp, offsets in selection.items()
         }
 
-    start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] = start
+    start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] = start
     return Exporter(
         request, StoppedClock(), files=disk, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
     )

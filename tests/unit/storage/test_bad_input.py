@@ -76,7 +76,7 @@ def test_a_directory_in_place_of_a_file_affects_that_log_only(
     before = {each.name for each in (tmp_path / "bad-0").iterdir()}
     manager = manager_on(tmp_path)
     (line,) = complaints(caplog)
-    assert line.startswith(f"log is unusable path={tmp_path}/bad-0 reason={path}: ")
+    assert line.startswith(f"cannot load log, its partition is offline path={tmp_path}/bad-0 error={path}: ")
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     with pytest.raises(ApiError) as caught:
         manager.get_or_create(BAD)
@@ -113,7 +113,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
     (bad / name).mkdir()
     manager = manager_on(bad, good)
     *_, line = complaints(caplog)
-    assert line.startswith(f"log directory offline path={bad} reason={bad / name}: ")
+    assert line.startswith(f"log directory goes offline until the broker is restarted path={bad} error={bad / name}: ")
     assert [state.path for state in manager.online_directories] == [str(good)]
     manager.clean_shutdown()
     (bad / name).rmdir()
@@ -129,9 +129,9 @@ def test_a_segment_of_random_bytes_is_truncated_with_one_log_line(
     last = max((tmp_path / "bad-0").glob("*.log"))
     last.write_bytes(b"garbage" * 40)
     manager = manager_on(tmp_path)
-    said = [line for line in complaints(caplog) if str(last) in line]
-    assert said
-    assert all("position=0" in line or "position 0" in line for line in said)
+    output = [line for line in complaints(caplog) if str(last) in line]
+    assert output
+    assert all("position=0" in line or "position 0" in line for line in output)
     assert len(read_records(manager.logs[BAD], 0)) == 6
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     manager.clean_shutdown()

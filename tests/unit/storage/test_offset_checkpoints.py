@@ -44,7 +44,9 @@ def test_a_damaged_checkpoint_without_another_source_takes_its_directory_offline
     with caplog.at_level("ERROR"):
         again = manager_on(disk, "/one", "/two")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"log directory offline path=/one reason={path} at position ")
+    assert line.startswith(
+        f"log directory goes offline until the broker is restarted path=/one error={path} at position "
+    )
     assert [state.path for state in again.online_directories] == ["/two"]
     (served,) = again.logs
     assert again.logs[served].log_start_offset == 3

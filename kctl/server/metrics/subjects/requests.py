@@ -35,26 +35,29 @@ HISTOGRAMS: Mapping[Definition, Callable[[RequestTimes], float]] = {
         lambda t: (t.sent_s - t.received_s) * 1000
     ),
     _definition("RequestQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a request waited for its turn"): (
-        lambda t: (t.started_s - t.received_s) * 1000
+        lambda t: t.queue_ms
     ),
     _definition("LocalTimeMs", Kind.HISTOGRAM, "ms", "Time for decoding and handling a request, without waiting"): (
-        lambda t: (t.handled_s - t.started_s) * 1000 if t.handled_s else 0.0
+        lambda t: t.local_ms
     ),
     _definition(
         "RemoteTimeMs", Kind.HISTOGRAM, "ms", "Time for waiting, for work in threads, and for encoding the response"
-    ): lambda t: (t.ready_s - (t.handled_s or t.started_s)) * 1000,
+    ): lambda t: t.remote_ms,
     _definition("ThrottleTimeMs", Kind.HISTOGRAM, "ms", "Time for which a connection is muted after a response"): (
         lambda t: t.throttle_ms
     ),
     _definition("ResponseQueueTimeMs", Kind.HISTOGRAM, "ms", "Time that a response waited to be sent"): (
-        lambda t: (t.flushed_s - t.ready_s) * 1000
+        lambda t: t.response_queue_ms
     ),
     _definition("ResponseSendTimeMs", Kind.HISTOGRAM, "ms", "Time until the socket had taken the response"): (
-        lambda t: (t.sent_s - t.flushed_s) * 1000
+        lambda t: t.send_ms
     ),
 }
 """How each is computed from the times of one request."""
-DEFINITIONS = (REQUESTS, ERRORS, *HISTOGRAMS)
+CONVERSIONS = _definition(
+    "MessageConversionsTimeMs", Kind.HISTOGRAM, "ms", "Time for converting the records of a partition to another format"
+)
+DEFINITIONS = (REQUESTS, ERRORS, *HISTOGRAMS, CONVERSIONS)
 
 
 class _Both:
@@ -72,7 +75,7 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     for name, record in list(sources.recorder.apis.items()):
         kafka_name = registry.api_named(name).kafka_name
         records["FetchConsumer" if kafka_name == "Fetch" else kafka_name] = record
-    records.setdefault("FetchConsumer", ApiRecord())
+    records.setdefault("FetchConsumer", sources.recorder.apis["fetch"])
     records["FetchFollower"] = followers
     counted = list(records.items())
     labels = {name: label_text(request=name) for name in ("Fetch", *records)}
@@ -100,6 +103,12 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
             definition,
             _histograms(value_of, counted, both, labels),
         )
+    traffic = sources.parts.replicas.traffic
+    conversions = {"Produce": traffic.produce_conversion_times, "FetchConsumer": traffic.fetch_conversion_times}
+    yield HistogramFamily(
+        CONVERSIONS,
+        ((label_text(request=api), summarize(each.latest_ms, each.count)) for api, each in conversions.items()),
+    )
 
 
 def _histograms(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 from kctl import __version__
+from kctl.operating_system import disk_bytes
 from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.server.metrics.sources import Sources
 
@@ -26,8 +25,10 @@ DISK_WRITE = _gauge("linux-disk-write-bytes", "bytes", "Bytes that this process 
 APP_INFO = Definition(
     "kafka.server", "app-info", "info", Kind.GAUGE, "1", "Always 1; the labels are id and version", ("id", "version")
 )
-DEFINITIONS = (STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
-_PROCESS_IO = Path("/proc/self/io")
+STARTED = Definition(
+    "kafka.server", "app-info", "start-time-ms", Kind.GAUGE, "ms", "When the broker began to serve, since 1970", ("id",)
+)
+DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
 
 
 def families(sources: Sources) -> Iterator[Family]:
@@ -36,15 +37,8 @@ def families(sources: Sources) -> Iterator[Family]:
     yield single(STATE, int(sources.state()))
     yield Family(CLUSTER_ID, ((label_text(cluster_id=parts.cluster_id), 1),))
     yield Family(APP_INFO, ((label_text(id=str(parts.broker_id), version=__version__), 1),))
-    used = _disk_bytes()
+    yield Family(STARTED, ((label_text(id=str(parts.broker_id)), sources.started_ms),))
+    used = disk_bytes()
     if used is not None:
         yield single(DISK_READ, used[0])
         yield single(DISK_WRITE, used[1])
-
-
-def _disk_bytes() -> tuple[int, int] | None:
-    with suppress(OSError, ValueError):
-        values = dict(line.split(": ") for line in _PROCESS_IO.read_text().splitlines())
-        if "read_bytes" in values and "write_bytes" in values:
-            return int(values["read_bytes"]), int(values["write_bytes"])
-    return None

@@ -1,0 +1,252 @@
+"""Reads how far groups are behind: collects the facts of each partition and judges them by `lag_rules`.
+
+For all groups together there is a fixed number of requests to each broker, beside one OffsetFetch for each group.  The
+committed offsets are read after the history of commits, so that it never has a newer one, and before the ends of the
+logs, so that a group that keeps up is never ahead of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kctl.admin.commit_history import CommitHistory
+from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
+from kctl.admin.group_description import GroupDescription, GroupOffset
+from kctl.admin.group_lag import GroupLag, PartitionLag
+from kctl.admin.groups import look_up_groups
+from kctl.admin.lag_facts import (
+    NO_LIMITS,
+    NOTHING_FETCHED,
+    WINDOW_MS,
+    Facts,
+    LogRange,
+    Look,
+    Position,
+    Retention,
+    Unread,
+)
+from kctl.admin.lag_rules import judge
+from kctl.admin.unread_records import Search, find_unread
+from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets, list_offsets_at
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import LAG_LOOKS_MAX
+from kctl.model import TopicPartition
+
+_RETENTION_MS, _RETENTION_BYTES, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
+
+Key = tuple[str, TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagOptions:
+    """What is read."""
+
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    """With READ_COMMITTED the end is the last stable offset."""
+    window_ms: int = WINDOW_MS
+    topics: Mapping[str, Collection[int] | None] | None = None
+    """Only these topics, and of them only these partitions, if they are not None."""
+    with_rates: bool = True
+    """Whether the commit history, the time index and the limits of topics are read."""
+
+
+@dataclass(slots=True)
+class LagReader:
+    """Reads the lag of groups; what it has seen before improves the rates of the next call.  Owner: one task."""
+
+    options: LagOptions
+    history: CommitHistory = field(default_factory=CommitHistory)
+    _looks: dict[Key, list[Look]] = field(default_factory=dict)
+
+    async def read(self, client: ClusterClient, group_ids: Collection[str], now_ms: int) -> list[GroupLag]:
+        """The lag of the groups, by name.  Raises ClusterUnreachable."""
+        if self.options.with_rates:
+            await self.history.read(client, group_ids, now_ms - self.options.window_ms)
+        groups = await look_up_groups(client, group_ids)
+        offsets = {group.outcome.name: self._offsets_of(group) for group in groups}
+        self._forget({(name, tp) for name, known in offsets.items() for tp in known})
+        partitions = {tp for known in offsets.values() for tp in known}
+        logs = await self._logs(client, partitions)
+        before = await self._ends_before(client, logs, now_ms)
+        behind = {tp for known in offsets.values() for tp in known if _may_be_behind(known[tp], logs[tp])}
+        unread = await self._unread(client, offsets, logs)
+        limits = await self._retentions(client, behind)
+        sizes = await self._sizes(client, {tp for tp in behind if limits.get(tp.topic, NO_LIMITS).bytes is not None})
+
+        def lag_of(group: GroupDescription, tp: TopicPartition, offset: GroupOffset) -> PartitionLag:
+            member = next((one for one in group.members if tp in one.assignment), None)
+            committed = offset.committed_offset if offset.committed_offset >= 0 else None
+            log = logs[tp]
+            error = ApiError(offset.error) if offset.error is not ErrorCode.NONE else None
+            if error is not None or isinstance(log, ApiError):
+                failure = error or (log if isinstance(log, ApiError) else None)
+                return PartitionLag(tp, committed, None, member, None, failure)
+            key = group.outcome.name, tp
+            facts = Facts(
+                now_ms=now_ms,
+                log=log,
+                committed=committed,
+                unread=unread.get((tp, committed), NOTHING_FETCHED),
+                is_assigned=member is not None,
+                commits=self.history.of(*key),
+                commits_since_ms=self.history.since_ms(group.outcome.name),
+                looks=tuple(self._looks.get(key, ())),
+                end_before=before.get(tp),
+                retention=limits.get(tp.topic, NO_LIMITS),
+                size_bytes=sizes.get(tp),
+                window_ms=self.options.window_ms,
+            )
+            self._remember(key, Look(now_ms, committed, log.start, log.end))
+            return PartitionLag(tp, committed, log, member, judge(facts))
+
+        return [
+            GroupLag(
+                group.outcome,
+                group.state,
+                len(group.members),
+                tuple(lag_of(group, tp, offset) for tp, offset in offsets[group.outcome.name].items()),
+            )
+            for group in groups
+        ]
+
+    def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
+        """The committed offsets, and assigned partitions without one, of the selected topics."""
+        committed = {one.tp: one for one in group.offsets}
+        assigned = {tp for member in group.members for tp in member.assignment}
+        return {
+            tp: committed.get(tp) or GroupOffset(tp, -1, -1, "", -1)
+            for tp in sorted(committed.keys() | assigned)
+            if self._is_selected(tp)
+        }
+
+    def _is_selected(self, tp: TopicPartition) -> bool:
+        topics = self.options.topics
+        if topics is None:
+            return True
+        numbers = topics.get(tp.topic, ())
+        return numbers is None or tp.partition in numbers
+
+    async def _logs(self, client: ClusterClient, partitions: Collection[TopicPartition]) -> Outcomes[LogRange]:
+        """First and last offsets of the partitions."""
+        if not partitions:
+            return {}
+        ranges = await list_offsets_at(client, partitions, (EARLIEST, LATEST))
+        stable: Outcomes[OffsetAt] = {}
+        if self.options.isolation is IsolationLevel.READ_COMMITTED:
+            led = [tp for tp, found in ranges.items() if not isinstance(found, ApiError)]
+            stable = await list_offsets(client, dict.fromkeys(led, LATEST), isolation=self.options.isolation)
+        return {tp: _log_range(found, stable.get(tp)) for tp, found in ranges.items()}
+
+    async def _ends_before(
+        self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int
+    ) -> Mapping[TopicPartition, Position]:
+        """The first offsets of the window, as the time index says; those of partitions without errors."""
+        if not self.options.with_rates:
+            return {}
+        led = {tp: log for tp, log in logs.items() if isinstance(log, LogRange)}
+        since_ms = now_ms - self.options.window_ms
+        found = await list_offsets(client, dict.fromkeys(led, since_ms)) if led else {}
+        return {
+            tp: Position(since_ms, led[tp].end if one.offset < 0 else one.offset)
+            for tp, one in found.items()
+            if not isinstance(one, ApiError)
+        }
+
+    async def _unread(
+        self,
+        client: ClusterClient,
+        offsets: Mapping[str, Mapping[TopicPartition, GroupOffset]],
+        logs: Outcomes[LogRange],
+    ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
+        """What fetching shows at each committed offset; groups with the same one share a fetch."""
+        searches: dict[tuple[TopicPartition, int | None], Search] = {}
+        for known in offsets.values():
+            for tp, offset in known.items():
+                log = logs[tp]
+                if isinstance(log, LogRange) and _may_be_behind(offset, log):
+                    search = Search(tp, max(offset.committed_offset, log.start), log.end)
+                    searches.setdefault((tp, offset.committed_offset), search)
+        await find_unread(client, list(searches.values()))
+        return {key: search.unread for key, search in searches.items()}
+
+    async def _retentions(self, client: ClusterClient, behind: Iterable[TopicPartition]) -> Mapping[str, Retention]:
+        """The limits of topics with lag; those of other topics, and of unreadable ones, are unknown."""
+        topics = sorted({tp.topic for tp in behind}) if self.options.with_rates else []
+        if not topics:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        names = [_RETENTION_MS, _RETENTION_BYTES, _POLICY]
+        try:
+            described = await describe_configs(client, resources, names=names, synonyms=False)
+        except ApiError:
+            return {}
+        return {
+            resource.name: _retention({entry.name: entry.value for entry in entries})
+            for resource, entries in described.items()
+            if isinstance(entries, list)
+        }
+
+    async def _sizes(
+        self, client: ClusterClient, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """The sizes of the leaders' logs."""
+        if not partitions:
+            return {}
+        from kctl.admin.log_dirs import describe_log_dirs  # noqa: PLC0415 - few topics have retention.bytes
+
+        metadata = await client.metadata({tp.topic for tp in partitions})
+        leaders = {tp: metadata.leader_of(tp)[0] for tp in partitions}
+        directories, _ = await describe_log_dirs(client, set(leaders.values()) - {-1}, partitions)
+        return {
+            replica.tp: replica.size_bytes
+            for directory in directories
+            for replica in directory.replicas
+            if not replica.is_future and leaders.get(replica.tp) == directory.broker_id
+        }
+
+    def _forget(self, present: Collection[Key]) -> None:
+        """Drops what is known of partitions that no group reads any more."""
+        for key in self._looks.keys() - present:
+            del self._looks[key]
+        self.history.keep(present)
+
+    def _remember(self, key: Key, look: Look) -> None:
+        """Keeps the looks of the window, and the last one before it."""
+        looks = self._looks.setdefault(key, [])
+        looks.append(look)
+        start_ms = look.time_ms - self.options.window_ms
+        while len(looks) > 1 and looks[1].time_ms <= start_ms:
+            del looks[0]
+        if len(looks) > LAG_LOOKS_MAX:
+            del looks[1:-1:2]
+
+
+def _log_range(found: tuple[OffsetAt, ...] | ApiError, stable: OffsetAt | ApiError | None) -> LogRange | ApiError:
+    if isinstance(found, ApiError):
+        return found
+    if isinstance(stable, ApiError):
+        return stable
+    start, end = (one.offset for one in found)
+    return LogRange(start, end if stable is None else stable.offset, end)
+
+
+def _may_be_behind(offset: GroupOffset, log: LogRange | ApiError) -> bool:
+    return isinstance(log, LogRange) and 0 <= offset.committed_offset < log.end and log.start < log.end
+
+
+def _retention(values: Mapping[str, str | None]) -> Retention:
+    """The limits, if the topic's records are deleted by them."""
+    if "delete" not in (values.get(_POLICY) or "delete"):
+        return NO_LIMITS
+    return Retention(_limit(values.get(_RETENTION_MS)), _limit(values.get(_RETENTION_BYTES)))
+
+
+def _limit(text: str | None) -> int | None:
+    try:
+        value = int(text or -1)
+    except ValueError:
+        return None
+    return value if value >= 0 else None

@@ -1,0 +1,1 @@
+"""`kctl export`: export topics to Parquet."""

@@ -1,0 +1,274 @@
+"""`kctl export`, and `kctl spark export`, which differ in their default engine."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
+from kctl.console import Column, Format
+from kctl.errors import UsageError
+from kctl.operating_system import usable_processors
+from kctl.server.clock import SystemClock
+from kctl.spark.cluster_view import TopicSelection
+from kctl.spark.commit_log import LostRace
+from kctl.spark.engine import EngineMissing, EngineSettings
+from kctl.spark.exec.files import Locked
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.export import Exporter, ExportRequest, Listener
+from kctl.spark.inventory import UnknownFiles
+from kctl.spark.local_pool import LocalSettings
+from kctl.spark.pace import Pace
+from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
+from kctl.spark.session import SparkMissing, SparkSettings
+from kctl.spark.summary import ExportSummary, RangeRow, document, planned_rows, rows_of, sentence
+
+if TYPE_CHECKING:
+    from kctl.console import Progress
+    from kctl.spark.export import Origin
+    from kctl.spark.job import JobProgress
+    from kctl.spark.plan import Plan
+
+app = typer.Typer(add_completion=False)
+
+PROCESSES_MAX = 256
+
+COLUMNS = (
+    Column("batch", numeric=True),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("start", numeric=True),
+    Column("end", numeric=True),
+    Column("records", numeric=True),
+    Column("bytes_out", numeric=True),
+    Column("files", numeric=True),
+    Column("lost", numeric=True),
+    Column("status"),
+)
+
+
+@app.command(
+    "export",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl export orders --to /data/orders",
+        "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
+        "kctl export orders --to /data/orders --dry-run",
+    ),
+)
+def export(
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics to export.", metavar="TOPIC")],
+    *,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="DIR", help="Folder for the files and their commit log."),
+    ],
+    partitions: Annotated[
+        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            help="Where to start partitions that are not in the folder yet: earliest, latest, N, +N, -N or @TIME.",
+        ),
+    ] = "earliest",
+    until: Annotated[
+        str, typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive; the same forms as --from.")
+    ] = "latest",
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        typer.Option("--isolation", help="Whether to skip aborted transactions and stop before open ones."),
+    ] = "read_committed",
+    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column `headers`.")] = False,
+    compression: Annotated[
+        Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
+    ] = "zstd",
+    target_file_size: Annotated[
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Approximate size of a file.")
+    ] = "256m",
+    on_data_loss: Annotated[
+        Literal["fail", "warn"],
+        typer.Option(
+            "--on-data-loss",
+            help="What to do if records were deleted before their export, a topic was recreated, or a file is missing.",
+        ),
+    ] = "fail",
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Accept the data files of an export whose commit log (DIR/_kctl) is missing."),
+    ] = False,
+    engine: Annotated[
+        Literal["local", "spark"] | None,
+        typer.Option(
+            "--engine",
+            help="What runs the tasks: processes of this machine, or Apache Spark.  "
+            "Default: local for 'kctl export', spark for 'kctl spark export'.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", metavar="N", help="Engine local: concurrent tasks.  Default: one per processor."),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Engine spark: local[*] (default), local[N], spark://HOST:PORT, yarn or k8s://URL.",
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Engine spark: set a Spark property.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; starts no engine.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+) -> ExitStatus:
+    """Export topics to Parquet files, each record exactly once.
+
+    The first run into a folder exports all records, each further run the new ones.  If a run is interrupted, the next
+    one completes it.  The columns are those of Spark's Kafka source.
+
+    The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
+    --on-data-loss).  It is 5 if another export into the folder is running, or if the folder contains files that are
+    not in its commit log (see --adopt).
+
+    Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
+    requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.
+    """
+    run: Invocation = ctx.obj
+    now_ms = round(time.time() * 1000)
+    level = Isolation(isolation)
+    request = ExportRequest(
+        folder=_folder(to),
+        selection=TopicSelection(
+            topics=sorted(set(topics)),
+            start=parse_offset(start, now_ms=now_ms),
+            until=parse_offset(until, now_ms=now_ms),
+            isolation=level,
+            partitions=parse_partitions(partitions),
+        ),
+        client=run.client_settings(),
+        options=FileOptions(include_headers, Compression(compression), level),
+        target_file_bytes=parse_size(target_file_size),
+        on_data_loss=OnDataLoss(on_data_loss),
+        adopts=adopt,
+        engine=_engine(engine or _default_engine(ctx), processes, master, conf),
+    )
+    if request.target_file_bytes < 1:
+        raise UsageError("--target-file-size must be greater than 0")
+    return _run(run, request, dry_run=dry_run, show_progress=not no_progress)
+
+
+def _default_engine(ctx: typer.Context) -> str:
+    """The engine that the name of the command implies."""
+    return "spark" if ctx.parent is not None and ctx.parent.info_name == "spark" else "local"
+
+
+def _engine(name: str, processes: int | None, master: str | None, conf: list[str] | None) -> EngineSettings:
+    """Raises UsageError for invalid options, and for options of the other engine."""
+    if name == "spark":
+        if processes is not None:
+            raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
+        return SparkSettings(master or "local[*]", parse_pairs(conf, "--conf"))
+    if master is not None or conf:
+        raise UsageError(f"{'--conf' if master is None else '--master'} is an option of --engine spark")
+    if processes is not None and not 1 <= processes <= PROCESSES_MAX:
+        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
+    return LocalSettings(processes or usable_processors())
+
+
+def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
+    """Runs or plans the export; returns the exit status for errors that only exports have."""
+    try:
+        return _show_plan(run, request) if dry_run else _export(run, request, show_progress=show_progress)
+    except DataLoss as error:
+        run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
+        return ExitStatus.UNMET
+    except SparkMissing as error:
+        run.console.fail("SPARK_MISSING", str(error))
+        return ExitStatus.FAILED
+    except EngineMissing as error:
+        run.console.fail("PACKAGE_MISSING", str(error))
+        return ExitStatus.FAILED
+    except (Locked, LostRace, UnknownFiles) as error:
+        raise Refused(str(error)) from None
+
+
+def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
+
+    plan, is_pending, warnings = Exporter(request, SystemClock()).plan()
+    for warning in warnings:
+        run.console.warn(warning)
+    rows = planned_rows(plan, is_pending=is_pending) if plan else []
+    if plan is None:
+        run.console.note("nothing new")
+    elif is_pending:
+        run.console.note(f"batch {plan.batch} was interrupted; the next run completes it before it exports new records")
+    _show(run, document(request, rows, None, plan), rows)
+    return ExitStatus.DONE
+
+
+def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> ExitStatus:
+
+    with contextlib.ExitStack() as stack:
+        notes = _ProgressNotes(run, stack, show_progress=show_progress)
+        report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
+    for warning in report.warnings:
+        run.console.warn(warning)
+    rows = rows_of(report)
+    _show(run, document(request, rows, report), rows)
+    run.console.note(sentence(rows, report))
+    return ExitStatus.DONE
+
+
+class _ProgressNotes:
+    """Notes and progress on stderr while an export runs."""
+
+    def __init__(self, run: Invocation, stack: contextlib.ExitStack, *, show_progress: bool) -> None:
+        self._run = run
+        self._stack = stack
+        self._is_shown = show_progress
+        self._progress: Progress | None = None
+        self._pace: Pace | None = None
+
+    def on_plan(self, plan: Plan, origin: Origin) -> None:
+        doing = {"recovered": "finishing interrupted", "adopted": "adopting files as"}.get(origin, "exporting")
+        self._run.console.note(
+            f"{doing} batch {plan.batch}: {plan.offset_count:,} offsets of {len(plan.ranges)} partitions"
+            f" into {plan.file_count} files"
+        )
+        if self._is_shown:
+            progress = self._run.console.progress("exported", plan.offset_count, unit="offsets")
+            self._progress = self._stack.enter_context(progress)
+            self._pace = Pace(plan.offset_count, start_s=time.monotonic())
+
+    def on_progress(self, done: JobProgress) -> None:
+        if self._progress is not None and self._pace is not None:
+            offsets, note = self._pace.observe(done, now_s=time.monotonic())
+            self._progress.update(offsets, note=note)
+
+
+def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None:
+    if run.console.format is Format.JSON:
+        run.console.show_one(summary)
+    else:
+        run.console.show(COLUMNS, rows)
+
+
+def _folder(text: str) -> Path:
+    path = text.removeprefix("file://")
+    if "://" in path:
+        raise UsageError(
+            f"'{text}' is not a folder; exports are committed with hard links, which require a file system"
+        )
+    return Path(path).absolute()

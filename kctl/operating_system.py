@@ -1,0 +1,123 @@
+"""Where Linux, macOS and other POSIX systems differ: the only module that looks at what a system has.
+
+The best call is chosen when this module is imported; the fallbacks work everywhere.  docs/platforms.md lists them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MSG_MORE = 0x8000 if sys.platform == "linux" else 0
+"""socket.MSG_MORE, a flag of `send`: more follows at once, so that the system may wait for it to fill a packet."""
+
+_FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_HAS_SENDFILE = hasattr(os, "sendfile")
+_HAS_PREADV = hasattr(os, "preadv")
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+_HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_PROCESSES = Path("/proc")
+_COPIED_BYTES_MAX = 1 << 17
+_OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
+"""Limits to try where the hard limit is infinite: macOS refuses more than kern.maxfilesperproc, which differs."""
+
+
+def flush_to_disk(descriptor: int) -> None:
+    """Returns when the content of a file or directory is on the disk.  Raises OSError.
+
+    On macOS fsync returns when the drive has the data in its cache, which is lost with the power.
+    """
+    if _FULL_FSYNC is not None:
+        # File systems without it, such as those of networks, refuse it.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, _FULL_FSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def send_file(target: int, source: int, position: int, size: int) -> int:
+    """Sends a range of a file to a socket; returns how many bytes, 0 at the end of the file.
+
+    Without sendfile the bytes are copied, at most 128 KiB.  Raises OSError, BlockingIOError if the socket is full.
+    """
+    if _HAS_SENDFILE:
+        return os.sendfile(target, source, position, size)
+    data = os.pread(source, min(size, _COPIED_BYTES_MAX), position)
+    return os.write(target, data) if data else 0
+
+
+def read_into(source: int, buffer: memoryview, position: int) -> int:
+    """Reads a range of a file into a buffer; returns how many bytes, fewer than its size at the end of the file."""
+    if _HAS_PREADV:
+        return os.preadv(source, [buffer], position)
+    data = os.pread(source, len(buffer), position)
+    buffer[: len(data)] = data
+    return len(data)
+
+
+@contextlib.contextmanager
+def private_file(data: bytes) -> Iterator[str]:
+    """The path of a file that only this process can find, for libraries that read secrets from files only.
+
+    It is in memory where the system supports that, else it has mode 0600 and is deleted on leaving.
+    """
+    if _HAS_MEMORY_FILES and _PROCESSES.is_dir():
+        descriptor = os.memfd_create("kctl-key", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as memory:
+            memory.write(data)
+            memory.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        import tempfile  # noqa: PLC0415 - rarely used
+
+        with tempfile.NamedTemporaryFile() as private:
+            private.write(data)
+            private.flush()
+            yield private.name
+
+
+def raise_open_files_limit() -> int:
+    """Raises the soft limit on open files as far as the system permits; returns it (-1 for none)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    attempts = [hard]
+    if hard == resource.RLIM_INFINITY:
+        attempts += [limit for limit in _OPEN_FILES_MAX if limit > soft]
+    for limit in attempts if soft not in {hard, resource.RLIM_INFINITY} else []:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            break
+    return open_files_limit()
+
+
+def open_files_limit() -> int:
+    """The soft limit on open files; -1 for none."""
+    soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def usable_processors() -> int:
+    """The number of processors that this process may use, at least 1."""
+    return len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
+
+
+def disk_bytes() -> tuple[int, int] | None:
+    """Bytes that this process caused to be read from and written to disks; None where the system does not count."""
+    with contextlib.suppress(OSError, ValueError):
+        values = dict(line.split(": ") for line in (_PROCESSES / "self" / "io").read_text().splitlines())
+        if "read_bytes" in values and "write_bytes" in values:
+            return int(values["read_bytes"]), int(values["write_bytes"])
+    return None
+
+
+def open_files_of(pid: int) -> list[str]:
+    """The paths of the files that a process has open.  Raises OSError, also on systems that do not tell."""
+    found = []
+    for each in (_PROCESSES / str(pid) / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Closed meanwhile.
+            found.append(os.readlink(each))
+    return found

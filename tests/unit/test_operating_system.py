@@ -1,0 +1,155 @@
+"""Every fallback for a call that not all systems have does the same as the call."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import resource
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kctl import operating_system
+from tests.peers.other_system import REMOVED, UNKNOWN_COMMAND
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTENT = bytes(range(256)) * 2000
+BOTH = pytest.mark.parametrize("is_native", [True, False])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> int:
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    return os.open(path, os.O_RDWR)
+
+
+@BOTH
+def test_file_is_sent_to_a_socket(source: int, monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
+    monkeypatch.setattr(operating_system, "_HAS_SENDFILE", is_native)
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    received = bytearray()
+    position = 100
+    while position < len(CONTENT):
+        try:
+            sent = operating_system.send_file(near.fileno(), source, position, len(CONTENT) - position)
+        except BlockingIOError:
+            received += far.recv(1 << 20)
+            continue
+        assert sent > 0
+        position += sent
+    assert operating_system.send_file(near.fileno(), source, len(CONTENT), 10) == 0
+    near.close()
+    while piece := far.recv(1 << 20):
+        received += piece
+    assert bytes(received) == CONTENT[100:]
+    far.close()
+    os.close(source)
+
+
+@BOTH
+def test_file_is_sent_to_a_peer_that_is_gone(source: int, monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
+    monkeypatch.setattr(operating_system, "_HAS_SENDFILE", is_native)
+    near, far = socket.socketpair()
+    far.close()
+    with pytest.raises(BrokenPipeError):
+        operating_system.send_file(near.fileno(), source, 0, 10)
+    near.close()
+    os.close(source)
+
+
+@BOTH
+def test_file_is_read_into_a_buffer(source: int, monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
+    monkeypatch.setattr(operating_system, "_HAS_PREADV", is_native)
+    buffer = memoryview(bytearray(1000))
+    assert operating_system.read_into(source, buffer[:500], 256) == 500
+    assert bytes(buffer[:500]) == CONTENT[256:756]
+    assert bytes(buffer[500:]) == bytes(500)
+    assert operating_system.read_into(source, buffer, len(CONTENT) - 10) == 10
+    os.close(source)
+
+
+@BOTH
+def test_private_file_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
+    monkeypatch.setattr(operating_system, "_HAS_MEMORY_FILES", is_native)
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    with operating_system.private_file(b"key") as path:
+        assert Path(path).read_bytes() == b"key"
+        if not is_native:
+            assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert not Path(path).exists()
+    assert {each.name for each in set(Path(tempfile.gettempdir()).iterdir()) - before if each.samefile(path)} == set()
+
+
+@pytest.mark.parametrize("command", [None, UNKNOWN_COMMAND, fcntl.F_GETFD])
+def test_flush_uses_what_the_system_has(source: int, monkeypatch: pytest.MonkeyPatch, command: int | None) -> None:
+    """F_GETFD stands for a full fsync that succeeds; then fsync is not needed."""
+    flushed: list[int] = []
+    monkeypatch.setattr(operating_system, "_FULL_FSYNC", command)
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    operating_system.flush_to_disk(source)
+    assert flushed == ([] if command == fcntl.F_GETFD else [source])
+    os.close(source)
+
+
+def test_flush_reports_failures(source: int) -> None:
+    os.close(source)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        operating_system.flush_to_disk(source)
+
+
+@pytest.mark.parametrize(
+    ("highest", "expected"), [(1 << 30, resource.RLIM_INFINITY), (24_576, 10_240), (300_000, 1 << 18), (100, 256)]
+)
+def test_open_files_where_the_hard_limit_is_infinite(
+    monkeypatch: pytest.MonkeyPatch, highest: int, expected: int
+) -> None:
+    """macOS has a soft limit of 256 and refuses more than kern.maxfilesperproc; 1 << 30 stands for no such limit."""
+    limits = [256, resource.RLIM_INFINITY]
+
+    def setrlimit(_: int, wanted: tuple[int, int]) -> None:
+        if wanted[0] > highest or (wanted[0] == resource.RLIM_INFINITY and highest != 1 << 30):
+            raise ValueError("current limit exceeds maximum limit")
+        limits[:] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    reported = operating_system.raise_open_files_limit()
+    assert limits[0] == expected
+    assert reported == (-1 if expected == resource.RLIM_INFINITY else expected)
+
+
+@BOTH
+def test_at_least_one_processor_is_usable(is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_native:
+        monkeypatch.setattr(operating_system, "_HAS_AFFINITY", False)
+    assert 1 <= operating_system.usable_processors() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="this system has no MSG_MORE, so that there is no number")
+def test_number_of_the_flag_is_that_of_this_system() -> None:
+    assert operating_system.MSG_MORE == socket.MSG_MORE
+
+
+def test_what_only_linux_counts_is_unknown_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(operating_system, "_PROCESSES", tmp_path)
+    assert operating_system.disk_bytes() is None
+    with pytest.raises(FileNotFoundError):
+        operating_system.open_files_of(os.getpid())
+
+
+def test_only_one_module_uses_what_not_all_systems_have() -> None:
+    names = [name for of_module in REMOVED.values() for name in of_module]
+    names += ["sendfile", "F_FULLFSYNC", "RLIMIT_NOFILE"]
+    of_modules = "|".join(names)
+    pattern = re.compile(rf"\b(?:os|socket|select|mmap|fcntl|resource)\.(?:{of_modules})\b|\bsys\.platform|\"/proc/")
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "kctl").rglob("*.py")
+        if any(pattern.search(line.partition("#")[0]) for line in path.read_text().splitlines())
+    }
+    assert users == {"kctl/operating_system.py"}

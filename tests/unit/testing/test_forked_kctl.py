@@ -1,0 +1,52 @@
+"""A forked command behaves as `python -m kctl`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peers.forked_kctl import ForkedKctl
+
+TIMEOUT_S = 60
+NOT_THERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[ForkedKctl]:
+    started = ForkedKctl()
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--version", "topics --help", "nonsense", "topics list", "produce orders --format nonsense", "completion fish"],
+)
+def test_status_and_output_are_those_of_a_process(forked: ForkedKctl, line: str) -> None:
+    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": NOT_THERE}
+    ours = forked.run(line.split(), stdin=b"x\n", environment=environment, timeout_s=TIMEOUT_S)
+    process = subprocess.run(
+        [sys.executable, "-m", "kctl", *line.split()],
+        input=b"x\n", env=environment, capture_output=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert (ours.returncode, ours.stdout, ours.stderr) == (process.returncode, process.stdout, process.stderr)
+
+
+def test_each_command_has_its_own_environment(forked: ForkedKctl) -> None:
+    for server in (NOT_THERE, "127.0.0.1:2"):
+        environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": server}
+        ran = forked.run(["topics", "list"], stdin=b"", environment=environment, timeout_s=TIMEOUT_S)
+        assert (ran.returncode, server in ran.stderr.decode()) == (4, True)
+
+
+def test_a_server_that_has_ended_is_an_error() -> None:
+    forked = ForkedKctl()
+    forked._server.kill()
+    forked._server.wait()
+    with pytest.raises(ConnectionError):
+        forked.run(["--version"], stdin=b"", environment=os.environ, timeout_s=TIMEOUT_S)
+    forked.close()
