@@ -278,7 +278,7 @@ def test_a_change_of_a_partition_examines_only_that_partition(tmp_path: Path) ->
         scene.disk.append(partitions[0], 1)
         batch_bytes = partitions[0].log.size_bytes
         replicas.partitions = counted = CountedPartitions(replicas.partitions)
-        response = ask(scene, 0, *topics, min_bytes=batch_bytes * len(topics))
+        response = call(scene, 0, *topics, min_bytes=batch_bytes * len(topics))
         assert isinstance(response, asyncio.Future)
         counted.lookups = 0
         for partition in partitions[1:-1]:

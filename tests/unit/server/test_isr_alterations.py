@@ -207,7 +207,7 @@ def test_many_isr_changes_are_divided_into_several_requests() -> None:
     count = 2 * bound + 1
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
-        peer.answers = [answer(*range(start, min(start + bound, count))) for start in range(0, count, bound)]
+        peer.responses = [response(*range(start, min(start + bound, count))) for start in range(0, count, bound)]
         written = await asyncio.gather(
             *(states.put(TopicPartition("a", number), new_state()) for number in range(count))
         )
