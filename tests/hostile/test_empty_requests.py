@@ -58,5 +58,5 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
     assert unexpected_lines(broker.log_text) == before
     topic = CreatableTopic(name="after-them", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with Attacker(broker.bootstrap) as attacker:
-        created = attacker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse, 4)
+        created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse, 4)
     assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
