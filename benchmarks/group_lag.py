@@ -47,7 +47,7 @@ def main() -> None:
 
 def fill(bootstrap: str) -> None:
     """Topics with records, and groups with commits before their ends."""
-    settings = {"bootstrap.servers": bootstrap}
+    settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
     topics = [NewTopic("wide", WIDE_PARTITIONS, 1), NewTopic("shared", SHARED_PARTITIONS, 1)]
     for created in AdminClient(settings).create_topics(topics).values():
         created.result(TIMEOUT_S)

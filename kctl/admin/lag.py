@@ -113,16 +113,16 @@ class LagReader:
         ]
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
-        """The committed offsets, and assigned partitions without one, of the wanted topics."""
+        """The committed offsets, and assigned partitions without one, of the selected topics."""
         committed = {one.tp: one for one in group.offsets}
         assigned = {tp for member in group.members for tp in member.assignment}
         return {
             tp: committed.get(tp) or GroupOffset(tp, -1, -1, "", -1)
             for tp in sorted(committed.keys() | assigned)
-            if self._is_wanted(tp)
+            if self._is_selected(tp)
         }
 
-    def _is_wanted(self, tp: TopicPartition) -> bool:
+    def _is_selected(self, tp: TopicPartition) -> bool:
         topics = self.options.topics
         if topics is None:
             return True
@@ -162,15 +162,15 @@ class LagReader:
         logs: Outcomes[LogRange],
     ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
         """What fetching shows at each committed offset; groups with the same one share a fetch."""
-        wanted: dict[tuple[TopicPartition, int | None], Search] = {}
+        searches: dict[tuple[TopicPartition, int | None], Search] = {}
         for known in offsets.values():
             for tp, offset in known.items():
                 log = logs[tp]
                 if isinstance(log, LogRange) and _may_be_behind(offset, log):
                     search = Search(tp, max(offset.committed_offset, log.start), log.end)
-                    wanted.setdefault((tp, offset.committed_offset), search)
-        await find_unread(client, list(wanted.values()))
-        return {key: search.unread for key, search in wanted.items()}
+                    searches.setdefault((tp, offset.committed_offset), search)
+        await find_unread(client, list(searches.values()))
+        return {key: search.unread for key, search in searches.items()}
 
     async def _retentions(self, client: ClusterClient, behind: Iterable[TopicPartition]) -> Mapping[str, Retention]:
         """The limits of topics with lag; those of other topics, and of unreadable ones, are unknown."""

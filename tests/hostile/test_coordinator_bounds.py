@@ -82,7 +82,7 @@ def test_a_member_with_more_metadata_than_a_record_may_have_is_refused() -> None
         host = await Host(loop).start()
         metadata = bytes(MEMBER_METADATA_BYTES_MAX)
         assert error_of(host.join(protocols=(("range", metadata),))) is ErrorCode.INVALID_REQUEST
-        assert host.coordinator.groups()[1] == []
+        assert (await host.coordinator.groups())[1] == []
 
     simulate(main, seed=1)
 
@@ -127,7 +127,7 @@ def header(producer_id: int, offset: int, *, is_transactional: bool = False) -> 
     return parse_header(offset.to_bytes(8, "big") + batch[8:])
 
 
-def test_a_partition_forgets_the_least_recent_producer_without_an_open_transaction(
+def test_a_partition_evicts_the_least_recent_producer_without_an_open_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_PER_PARTITION_MAX", 3)

@@ -88,7 +88,7 @@ def test_private_file_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, is_nat
 @pytest.mark.parametrize("command", [None, UNKNOWN_COMMAND, fcntl.F_GETFD])
 def test_flush_uses_what_the_system_has(source: int, monkeypatch: pytest.MonkeyPatch, command: int | None) -> None:
     """F_GETFD stands for a full fsync that succeeds; then fsync is not needed."""
-    flushed = []
+    flushed: list[int] = []
     monkeypatch.setattr(operating_system, "_FULL_FSYNC", command)
     monkeypatch.setattr(os, "fsync", flushed.append)
     operating_system.flush_to_disk(source)
@@ -121,6 +121,13 @@ def test_open_files_where_the_hard_limit_is_infinite(
     reported = operating_system.raise_open_files_limit()
     assert limits[0] == expected
     assert reported == (-1 if expected == resource.RLIM_INFINITY else expected)
+
+
+@BOTH
+def test_at_least_one_processor_is_usable(is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_native:
+        monkeypatch.setattr(operating_system, "_HAS_AFFINITY", False)
+    assert 1 <= operating_system.usable_processors() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="this system has no MSG_MORE, so that there is no number")

@@ -26,7 +26,9 @@ from kctl.server.controller.control_requests import (
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.metrics.durations import Durations
 from kctl.server.peers import Purpose
+from kctl.server.requests.slices import end_of
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,26 @@ class ControlPlane(Protocol):
     async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Stops replicas; returns the error per partition.  Raises ApiError."""
         ...
+
+
+class _Queue:
+    """Requests that wait, and how long they waited, for metrics."""
+
+    def __init__(self) -> None:
+        self.times = Durations()
+        self._queue: asyncio.Queue[tuple[float, ControlRequest]] = asyncio.Queue()
+        self._now_s = asyncio.get_running_loop().time
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put_nowait((self._now_s(), request))
+
+    async def get(self) -> ControlRequest:
+        put_s, request = await self._queue.get()
+        self.times.record((self._now_s() - put_s) * 1000)
+        return request
 
 
 class BrokerChannels:
@@ -78,15 +100,25 @@ class BrokerChannels:
         self._on_response = on_response
         self._remote: dict[int, _RemoteChannel] = {}
 
-    def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
+    def queues(self) -> dict[int, tuple[int, Durations]]:
+        """The number of queued requests, and how long requests have waited, by broker; empty without a request."""
+        found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
+        if self._local.queue is not None:
+            found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
+        return found
+
+    async def send(
+        self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+    ) -> None:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = update_metadata_request(state, self._broker_id, action.partitions)
+            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions))
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            self._deliver(action.broker_id, leader_and_isr_request(state, self._broker_id, action), state)
+            roles = await end_of(leader_and_isr_request(state, self._broker_id, action))
+            self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)
             self._deliver(action.broker_id, request_of_stop, state)
@@ -143,13 +175,14 @@ class _LocalChannel:
         self._broker_id = broker_id
         self._broker = broker
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue: _Queue | None = None
         self._task: asyncio.Task[None] | None = None
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-to-itself")
+        if self.queue is None:
+            self.queue = _Queue()
+            self._task = asyncio.get_running_loop().create_task(self._run(self.queue), name="controller-to-itself")
+        self.queue.put(request)
 
     async def close(self) -> None:
         """Drops the requests that have not been applied."""
@@ -157,9 +190,9 @@ class _LocalChannel:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, queue: _Queue) -> None:
         while True:
-            request = await self._queue.get()
+            request = await queue.get()
             try:
                 await self._apply(request)
             except ApiError as error:
@@ -202,12 +235,12 @@ class _RemoteChannel:
         self._connect = connect
         self._versions = versions
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue = _Queue()
         self._connection: Connection | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
+        self.queue.put(request)
 
     def end(self) -> None:
         """Cancels the task without waiting for it; the broker is gone."""
@@ -220,7 +253,7 @@ class _RemoteChannel:
     async def _run(self) -> None:
         try:
             while True:
-                await self._send(await self._queue.get())
+                await self._send(await self.queue.get())
         finally:
             if self._connection is not None:
                 await self._connection.close()

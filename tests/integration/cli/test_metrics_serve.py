@@ -145,7 +145,7 @@ def test_every_query_of_dashboard_7589_has_data(exporter: Exporter, tmp_path: Pa
         f"--web.listen-address=127.0.0.1:{port}",
     ]
 
-    def ask(query: str) -> list[Any]:
+    def query_result(query: str) -> list[Any]:
         for name, value in (("$instance", instance), ("$topic", "exported|other"), ("$job", "kafka")):
             query = query.replace(name, value)
         url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
@@ -159,9 +159,9 @@ def test_every_query_of_dashboard_7589_has_data(exporter: Exporter, tmp_path: Pa
         ready = f"http://127.0.0.1:{port}/-/ready"
         prometheus.wait_until(lambda: is_ok(ready), timeout_s=TIMEOUT_S)
         # A rate takes two scrapes.
-        prometheus.wait_until(lambda: bool(ask(DASHBOARD[0])), timeout_s=TIMEOUT_S)
-        assert [query for query in DASHBOARD if not ask(query)] == []
-        [lag] = [one for one in ask(DASHBOARD[1]) if one["metric"]["consumergroup"] == "readers"]
+        prometheus.wait_until(lambda: bool(query_result(DASHBOARD[0])), timeout_s=TIMEOUT_S)
+        assert [query for query in DASHBOARD if not query_result(query)] == []
+        [lag] = [one for one in query_result(DASHBOARD[1]) if one["metric"]["consumergroup"] == "readers"]
         assert lag["value"][1] == "6"
 
 

@@ -104,7 +104,10 @@ def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} offset=1 key={key!r} " in line
+    assert (
+        f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} offset=1 last_offset=1 keys={key!r} "
+        in line
+    )
 
 
 def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
@@ -131,7 +134,7 @@ def test_loading_many_groups_is_split_over_loop_turns_and_published_at_once() ->
         host.coordinator.partitions.on_leader(0, 0)
         seen = []
         for _ in range(100):
-            seen.append(len(host.coordinator.groups()[1]))
+            seen.append(len((await host.coordinator.groups())[1]))
             if seen[-1]:
                 break
             await asyncio.sleep(0)
@@ -150,10 +153,10 @@ def test_sessions_of_loaded_members_start_in_turns_and_expire_without_heartbeats
         new = await Host(loop, old.log).start(epoch=1)
         assert new.heartbeat(f"g{count - 1}", joined[-1]) is ErrorCode.NONE
         await asyncio.sleep(9)
-        assert {each.state for each in new.coordinator.groups()[1]} == {"Stable"}
+        assert {each.state for each in (await new.coordinator.groups())[1]} == {"Stable"}
         assert new.heartbeat("g0", joined[0]) is ErrorCode.NONE
         await asyncio.sleep(2)
-        states = {each.group_id: each.state for each in new.coordinator.groups()[1]}
+        states = {each.group_id: each.state for each in (await new.coordinator.groups())[1]}
         assert [group for group, state in states.items() if state == "Stable"] == ["g0"]
         await old.coordinator.stop()
         await new.coordinator.stop()
@@ -225,9 +228,9 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    where = f"skipped records topic=__consumer_offsets partition={partition} offset=1"
+    where = f"skipping records that cannot be read topic=__consumer_offsets partition={partition} offset=1"
     key = encode_offset_commit_key("g", "t", 1)
-    assert line == f"{where} key={key!r} reason=wrong checksum, skipped 104 bytes"
+    assert line == f"{where} last_offset=1 keys={key!r} error=wrong checksum, skipped 104 bytes"
 
 
 def test_key_types_of_newer_brokers_are_skipped_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
