@@ -1,9 +1,11 @@
 """What do metrics cost a broker, and how long does a scrape of 5,000 partitions take?
 
-    python -m benchmarks.metrics_cost [--runs 30] [--partitions 5000]
+    python -m benchmarks.metrics_cost [--runs 100] [--partitions 5000]
 
-Two brokers, one with metrics, take short turns in changing order, so that other load on the machine affects both.
-The cost is told in processor time of the broker, for requests with 1 MB and, as the worst case, for small ones.
+Recording is switched on and off in one broker, in short turns in changing order, so that other load on the machine and
+the place of objects in memory affect both.  The cost is the processor time of the event loop for a request, for
+requests with 1 MB and, as the worst case, for small ones that arrive together.  The difference is computed for each
+pair of turns; its median is not affected by the few pairs in which one turn was disturbed.
 A scrape is measured from the request to its last byte; how long the event loop was busy at a time is read from the
 broker's own histogram.
 """
@@ -11,10 +13,13 @@ broker's own histogram.
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import signal
 import socket
 import statistics
 import struct
+import sys
 import tempfile
 import time
 import urllib.request
@@ -35,42 +40,57 @@ from tests.peers.kctl_broker import kctl_broker
 TOPIC = "cost"
 PIPELINED, PIPELINED_BYTES = 50, 1 << 20
 SCRAPES = 10
+SWITCHED = (sys.executable, "-m", "benchmarks.harness.switched_metrics")
+REQUESTS = re.compile(
+    r'kafka_network_requestmetrics_requests_total\{request="(?:Produce|FetchConsumer)",.*\} ([0-9.]+)'
+)
 BUCKET = re.compile(r'kctl_event_loop_busy_seconds_bucket\{le="([^"]+)"\} ([0-9.]+)')
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--runs", type=int, default=30)
+    options.add_argument("--runs", type=int, default=100)
     options.add_argument("--partitions", type=int, default=5000)
     given = options.parse_args()
     port = probe.free_port()
     with (
         tempfile.TemporaryDirectory(prefix="kctl-bench-") as folder,
-        kctl_broker(Path(folder) / "off") as off,
-        kctl_broker(Path(folder) / "on", properties={"metrics.port": str(port)}) as on,
+        kctl_broker(Path(folder) / "data", properties={"metrics.port": str(port)}, run_by=SWITCHED) as broker,
     ):
-        pin(off.pid, on.pid)
-        brokers = {"off": Subject(off.bootstrap, off.pid), "on": Subject(on.bootstrap, on.pid)}
-        figures = [*costs(brokers, runs=given.runs), *scrapes(brokers["on"], port, partitions=given.partitions)]
+        pin(broker.pid)
+        subject = Subject(broker.bootstrap, broker.pid)
+        figures = [*costs(subject, port, runs=given.runs), *scrapes(subject, port, partitions=given.partitions)]
     report("metrics_cost", figures, client=librdkafka.client_name(), runs=given.runs)
 
 
-def costs(brokers: dict[str, Subject], *, runs: int) -> list[Figure]:
-    """Processor time per request of each broker, and the difference in percent of the medians."""
-    for broker in brokers.values():
-        librdkafka.create_topic(broker.bootstrap, TOPIC)
+def costs(broker: Subject, port: int, *, runs: int) -> list[Figure]:
+    """Processor time per request without and with metrics, and the difference in percent of each pair of turns."""
+    librdkafka.create_topic(broker.bootstrap, TOPIC)
     figures = []
     for what, (frame, count) in workloads().items():
-        values: dict[str, list[float]] = {name: [] for name in brokers}
+        values: dict[bool, list[float]] = {False: [], True: []}
+        before = recorded(port)
         for run in range(runs + 1):
-            for name in sorted(brokers, reverse=run % 2 == 0):
-                used_us = cpu_us(brokers[name], frame, count)
+            for is_on in (run % 2 == 0, run % 2 == 1):
+                if not is_on:
+                    os.kill(broker.pid, signal.SIGUSR1)
+                used_us = cpu_us(broker, frame, count)
+                if not is_on:
+                    os.kill(broker.pid, signal.SIGUSR1)
                 if run:  # The first warms up.
-                    values[name].append(used_us)
-        figures += [Figure(f"{what}, metrics {name}", "broker CPU us", values[name]) for name in brokers]
-        off, on = (statistics.median(values[name]) for name in ("off", "on"))
-        figures.append(Figure(f"{what}, cost of metrics", "%", [100 * (on - off) / off], "< 3"))
+                    values[is_on].append(used_us)
+        assert recorded(port) - before == (runs + 1) * count, "a turn was recorded only in part"
+        for is_on, name in ((False, "off"), (True, "on")):
+            figures.append(Figure(f"{what}, metrics {name}", "broker CPU us", values[is_on]))
+        differences = [100 * (on - off) / off for off, on in zip(values[False], values[True], strict=True)]
+        quartiles = statistics.quantiles(differences, n=4)
+        figures.append(Figure(f"{what}, cost of metrics, quartiles", "%", quartiles, "< 3"))
     return figures
+
+
+def recorded(port: int) -> int:
+    """The Produce and Fetch requests that were recorded."""
+    return int(sum(float(count) for count in REQUESTS.findall(scrape(port))))
 
 
 def workloads() -> dict[str, tuple[bytes, int]]:

@@ -795,6 +795,12 @@ TOKEN_BYTES_MAX = _limit(
     on_excess="the authentication fails before the rest is read",
 )
 
+TOP_GROUPS_MAX = _limit(
+    "groups that kctl top reads in one refresh",
+    1_000,
+    "groups",
+    on_excess="the first by name are shown, and a line says so",
+)
 METRICS_READ_BYTES_MAX = _limit(
     "response of an endpoint for metrics that `kctl metrics show` reads",
     256 << 20,

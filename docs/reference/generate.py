@@ -54,6 +54,46 @@ def dashboard_queries() -> list[Query]:
     ]
 
 
+class Panel(NamedTuple):
+    """A panel of a public dashboard, or a metric that it queries where its panels are not known by name."""
+
+    dashboard: str
+    panel: str
+    metrics: tuple[str, ...]
+
+
+NOT_OF_A_BROKER = {
+    "container_": "of the container runtime",
+    "kubelet_": "of Kubernetes",
+    "jvm_": "there is no JVM; see process_resident_memory_bytes and python_gc_*",
+    "up": "of Prometheus itself, which has it for every target",
+}
+"""Why a broker does not have metrics with these prefixes."""
+
+
+def dashboard_panels() -> list[Panel]:
+    """The rows of dashboard-panels.tsv."""
+    lines = (ROOT / "docs/reference/dashboard-panels.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    cells = (line.split("\t") for line in lines)
+    return [Panel(dashboard, panel, tuple(metrics.split(","))) for dashboard, panel, metrics in cells]
+
+
+def source_of(metric: str) -> str:
+    """The MBean of a metric that a dashboard queries, `process`, or why a broker does not have it; empty if unknown."""
+    if metric.startswith("process_"):
+        return "process"
+    for prefix, reason in NOT_OF_A_BROKER.items():
+        if metric.startswith(prefix):
+            return f"not: {reason}"
+    reasons = {query.metric: query.reason for query in dashboard_queries() if query.reason}
+    if metric in reasons:
+        return f"not: {reasons[metric]}"
+    for definition in DEFINITIONS:
+        if any(metric in samples_of(definition, dialect) for dialect in Dialect):
+            return _source(definition).removeprefix(f"{definition.domain}, ")
+    return ""
+
+
 def samples_of(definition: Definition, dialect: Dialect) -> dict[str, frozenset[str]]:
     """The names of a metric's samples, with their labels."""
     found: dict[str, frozenset[str]] = {}
@@ -69,6 +109,7 @@ def samples_of(definition: Definition, dialect: Dialect) -> dict[str, frozenset[
 def metric_tables(page: str) -> str:
     """`page` with the tables of metrics and of dashboards' queries replaced by the present ones."""
     page = _between(page, "metrics", _table_of_metrics())
+    page = _between(page, "dashboard panels", _table_of_panels())
     return _between(page, "dashboard queries", _table_of_queries())
 
 
@@ -104,8 +145,17 @@ def _table_of_queries() -> str:
     }
     lines = ["| queried metric | naming | MBean, or why not |", "|---|---|---|"]
     for query in dashboard_queries():
-        answer = f"not: {query.reason}" if query.reason else mbeans.get(query.metric, "MISSING")
-        lines.append(f"| `{query.metric}` | {query.naming} | {answer} |")
+        source = f"not: {query.reason}" if query.reason else mbeans.get(query.metric, "MISSING")
+        lines.append(f"| `{query.metric}` | {query.naming} | {source} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_panels() -> str:
+    lines = ["| dashboard | panel, or queries | metrics | shown from, or why not |", "|---|---|---|---|"]
+    for one in dashboard_panels():
+        metrics = ", ".join(f"`{metric}`" for metric in one.metrics)
+        sources = "; ".join(dict.fromkeys(source_of(metric) or "MISSING" for metric in one.metrics))
+        lines.append(f"| {one.dashboard} | {one.panel} | {metrics} | {sources} |")
     return "\n".join(lines) + "\n"
 
 

@@ -45,11 +45,17 @@ async def endpoint_of(client: ClusterClient, broker_id: int | None) -> tuple[str
     return (brokers[chosen].host if host in _ANY_INTERFACE else host), port
 
 
-def read_metrics(host: str, port: int, left_s: Callable[[], float]) -> list[Sample]:
-    """All values.  Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid."""
+def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tuple[str, ...] = ()) -> list[Sample]:
+    """All values, or those whose metric begins with one of `names`.
+
+    Raises ClusterUnreachable if the endpoint does not respond, or its response is not valid.
+    """
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - it takes 50 ms
 
     text = scrape(host, port, left_s)
+    if names:
+        # The parser takes about 10 us for a line, and a broker with 5,000 partitions sends 50,000.
+        text = "".join(line + "\n" for line in text.split("\n") if line.startswith(names))
     try:
         families = text_string_to_metric_families(text)
         return [Sample(each.name, dict(each.labels), float(each.value)) for one in families for each in one.samples]

@@ -353,6 +353,7 @@ class Broker:
                 lag=metrics.lag,
                 last_minute=metrics.last_minute,
                 sample=metrics.sample,
+                started_ms=self._world.clock.now_ms(),
                 idle_s=metrics.idle_s,
             )
         )

@@ -37,19 +37,19 @@ class MetadataWaits:
     """Code that updates the metadata cache calls `changed` afterwards."""
 
     def __init__(self, timer: Timer) -> None:
-        self._purgatory: Purgatory[str] = Purgatory(timer)
+        self.purgatory: Purgatory[str] = Purgatory(timer)
 
     def changed(self, topics: Iterable[str]) -> None:
         """The cache was updated for these topics: checks the requests that wait for them."""
         for topic in topics:
-            self._purgatory.check(topic)
+            self.purgatory.check(topic)
 
     def expire_all(self) -> None:
         """Completes all requests with the current state, for shutdown."""
-        self._purgatory.expire_all()
+        self.purgatory.expire_all()
 
     def until(self, topic: str, is_reached: Callable[[], bool], timeout_ms: int) -> asyncio.Future[bool]:
         """A future that is True once `is_reached` returns True for the topic, or False after the timeout."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._purgatory.complete_or_watch(_Wait(is_reached, future), (topic,), timeout_ms)
+        self.purgatory.complete_or_watch(_Wait(is_reached, future), (topic,), timeout_ms)
         return future

@@ -26,6 +26,7 @@ from kctl.server.controller.control_requests import (
 from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.metrics.durations import Durations
 from kctl.server.peers import Purpose
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,26 @@ class ControlPlane(Protocol):
         ...
 
 
+class _Queue:
+    """Requests that wait, and how long they waited, for metrics."""
+
+    def __init__(self) -> None:
+        self.times = Durations()
+        self._queue: asyncio.Queue[tuple[float, ControlRequest]] = asyncio.Queue()
+        self._now_s = asyncio.get_running_loop().time
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put_nowait((self._now_s(), request))
+
+    async def get(self) -> ControlRequest:
+        put_s, request = await self._queue.get()
+        self.times.record((self._now_s() - put_s) * 1000)
+        return request
+
+
 class BrokerChannels:
     """One ordered queue per live broker; the local broker gets the same messages by calls.
 
@@ -77,6 +98,13 @@ class BrokerChannels:
         self._listener = listener
         self._on_response = on_response
         self._remote: dict[int, _RemoteChannel] = {}
+
+    def queues(self) -> dict[int, tuple[int, Durations]]:
+        """The number of queued requests, and how long requests have waited, by broker; empty without a request."""
+        found = {broker_id: (len(each.queue), each.queue.times) for broker_id, each in self._remote.items()}
+        if self._local.queue is not None:
+            found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
+        return found
 
     def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
         """Queues the requests of an action; responses are passed to `on_response`."""
@@ -143,13 +171,14 @@ class _LocalChannel:
         self._broker_id = broker_id
         self._broker = broker
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue: _Queue | None = None
         self._task: asyncio.Task[None] | None = None
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-to-itself")
+        if self.queue is None:
+            self.queue = _Queue()
+            self._task = asyncio.get_running_loop().create_task(self._run(self.queue), name="controller-to-itself")
+        self.queue.put(request)
 
     async def close(self) -> None:
         """Drops the requests that have not been applied."""
@@ -157,9 +186,9 @@ class _LocalChannel:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, queue: _Queue) -> None:
         while True:
-            request = await self._queue.get()
+            request = await queue.get()
             try:
                 await self._apply(request)
             except ApiError as error:
@@ -202,12 +231,12 @@ class _RemoteChannel:
         self._connect = connect
         self._versions = versions
         self._on_response = on_response
-        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self.queue = _Queue()
         self._connection: Connection | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
 
     def put(self, request: ControlRequest) -> None:
-        self._queue.put_nowait(request)
+        self.queue.put(request)
 
     def end(self) -> None:
         """Cancels the task without waiting for it; the broker is gone."""
@@ -220,7 +249,7 @@ class _RemoteChannel:
     async def _run(self) -> None:
         try:
             while True:
-                await self._send(await self._queue.get())
+                await self._send(await self.queue.get())
         finally:
             if self._connection is not None:
                 await self._connection.close()

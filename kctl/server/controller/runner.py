@@ -52,6 +52,7 @@ from kctl.server.controller.step import led_with_followers, step
 from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.metrics.durations import Durations
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 
@@ -121,6 +122,10 @@ class ControllerRunner:
     def queue_size(self) -> int:
         """The number of events that wait."""
         return self._inbox.qsize()
+
+    def channel_queues(self) -> dict[int, tuple[int, Durations]]:
+        """Requests that wait to be sent, and how long requests have waited, by broker."""
+        return self._channels.queues()
 
     async def close(self) -> None:
         """Stops; the end of the session deletes /controller."""

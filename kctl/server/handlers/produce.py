@@ -118,6 +118,8 @@ class ProduceHandler:
                 traffic.invalid_sequences += 1
             case ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
                 traffic.invalid_magic_numbers += 1
+            case ErrorCode.INVALID_RECORD if isinstance(error, RecordsRejected):
+                traffic.keyless_in_compacted += len(error.record_errors)
             case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
                 traffic.bytes_rejected += len(records) if isinstance(records, (bytearray, memoryview)) else 0
         if error.code not in _EXPECTED:
@@ -166,7 +168,11 @@ class ProduceHandler:
             now_ms=self._clock.now_ms(),
             request_version=appends.context.api_version,
         )
-        return await self._work.run(memory_max(records), work)
+        began_ms = self._clock.monotonic_ms()
+        valid = await self._work.run(memory_max(records), work)
+        if valid.is_converted:
+            self._replicas.traffic.produce_conversion_times.record(self._clock.monotonic_ms() - began_ms)
+        return valid
 
     def _append(
         self,

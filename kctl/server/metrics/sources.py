@@ -91,5 +91,7 @@ class Sources:
     lag: LoopLag
     last_minute: LastMinute
     sample: Callable[[], Sample]
+    started_ms: int
+    """When the broker began to serve, in ms since 1970."""
     idle_s: Callable[[], float]
     """How long the event loop has been idle since the metrics started."""

@@ -73,6 +73,8 @@ class Acceptor:
             timings=[timing for each in self._connections if (timing := each.peer.timing) is not None],
             queued_requests=len(self._turns),
             queued_responses=sum(each.is_writing for each in self._connections),
+            received_bytes=self._buffers.lent_bytes + self._buffers.reserved_bytes,
+            received_bytes_max=self._settings.request_bytes_max,
             malformed_requests=self.malformed_count,
         )
 

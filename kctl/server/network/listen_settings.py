@@ -23,6 +23,10 @@ class ListeningState(NamedTuple):
     """Connections whose requests wait for their turn."""
     queued_responses: int = 0
     """Connections whose responses wait for the peer to read."""
+    received_bytes: int = 0
+    """Memory that requests use while they are received and handled."""
+    received_bytes_max: int = -1
+    """queued.max.request.bytes; below 1 for no limit."""
     malformed_requests: int = 0
     """Connections closed because of a malformed request, since the start."""
 

@@ -10,27 +10,12 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from kctl.environment import Clock
 from kctl.errors import LogDirFailure
+from kctl.server.metrics.durations import Durations
 from kctl.storage.log import Log
-
-_SAMPLES_MAX = 1028
-
-
-class FlushTimes:
-    """How often logs were flushed, and how long the latest flushes took."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.latest_ms: deque[float] = deque(maxlen=_SAMPLES_MAX)
-
-    def record(self, took_ms: float) -> None:
-        """A flush has ended."""
-        self.count += 1
-        self.latest_ms.append(took_ms)
 
 
 class AppendFlushes:
@@ -39,7 +24,7 @@ class AppendFlushes:
     def __init__(
         self, clock: Clock, *, on_settled: Callable[[Log], None], on_failure: Callable[[LogDirFailure], None]
     ) -> None:
-        self.times = FlushTimes()
+        self.times = Durations()
         """Of all flushes of this broker."""
         self._clock = clock
         self._on_settled = on_settled

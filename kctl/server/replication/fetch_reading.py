@@ -192,6 +192,8 @@ class Fetch:
             if partition is not None:
                 partition.traffic.fetch_requests += 1
                 partition.traffic.replication_bytes_out += size
+                if self.reader.replica_id in partition.adding_replicas:
+                    partition.traffic.reassignment_bytes_out += size
             if size and self._quota.is_throttled(topic_partition):
                 throttled_bytes += size
         if throttled_bytes:
@@ -282,7 +284,9 @@ class Fetch:
                 if left <= 0 and reading.total_bytes:
                     result.records = EMPTY
                 else:
+                    began_ms = self._clock.monotonic_ms()
                     result = await self._convert_one(position, result, result.records, max(left, 0), work)
+                    self._replicas.traffic.fetch_conversion_times.record(self._clock.monotonic_ms() - began_ms)
                     reading.results[position.topic_partition] = result
                     reading.is_urgent = reading.is_urgent or result.error_code != ErrorCode.NONE
                 partition_traffic = self._replicas.traffic.found(position.topic_partition.topic)

@@ -76,6 +76,10 @@ class ReplicaFetcher:
         self._settings = settings
         self._quota = quota
         self.round_count = 0
+        self.request_count = 0
+        """Fetch requests that were answered."""
+        self.byte_count = 0
+        """Bytes of batches that were appended."""
         self._following: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
@@ -238,6 +242,7 @@ class ReplicaFetcher:
             partition_max_bytes=self._settings.max_bytes,
             response_max_bytes=self._settings.response_max_bytes,
         )
+        self.request_count += 1
         for topic_partition, result in results:
             found = fetching.get(topic_partition)
             if found is not None and self._is_current(found):
@@ -270,7 +275,10 @@ class ReplicaFetcher:
         try:
             if isinstance(result.records, (bytes, memoryview)) and len(result.records):
                 partition.log.append_as_follower(result.records, now_ms=self._clock.now_ms())
+                self.byte_count += len(result.records)
                 partition.traffic.replication_bytes_in += len(result.records)
+                if partition.broker_id in partition.adding_replicas:
+                    partition.traffic.reassignment_bytes_in += len(result.records)
                 if self._quota.is_throttled(partition.topic_partition):
                     self._quota.record(len(result.records), self._clock.monotonic_ms())
             if result.log_start_offset > partition.log.log_start_offset:

@@ -37,6 +37,8 @@ class PartitionState(Protocol):
     isr: list[int]
     partition_epoch: int
     replicas: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
     controller_epoch: int
 
 
@@ -57,6 +59,7 @@ class Partition:
 
     __slots__ = (
         "_lag_time_max_ms",
+        "adding_replicas",
         "broker_id",
         "controller_epoch",
         "followers",
@@ -68,6 +71,7 @@ class Partition:
         "log",
         "partition_epoch",
         "pending_isr",
+        "removing_replicas",
         "replicas",
         "topic_partition",
         "traffic",
@@ -98,6 +102,9 @@ class Partition:
         self.pending_isr: tuple[int, ...] | None = None
         """The in-sync replicas that are being written to ZooKeeper; count like `isr` until the result is known."""
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        """The replicas that a reassignment adds; they are in `replicas` too."""
+        self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
 
@@ -105,6 +112,11 @@ class Partition:
     def is_leader(self) -> bool:
         """True if this broker leads the partition."""
         return self.leader == self.broker_id
+
+    @property
+    def is_reassigning(self) -> bool:
+        """True while a reassignment of the partition goes on."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     @property
     def last_stable_offset(self) -> int:
@@ -126,6 +138,8 @@ class Partition:
         self.isr = tuple(state.isr)
         self.pending_isr = None
         self.replicas = tuple(state.replicas)
+        self.adding_replicas = tuple(state.adding_replicas)
+        self.removing_replicas = tuple(state.removing_replicas)
         self.followers = {}
         if self.is_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset

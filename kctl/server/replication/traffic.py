@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 
+from kctl.server.metrics.durations import Durations
+
 
 @dataclass(slots=True)
 class TopicTraffic:
@@ -28,6 +30,9 @@ class TopicTraffic:
     fetch_conversions: int = 0
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
+    reassignment_bytes_in: int = 0
+    """Of the replicated bytes, those to a replica that a reassignment adds."""
+    reassignment_bytes_out: int = 0
     invalid_magic_numbers: int = 0
     invalid_checksums: int = 0
     invalid_sequences: int = 0
@@ -46,6 +51,10 @@ class BrokerTraffic:
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
     others: TopicTraffic = field(default_factory=TopicTraffic)
     """Requests for unknown topics, and what was counted for topics that are gone."""
+    produce_conversion_times: Durations = field(default_factory=Durations)
+    """Of converting batches of a Produce request to the format in which they are stored."""
+    fetch_conversion_times: Durations = field(default_factory=Durations)
+    """Of converting what a Fetch request reads to an older format."""
 
     def of(self, topic: str) -> TopicTraffic:
         """The counters of a topic, new ones for a new topic; only for topics with a replica here."""

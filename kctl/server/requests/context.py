@@ -11,6 +11,7 @@ from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, Re
 
 if TYPE_CHECKING:
     from kctl.server.quotas.accounts import RequestAccount
+    from kctl.server.requests.recorder import ApiRecord
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -169,8 +170,8 @@ class RequestContext:
     api_name: str = ""
     times: RequestTimes | None = None
     """When the request passed its stages; None if it is not timed."""
-    is_follower: bool = False
-    """Whether it is the fetch of a follower; only set if metrics are on."""
+    record: ApiRecord | None = None
+    """Where the request is counted; None if metrics are off."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
 

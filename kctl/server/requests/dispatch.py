@@ -90,17 +90,20 @@ class Dispatcher:
             context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         recorder = self.recorder
         if recorder is not None:
-            context.times = recorder.begin(api.name, peer, len(frame))
+            record = context.record = recorder.apis[api.name]
+            record.until_timed -= 1
+            if record.until_timed < 0:
+                context.times = record.begin(peer, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
         if codec.is_long_to_decode(api.request, len(frame)):
-            return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
+            return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if context.times is not None:
             context.times.handled_s = asyncio.get_running_loop().time()
-        if recorder is not None and api.key == FETCH_KEY:
-            context.is_follower = request.replica_id >= 0
+        if recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = recorder.follower_fetches
         if result is None:
             return self._encode(api, context, None)
         if isinstance(result, Awaitable):
@@ -108,6 +111,20 @@ class Dispatcher:
         if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
             return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
+
+    async def _handled_off_loop(
+        self, api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+    ) -> Response | None:
+        """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
+        loop = asyncio.get_running_loop()
+        decoded: tuple[Any, int] = await loop.run_in_executor(
+            None, codec.decode, api.request, frame, context.api_version, offset
+        )
+        request = decoded[0]
+        if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
+            context.record = self.recorder.follower_fetches
+        result = handler(request, context)
+        return await result if isinstance(result, Awaitable) else result
 
     def _later(
         self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
@@ -168,7 +185,7 @@ class Dispatcher:
             async with self._long_encoding:
                 loop = asyncio.get_running_loop()
                 chunks = await loop.run_in_executor(None, framed_response, api, context, response)
-            self._record(api, context, response, chunks)
+            self._record(context, response, chunks)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
@@ -176,14 +193,11 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _record(self, api: registry.Api, context: RequestContext, response: Response | None, reply: Reply) -> None:
+    def _record(self, context: RequestContext, response: Response | None, reply: Reply) -> None:
         """Counts and logs a request that has its response, if metrics or the request log are on."""
-        recorder, times, is_follower = self.recorder, context.times, context.is_follower
-        if recorder is not None:
-            recorder.count(api.name, context.api_version, response, is_follower=is_follower)
-            if times is not None:
-                timing = None if response is None else context.peer.timing
-                recorder.ready(api.name, times, timing, is_follower=is_follower)
+        if context.record is not None:
+            context.record.completed(context, response)
+        times = context.times
         if self._request_log is not None and times is not None:
             chunks = reply.chunks if isinstance(reply, ThrottledReply) else reply
             if chunks:
@@ -192,8 +206,8 @@ class Dispatcher:
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         reply = self._encode_and_settle(api, context, response)
-        if self.recorder is not None or self._request_log is not None:
-            self._record(api, context, response, reply)
+        if context.record is not None or self._request_log is not None:
+            self._record(context, response, reply)
         return reply
 
     def _encode_and_settle(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
@@ -238,21 +252,6 @@ def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> No
         reply.set_exception(error)
     else:
         reply.set_result(encoded.result())
-
-
-async def _handled_off_loop(
-    api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
-) -> Response | None:
-    """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
-    loop = asyncio.get_running_loop()
-    decoded: tuple[Any, int] = await loop.run_in_executor(
-        None, codec.decode, api.request, frame, context.api_version, offset
-    )
-    request = decoded[0]
-    if api.key == FETCH_KEY:
-        context.is_follower = request.replica_id >= 0
-    result = handler(request, context)
-    return await result if isinstance(result, Awaitable) else result
 
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:

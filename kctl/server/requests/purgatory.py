@@ -55,6 +55,8 @@ class Purgatory(Generic[K]):
         self._timer = timer
         self._watchers: dict[K, dict[_Waiting[K], None]] = {}
         self._size = 0
+        self.expired_count = 0
+        """Operations that ended by their timeout, or at shutdown."""
 
     def __len__(self) -> int:
         """The number of delayed operations."""
@@ -118,6 +120,7 @@ class Purgatory(Generic[K]):
     def _expire(self, waiting: _Waiting[K]) -> None:
         if waiting.done:
             return
+        self.expired_count += 1
         self._remove(waiting)
         try:
             waiting.operation.on_timeout()

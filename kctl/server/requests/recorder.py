@@ -1,6 +1,6 @@
-"""Records when each request passed its stages, for metrics.  Kafka: RequestChannel.Metrics.
+"""Records requests for metrics: their number, error codes and times.  Kafka: RequestChannel.Metrics.
 
-Every request is counted.  The first SAMPLES_MAX requests of an API are timed, and of the later ones every eighth,
+Every request is counted.  The first SAMPLES_MAX requests of an API are timed, and of the later ones every TIMED_OF-th,
 because six readings of the clock take longer than everything else here.  Durations and quantiles are computed from the
 latest SAMPLES_MAX timed requests of an API when metrics are read.
 
@@ -16,91 +16,95 @@ from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Peer, RequestTimes
+from kctl.server.requests.context import ConnectionTiming, Peer, RequestContext, RequestTimes
 
 FETCH_KEY = 1
-_SUCCESS = (0,)
-_TIMED_OF = 8
+TIMED_OF = 16
+
+CountErrors = Callable[[Any, defaultdict[int, int]], None]
+"""Adds the error codes in a response to their counts."""
 
 
 class ApiRecord:
     """The requests of one API, or of one kind of reader for Fetch."""
 
-    __slots__ = ("errors", "latest", "seen", "versions")
+    __slots__ = ("_count_errors", "_now_s", "errors", "latest", "timed", "until_timed", "versions")
 
-    def __init__(self) -> None:
-        self.seen = 0
-        """Requests that have begun."""
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.timed = 0
+        """Timed requests that have begun, of either reader for Fetch."""
+        self.until_timed = 0
+        """Requests before the next one that is timed.  The dispatcher counts down."""
         self.versions: defaultdict[int, int] = defaultdict(int)
         """Number of requests by version."""
         self.errors: defaultdict[int, int] = defaultdict(int)
         """Error codes in responses, also of single topics or partitions, by how often they occurred."""
         self.latest: deque[RequestTimes] = deque(maxlen=SAMPLES_MAX)
+        self._now_s = now_s
+        self._count_errors: CountErrors | None = None
 
     @property
     def count(self) -> int:
         """The number of requests."""
         return sum(self.versions.values())
 
+    def begin(self, peer: Peer, request_bytes: int) -> RequestTimes:
+        """A request that is timed is about to be decoded."""
+        self.timed += 1
+        self.until_timed = 0 if self.timed < SAMPLES_MAX else TIMED_OF - 1
+        now_s = self._now_s()
+        timing = peer.timing
+        return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
+
+    def completed(self, context: RequestContext, response: Any) -> None:
+        """A request has its encoded response, or needs none.  All responses of a record have the same type."""
+        self.versions[context.api_version] += 1
+        if response is None:
+            self.errors[0] += 1
+        elif self._count_errors is None:
+            self._count_errors = _counter_of_errors(type(response))
+            self._count_errors(response, self.errors)
+        else:
+            self._count_errors(response, self.errors)
+        if context.times is not None:
+            self._ready(context.times, None if response is None else context.peer.timing)
+
+    def _ready(self, times: RequestTimes, timing: ConnectionTiming | None) -> None:
+        """`timing` is that of the connection if there is a response to be sent."""
+        now_s = self._now_s()
+        times.ready_s = now_s
+        times.flushed_s = now_s
+        times.sent_s = now_s
+        self.latest.append(times)
+        if timing is not None:
+            timing.unsent.append(times)
+
 
 class RequestRecorder:
     """The records of all APIs, by name; fetches of followers are recorded apart."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        self.apis: defaultdict[str, ApiRecord] = defaultdict(ApiRecord)
-        self.follower_fetches = ApiRecord()
-        self._now_s = now_s
-        self._readers: dict[type, Errors] = {}
-
-    def begin(self, api: str, peer: Peer, request_bytes: int) -> RequestTimes | None:
-        """A request is about to be decoded; None if it is not timed."""
-        record = self.apis[api]
-        seen = record.seen = record.seen + 1
-        if seen > SAMPLES_MAX and seen % _TIMED_OF:
-            return None
-        now_s = self._now_s()
-        timing = peer.timing
-        return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
-
-    def count(self, api: str, version: int, response: Any, *, is_follower: bool = False) -> None:
-        """A request has its response, or needs none."""
-        record = self.follower_fetches if is_follower else self.apis[api]
-        record.versions[version] += 1
-        errors = record.errors
-        if response is None:
-            errors[0] += 1
-            return
-        kind = type(response)
-        reader = self._readers.get(kind)
-        if reader is None:
-            reader = self._readers[kind] = _reader_of_errors(kind)
-        for code in reader(response):
-            errors[code] += 1
-
-    def ready(
-        self, api: str, times: RequestTimes, timing: ConnectionTiming | None, *, is_follower: bool = False
-    ) -> None:
-        """The response of a timed request is encoded; `timing` is that of the connection if it has to be sent."""
-        now_s = self._now_s()
-        times.ready_s = now_s
-        times.flushed_s = now_s
-        times.sent_s = now_s
-        (self.follower_fetches if is_follower else self.apis[api]).latest.append(times)
-        if timing is not None:
-            timing.unsent.append(times)
+        self.apis: defaultdict[str, ApiRecord] = defaultdict(lambda: ApiRecord(now_s))
+        self.follower_fetches = ApiRecord(now_s)
 
 
-Errors = Callable[[Any], Iterable[int]]
+def _counter_of_errors(response: type) -> CountErrors:
+    """Counts the error codes in responses of this type; of types without a code, one success."""
+    counters = [_counter_at(path) for path in _paths_of_errors(response)]
+    if not counters:
+        return _count_success
+    if len(counters) == 1:
+        return counters[0]
+
+    def count(message: Any, counts: defaultdict[int, int]) -> None:
+        for counter in counters:
+            counter(message, counts)
+
+    return count
 
 
-def _reader_of_errors(response: type) -> Errors:
-    """A function that returns the error codes in responses of this type; of types without a code, one success."""
-    readers = [_reader_at(path) for path in _paths_of_errors(response)]
-    if not readers:
-        return lambda _: _SUCCESS
-    if len(readers) == 1:
-        return readers[0]
-    return lambda response: [code for read in readers for code in read(response)]
+def _count_success(_: Any, counts: defaultdict[int, int]) -> None:
+    counts[0] += 1
 
 
 def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -116,15 +120,35 @@ def _paths_of_errors(message: type, above: tuple[str, ...] = ()) -> list[tuple[s
     return found
 
 
-def _reader_at(path: tuple[str, ...]) -> Errors:
+def _counter_at(path: tuple[str, ...]) -> CountErrors:
     """Written out for the usual depths, because Produce and Fetch are so frequent."""
     if not path:
-        return lambda message: (message.error_code,)
-    first = attrgetter(path[0])
+        return _count_code
+    items_of = attrgetter(path[0])
     if len(path) == 1:
-        return lambda message: [item.error_code for item in first(message) or ()]
+        return lambda message, counts: _count_codes(items_of(message) or (), counts)
     if len(path) == 2:
-        second = attrgetter(path[1])
-        return lambda message: [code.error_code for item in first(message) or () for code in second(item) or ()]
-    inner = _reader_at(path[1:])
-    return lambda message: [code for item in first(message) or () for code in inner(item)]
+        inner_of = attrgetter(path[1])
+
+        def count(message: Any, counts: defaultdict[int, int]) -> None:
+            for item in items_of(message) or ():
+                for inner in inner_of(item) or ():
+                    counts[inner.error_code] += 1
+
+        return count
+    below = _counter_at(path[1:])
+
+    def descend(message: Any, counts: defaultdict[int, int]) -> None:
+        for item in items_of(message) or ():
+            below(item, counts)
+
+    return descend
+
+
+def _count_code(message: Any, counts: defaultdict[int, int]) -> None:
+    counts[message.error_code] += 1
+
+
+def _count_codes(items: Iterable[Any], counts: defaultdict[int, int]) -> None:
+    for item in items:
+        counts[item.error_code] += 1

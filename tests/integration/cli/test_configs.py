@@ -47,15 +47,15 @@ def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
     assert operate(f"configs alter broker default --set {name}=1000001").status == 0
     assert operate(f"configs alter broker 1 --set {name}=1000002").status == 0
 
-    def told() -> list[tuple[str, list[str]]]:
+    def reported() -> list[tuple[str, list[str]]]:
         items = operate(f"configs describe broker 0 1 --property {name} --format json").document
         return [
             (item["configs"][0]["value"], [one["source"] for one in item["configs"][0]["synonyms"]]) for item in items
         ]
 
     default, own = "DYNAMIC_DEFAULT_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG"
-    wanted = [("1000001", [default, "DEFAULT_CONFIG"]), ("1000002", [own, default, "DEFAULT_CONFIG"])]
-    probe.wait_until(lambda: told() == wanted, what="the new values", timeout_s=TIMEOUT_S)
+    expected = [("1000001", [default, "DEFAULT_CONFIG"]), ("1000002", [own, default, "DEFAULT_CONFIG"])]
+    probe.wait_until(lambda: reported() == expected, what="the new values", timeout_s=TIMEOUT_S)
     assert configs(operate, "broker default").keys() == {name}
     assert operate(f"configs alter broker 1 --delete {name}").rows[0][4:6] == ["1000002", "1000001"]
     assert operate(f"configs alter broker default --delete {name}").status == 0

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from docs.reference.generate import dashboard_queries, samples_of
+from docs.reference.generate import dashboard_panels, dashboard_queries, samples_of, source_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.definitions import (
     AnyFamily,
@@ -73,6 +73,12 @@ def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object
         assert any(query.labels <= labels for labels in found)
 
 
+def test_each_panel_of_a_public_dashboard_has_metrics_or_a_reason() -> None:
+    panels = dashboard_panels()
+    assert {panel.dashboard for panel in panels} == {"721", "11962", "18276", "Strimzi, strimzi-kafka.json"}
+    assert [metric for panel in panels for metric in panel.metrics if not source_of(metric)] == []
+
+
 @given(
     st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 99)), unique=True, max_size=5)
 )
@@ -123,7 +129,7 @@ def test_histograms_have_quantiles_and_a_count(accept: str) -> None:
         "application/openmetrics-text; version=1.0.0; escaping=x",
     ],
 )
-def test_an_accept_header_that_makes_no_sense_selects_a_format(accept: str) -> None:
+def test_an_invalid_accept_header_selects_a_format(accept: str) -> None:
     assert Format(accept).content_type
 
 
@@ -131,7 +137,7 @@ def test_openmetrics_ends_with_its_mark() -> None:
     assert text_of([Family(GAUGE, [])], OPENMETRICS).endswith("# EOF\n")
 
 
-def test_the_quantiles_of_nothing_are_zero() -> None:
+def test_the_quantiles_of_no_values_are_zero() -> None:
     assert {value for _, value in summarize([], 0).quantiles} == {0.0}
 
 

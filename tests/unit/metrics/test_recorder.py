@@ -7,8 +7,10 @@ from kctl.protocol.apis.api_versions import ApiVersionsResponse
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Measuring, Peer
+from kctl.server.requests.context import ConnectionTiming, Measuring, Peer, RequestContext
 from kctl.server.requests.recorder import RequestRecorder
+
+PEER = Peer("/127.0.0.1", "PLAINTEXT")
 
 
 class Times:
@@ -23,15 +25,18 @@ class Times:
 
 
 def record(recorder: RequestRecorder, response: object, *, api: str = "produce", is_follower: bool = False) -> None:
-    times = recorder.begin(api, Peer("/127.0.0.1", "PLAINTEXT"), 50)
-    recorder.count(api, 9, response, is_follower=is_follower)
-    if times is not None:
-        recorder.ready(api, times, None, is_follower=is_follower)
+    """What the dispatcher does."""
+    one = recorder.apis[api]
+    context = RequestContext(9, 1, "client", PEER, record=one)
+    one.until_timed -= 1
+    if one.until_timed < 0:
+        context.times = one.begin(PEER, 50)
+    (recorder.follower_fetches if is_follower else one).completed(context, response)
 
 
 def produced(*codes: ErrorCode) -> ProduceResponse:
-    answers = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate(codes)]
-    return ProduceResponse(responses=[TopicProduceResponse(name="a", partition_responses=answers)])
+    results = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate(codes)]
+    return ProduceResponse(responses=[TopicProduceResponse(name="a", partition_responses=results)])
 
 
 def test_errors_of_single_partitions_are_counted() -> None:
@@ -76,10 +81,10 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     recorder = RequestRecorder(clock)
     timing = ConnectionTiming(Measuring(for_metrics=True))
     timing.received_s = 90.0
-    times = recorder.begin("produce", Peer("/127.0.0.1", "PLAINTEXT", timing=timing), 50)
-    assert times is not None
+    one, peer = recorder.apis["produce"], Peer("/127.0.0.1", "PLAINTEXT", timing=timing)
+    times = one.begin(peer, 50)
     times.handled_s = clock()
-    recorder.ready("produce", times, timing)
+    one.completed(RequestContext(9, 1, "client", peer, times=times), produced(ErrorCode.NONE))
     timing.flushing_s = clock()
     timing.sent(clock())
     assert (times.received_s, times.started_s, times.handled_s, times.ready_s) == (90, 101, 102, 103)
@@ -87,14 +92,14 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     assert timing.unsent == []
 
 
-def test_all_requests_are_counted_and_after_many_every_eighth_is_timed() -> None:
+def test_all_requests_are_counted_and_after_many_one_of_16_is_timed() -> None:
     clock = Times()
     recorder = RequestRecorder(clock)
     for _ in range(SAMPLES_MAX):
         record(recorder, None)
     started_s = clock.now_s
-    for _ in range(80):
+    for _ in range(160):
         record(recorder, None)
     assert clock.now_s - started_s == 10 * 2
-    assert recorder.apis["produce"].count == SAMPLES_MAX + 80
+    assert recorder.apis["produce"].count == SAMPLES_MAX + 160
     assert len(recorder.apis["produce"].latest) == SAMPLES_MAX

@@ -175,9 +175,9 @@ def test_the_high_watermark_never_goes_back_nor_past_an_in_sync_replica(history:
         before = partition.high_watermark
 
 
-def cut(**answer: int) -> tuple[int, bool]:
+def cut(**response: int) -> tuple[int, bool]:
     known = {"own_epoch": 1, "own_end_offset": 15, "log_end_offset": 15, "high_watermark": 8}
-    return tuple(truncation(**{**known, **answer}))  # type: ignore[return-value]
+    return tuple(truncation(**{**known, **response}))  # type: ignore[return-value]
 
 
 def test_a_follower_truncates_records_that_the_new_leader_lacks() -> None:
@@ -202,7 +202,16 @@ def test_without_leader_epochs_a_follower_truncates_to_its_high_watermark() -> N
 def test_partition_applies_any_object_with_the_leader_and_isr_fields() -> None:
     partition, _ = led(0, [0])
     newer: Any = SimpleNamespace(
-        leader=2, leader_epoch=5, isr=[2], partition_epoch=3, replicas=[0, 2], controller_epoch=2
+        leader=2,
+        leader_epoch=5,
+        isr=[2],
+        partition_epoch=3,
+        replicas=[0, 2],
+        adding_replicas=[0],
+        removing_replicas=[],
+        controller_epoch=2,
     )
+    was_reassigning = partition.is_reassigning
     partition.apply(newer, 0)
+    assert (was_reassigning, partition.is_reassigning) == (False, True)
     assert (partition.leader, partition.is_leader, partition.partition_epoch) == (2, False, 3)

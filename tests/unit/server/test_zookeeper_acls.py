@@ -93,7 +93,7 @@ async def until(is_reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_other_brokers_learn_of_changes() -> None:
+def test_other_brokers_receive_changes() -> None:
     async def scene(one: Broker, other: Broker) -> None:
         created = [acl("a"), acl("p", shape=PatternType.PREFIXED)]
         assert all(result.is_success for result in await one.acls.create(created))

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from kctl.model import TopicPartition
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.stats import Work
-from kctl.server.metrics.definitions import NO_LABELS, AnyFamily, Definition, HistogramFamily, Kind, single
+from kctl.server.metrics.definitions import (
+    NO_LABELS,
+    AnyFamily,
+    Definition,
+    Family,
+    HistogramFamily,
+    Kind,
+    label_text,
+    single,
+)
 from kctl.server.metrics.quantiles import summarize
 from kctl.server.metrics.sources import Sources
 
@@ -42,6 +51,28 @@ QUEUE = Definition(
     "events",
     "Events in the queue of the controller",
 )
+_CHANNELS = "ControllerChannelManager"
+TOTAL_QUEUE = Definition(
+    "kafka.controller", _CHANNELS, "TotalQueueSize", Kind.GAUGE, "requests", "Requests of the controller that wait"
+)
+CHANNEL_QUEUE = Definition(
+    "kafka.controller",
+    _CHANNELS,
+    "QueueSize",
+    Kind.GAUGE,
+    "requests",
+    "Requests of the controller that wait to be sent to a broker",
+    ("broker_id",),
+)
+CHANNEL_TIMES = Definition(
+    "kafka.controller",
+    _CHANNELS,
+    "RequestRateAndQueueTimeMs",
+    Kind.HISTOGRAM,
+    "ms",
+    "Time that requests of the controller waited to be sent to a broker",
+    ("broker_id",),
+)
 TIMES = {
     work: Definition(
         "kafka.controller",
@@ -65,6 +96,9 @@ DEFINITIONS = (
     DELETING,
     UNCLEAN,
     QUEUE,
+    TOTAL_QUEUE,
+    CHANNEL_QUEUE,
+    CHANNEL_TIMES,
     *TIMES.values(),
 )
 _PARTITIONS_PER_SLICE = 1_000
@@ -80,6 +114,10 @@ def families(sources: Sources) -> Iterator[AnyFamily | None]:
     yield single(TOPICS, len(state.topics))
     yield single(DELETING, len(state.deleting))
     yield single(QUEUE, controller.queue_size)
+    queues = [(label_text(broker_id=str(each)), *found) for each, found in sorted(controller.channel_queues().items())]
+    yield single(TOTAL_QUEUE, sum(size for _, size, _ in queues))
+    yield Family(CHANNEL_QUEUE, ((text, size) for text, size, _ in queues))
+    yield HistogramFamily(CHANNEL_TIMES, ((text, summarize(each.latest_ms, each.count)) for text, _, each in queues))
     partitions = offline = imbalanced = 0
     for topic, assignment in list(state.topics.items()):
         if partitions and partitions % _PARTITIONS_PER_SLICE < len(assignment.replicas):

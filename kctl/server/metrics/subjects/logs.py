@@ -44,7 +44,20 @@ UNCLEANABLE = _gauge(
     "Logs that are not cleaned until the next start, because cleaning them failed",
     "logDirectory",
 )
-DEFINITIONS = (FLUSHES, OFFLINE, DIRECTORY_OFFLINE, MAX_CLEAN_TIME, RECOPY, MAX_DIRTY, SINCE_RUN, UNCLEANABLE)
+UNCLEANABLE_BYTES = _gauge(
+    "LogCleanerManager", "uncleanable-bytes", "bytes", "Size of the logs that are not cleaned", "logDirectory"
+)
+DEFINITIONS = (
+    UNCLEANABLE_BYTES,
+    FLUSHES,
+    OFFLINE,
+    DIRECTORY_OFFLINE,
+    MAX_CLEAN_TIME,
+    RECOPY,
+    MAX_DIRTY,
+    SINCE_RUN,
+    UNCLEANABLE,
+)
 
 
 def families(sources: Sources) -> Iterator[AnyFamily]:
@@ -62,5 +75,7 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     yield single(MAX_DIRTY, 100 * cleaner.dirty_ratio_max)
     last_ms = cleaner.last_selection_ms
     yield single(SINCE_RUN, 0 if last_ms is None else max(now_ms - last_ms, 0))
-    failed = [logs.logs[tp].log_directory.path for tp in cleaner.uncleanable if tp in logs.logs]
-    yield Family(UNCLEANABLE, ((text, failed.count(each.path)) for text, each in directories))
+    failed = [logs.logs[tp] for tp in cleaner.uncleanable if tp in logs.logs]
+    by_directory = [(text, [one for one in failed if one.log_directory is each]) for text, each in directories]
+    yield Family(UNCLEANABLE, ((text, len(found)) for text, found in by_directory))
+    yield Family(UNCLEANABLE_BYTES, ((text, sum(one.size_bytes for one in found)) for text, found in by_directory))

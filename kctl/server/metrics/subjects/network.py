@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kctl.integers import INT64_MAX
 from kctl.limits import METRICS_CLIENT_SOFTWARE_MAX
 from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.server.metrics.sources import Sources
@@ -16,6 +17,31 @@ IDLE = Definition(
     Kind.GAUGE,
     "share",
     "Share of the last minute in which the event loop was idle, from 0 to 1",
+)
+PROCESSOR_IDLE = Definition(
+    "kafka.network",
+    "Processor",
+    "IdlePercent",
+    Kind.GAUGE,
+    "share",
+    "The same value as NetworkProcessorAvgIdlePercent, for the one network processor, 0",
+    ("networkprocessor",),
+)
+MEMORY_USED = Definition(
+    "kafka.network",
+    "SocketServer",
+    "MemoryPoolUsed",
+    Kind.GAUGE,
+    "bytes",
+    "Memory of requests that are being received and handled",
+)
+MEMORY_AVAILABLE = Definition(
+    "kafka.network",
+    "SocketServer",
+    "MemoryPoolAvailable",
+    Kind.GAUGE,
+    "bytes",
+    "What queued.max.request.bytes leaves for more requests; without a limit the largest 64-bit number, as in Kafka",
 )
 HANDLER_IDLE = Definition(
     "kafka.server",
@@ -90,6 +116,9 @@ SOFTWARE = Definition(
 )
 DEFINITIONS = (
     IDLE,
+    PROCESSOR_IDLE,
+    MEMORY_USED,
+    MEMORY_AVAILABLE,
     HANDLER_IDLE,
     HANDLER_IDLE_RATE,
     HANDLER_IDLE_TOTAL,
@@ -108,6 +137,10 @@ def families(sources: Sources) -> Iterator[Family]:
     idle_share = minute.idle_share(now)
     for definition in (IDLE, HANDLER_IDLE, HANDLER_IDLE_RATE):
         yield single(definition, idle_share)
+    yield Family(PROCESSOR_IDLE, ((label_text(networkprocessor="0"), idle_share),))
+    used, limit = listening.received_bytes, listening.received_bytes_max
+    yield single(MEMORY_USED, used)
+    yield single(MEMORY_AVAILABLE, max(limit - used, 0) if limit > 0 else INT64_MAX)
     yield single(HANDLER_IDLE_TOTAL, int(sources.idle_s() * 1e9))
     yield single(REQUEST_QUEUE, listening.queued_requests)
     yield single(RESPONSE_QUEUE, listening.queued_responses)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from kctl.config.listeners import inter_broker_listener
+from kctl.model import Endpoint
 from kctl.server.metrics.definitions import Definition, Family, Kind, label_text, single
 from kctl.server.metrics.sources import Sources
+from kctl.server.requests.purgatory import Purgatory
 
 
 def _gauge(type_: str, name: str, unit: str, doc: str, *labels: str) -> Definition:
     return Definition("kafka.server", type_, name, Kind.GAUGE, unit, doc, labels)
 
 
-def _meter(type_: str, name: str, unit: str, doc: str) -> Definition:
-    return Definition("kafka.server", type_, name, Kind.METER, unit, doc)
+def _meter(type_: str, name: str, unit: str, doc: str, *labels: str) -> Definition:
+    return Definition("kafka.server", type_, name, Kind.METER, unit, doc, labels)
 
 
 _MANAGER = "ReplicaManager"
@@ -29,6 +33,7 @@ UNDER_MIN = _gauge(
 AT_MIN = _gauge(
     _MANAGER, "AtMinIsrPartitionCount", "partitions", "Led partitions with just min.insync.replicas in sync"
 )
+REASSIGNING = _gauge(_MANAGER, "ReassigningPartitions", "partitions", "Led partitions that are being reassigned")
 SHRINKS = _meter(_MANAGER, "IsrShrinksPerSec", "changes", "Removals of lagging replicas from in-sync replicas")
 EXPANDS = _meter(_MANAGER, "IsrExpandsPerSec", "changes", "Additions of caught up replicas to in-sync replicas")
 FAILED = _meter(_MANAGER, "FailedIsrUpdatesPerSec", "changes", "Changes of in-sync replicas that were refused")
@@ -45,6 +50,17 @@ MIN_FETCH_RATE = _gauge(
 )
 CONSUMER_LAG = _gauge(
     "FetcherLagMetrics", "ConsumerLag", "records", "Records that this follower lags", "clientid", "topic", "partition"
+)
+_LEADER_LABELS = ("clientid", "brokerhost", "brokerport")
+FETCHER_STATS = {
+    "request_count": _meter(
+        "FetcherStats", "RequestsPerSec", "requests", "Fetch requests to a leader", *_LEADER_LABELS
+    ),
+    "byte_count": _meter("FetcherStats", "BytesPerSec", "bytes", "Bytes of batches fetched", *_LEADER_LABELS),
+}
+"""By attribute of ReplicaFetcher."""
+PRODUCE_EXPIRED = _meter(
+    "DelayedProduceMetrics", "ExpiresPerSec", "requests", "Requests that waited for replicas until their timeout"
 )
 _PURGATORY = "DelayedOperationPurgatory"
 _OPERATION = "delayedOperation"
@@ -67,12 +83,15 @@ DEFINITIONS = (
     UNDER_REPLICATED,
     UNDER_MIN,
     AT_MIN,
+    REASSIGNING,
     SHRINKS,
     EXPANDS,
     FAILED,
     MAX_LAG,
     MIN_FETCH_RATE,
     CONSUMER_LAG,
+    *FETCHER_STATS.values(),
+    PRODUCE_EXPIRED,
     PURGATORY_SIZE,
     DELAYED,
     SESSIONS,
@@ -104,7 +123,7 @@ def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
     """The state of replication.  None is a point at which other work may be done."""
     parts, base = sources.parts, sources.base
     replicas = parts.replicas
-    leaders = offline = under_replicated = under_min = at_min = 0
+    leaders = offline = under_replicated = under_min = at_min = reassigning = 0
     min_isr: dict[str, int] = {}
     for number, ((topic, _), partition) in enumerate(list(replicas.partitions.items())):
         if number % _PARTITIONS_PER_SLICE == 0:
@@ -114,6 +133,7 @@ def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
         if not partition.is_leader:
             continue
         leaders += 1
+        reassigning += partition.is_reassigning
         in_sync = len(partition.isr)
         required = min_isr.get(topic)
         if required is None:
@@ -127,11 +147,17 @@ def families(sources: Sources, rates: FetchRates) -> Iterator[Family | None]:
     yield single(UNDER_REPLICATED, under_replicated)
     yield single(UNDER_MIN, under_min)
     yield single(AT_MIN, at_min)
+    yield single(REASSIGNING, reassigning)
     yield single(SHRINKS, parts.isr_changes.shrink_count)
     yield single(EXPANDS, parts.isr_changes.expand_count)
     yield single(FAILED, parts.isr_changes.failure_count)
     yield from _fetchers(sources, rates)
-    purgatories = (("Produce", base.produce_purgatory), ("Fetch", base.fetch_purgatory))
+    yield single(PRODUCE_EXPIRED, base.produce_purgatory.expired_count)
+    purgatories: tuple[tuple[str, Purgatory[Any]], ...] = (
+        ("Produce", base.produce_purgatory),
+        ("Fetch", base.fetch_purgatory),
+        ("topic", base.metadata_waits.purgatory),
+    )
     labelled = [(label_text(delayedOperation=name), purgatory) for name, purgatory in purgatories]
     yield Family(PURGATORY_SIZE, ((text, purgatory.watch_count) for text, purgatory in labelled))
     yield Family(DELAYED, ((text, len(purgatory)) for text, purgatory in labelled))
@@ -147,6 +173,14 @@ def _fetchers(sources: Sources, rates: FetchRates) -> Iterator[Family]:
     yield Family(MAX_LAG, ((replica, max(lags.values(), default=0)),))
     rounds = {key: fetcher.round_count for key, fetcher in fetchers.items()}
     yield Family(MIN_FETCH_RATE, ((replica, rates.minimum(sources.sample().time_s, rounds)),))
+    listener, alive = inter_broker_listener(sources.base.configs.current), sources.base.metadata.brokers
+    endpoints = {leader: found.endpoint(listener) for leader, found in alive.items()}
+    labelled = [
+        (_leader_labels(f"ReplicaFetcherThread-{number}-{leader}", endpoints.get(leader)), fetcher)
+        for (leader, number), fetcher in fetchers.items()
+    ]
+    for attribute, definition in FETCHER_STATS.items():
+        yield Family(definition, [(text, getattr(fetcher, attribute)) for text, fetcher in labelled])
     yield Family(
         CONSUMER_LAG,
         (
@@ -160,3 +194,9 @@ def _fetchers(sources: Sources, rates: FetchRates) -> Iterator[Family]:
             for tp, lag in fetcher.lags.items()
         ),
     )
+
+
+def _leader_labels(client_id: str, leader: Endpoint | None) -> str:
+    """Kafka's labels of a fetcher; a leader that is gone has no address."""
+    host, port = ("", -1) if leader is None else (leader.host, leader.port)
+    return label_text(clientid=client_id, brokerhost=host, brokerport=str(port))

@@ -54,7 +54,10 @@ HISTOGRAMS: Mapping[Definition, Callable[[RequestTimes], float]] = {
     ),
 }
 """How each is computed from the times of one request."""
-DEFINITIONS = (REQUESTS, ERRORS, *HISTOGRAMS)
+CONVERSIONS = _definition(
+    "MessageConversionsTimeMs", Kind.HISTOGRAM, "ms", "Time for converting the records of a partition to another format"
+)
+DEFINITIONS = (REQUESTS, ERRORS, *HISTOGRAMS, CONVERSIONS)
 
 
 class _Both:
@@ -72,7 +75,7 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
     for name, record in list(sources.recorder.apis.items()):
         kafka_name = registry.api_named(name).kafka_name
         records["FetchConsumer" if kafka_name == "Fetch" else kafka_name] = record
-    records.setdefault("FetchConsumer", ApiRecord())
+    records.setdefault("FetchConsumer", sources.recorder.apis["fetch"])
     records["FetchFollower"] = followers
     counted = list(records.items())
     labels = {name: label_text(request=name) for name in ("Fetch", *records)}
@@ -100,6 +103,12 @@ def families(sources: Sources) -> Iterator[AnyFamily]:
             definition,
             _histograms(value_of, counted, both, labels),
         )
+    traffic = sources.parts.replicas.traffic
+    conversions = {"Produce": traffic.produce_conversion_times, "FetchConsumer": traffic.fetch_conversion_times}
+    yield HistogramFamily(
+        CONVERSIONS,
+        ((label_text(request=api), summarize(each.latest_ms, each.count)) for api, each in conversions.items()),
+    )
 
 
 def _histograms(

@@ -25,7 +25,10 @@ DISK_WRITE = _gauge("linux-disk-write-bytes", "bytes", "Bytes that this process 
 APP_INFO = Definition(
     "kafka.server", "app-info", "info", Kind.GAUGE, "1", "Always 1; the labels are id and version", ("id", "version")
 )
-DEFINITIONS = (STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
+STARTED = Definition(
+    "kafka.server", "app-info", "start-time-ms", Kind.GAUGE, "ms", "When the broker began to serve, since 1970", ("id",)
+)
+DEFINITIONS = (STARTED, STATE, CLUSTER_ID, DISK_READ, DISK_WRITE, APP_INFO)
 
 
 def families(sources: Sources) -> Iterator[Family]:
@@ -34,6 +37,7 @@ def families(sources: Sources) -> Iterator[Family]:
     yield single(STATE, int(sources.state()))
     yield Family(CLUSTER_ID, ((label_text(cluster_id=parts.cluster_id), 1),))
     yield Family(APP_INFO, ((label_text(id=str(parts.broker_id), version=__version__), 1),))
+    yield Family(STARTED, ((label_text(id=str(parts.broker_id)), sources.started_ms),))
     used = disk_bytes()
     if used is not None:
         yield single(DISK_READ, used[0])

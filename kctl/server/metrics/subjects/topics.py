@@ -42,6 +42,15 @@ OF_TOPICS = {
 OF_BROKER = {
     "replication_bytes_in": _meter("ReplicationBytesInPerSec", "bytes", "Size of batches copied from leaders"),
     "replication_bytes_out": _meter("ReplicationBytesOutPerSec", "bytes", "Size of batches sent to followers"),
+    "reassignment_bytes_in": _meter(
+        "ReassignmentBytesInPerSec", "bytes", "Size of batches copied to replicas that a reassignment adds here"
+    ),
+    "reassignment_bytes_out": _meter(
+        "ReassignmentBytesOutPerSec", "bytes", "Size of batches sent to replicas that a reassignment adds"
+    ),
+    "keyless_in_compacted": _meter(
+        "NoKeyCompactedTopicRecordsPerSec", "records", "Records without a key that were refused by compacted topics"
+    ),
     "invalid_magic_numbers": _meter(
         "InvalidMagicNumberRecordsPerSec", "batches", "Batches refused because of their message format"
     ),

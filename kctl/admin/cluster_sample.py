@@ -1,0 +1,42 @@
+"""One look at a cluster, as input of `activity`.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.admin.broker_reading import BrokerReading
+from kctl.admin.reassignment import Ongoing
+from kctl.client.metadata import ClusterMetadata
+from kctl.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """A group at one time."""
+
+    state: str
+    members: int
+    committed: Mapping[TopicPartition, int]
+    assigned: frozenset[TopicPartition] = frozenset()
+    """The partitions that its members read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """What was seen.  What could not be read is missing, and named in `problems`."""
+
+    at_ms: int
+    """Of the monotonic clock."""
+    metadata: ClusterMetadata
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The first offsets of the partitions in which a group had committed in the sample before."""
+    sizes: Mapping[tuple[int, TopicPartition], int] = field(default_factory=dict)
+    """Bytes of each replica, by broker and partition."""
+    offline_directories: Mapping[int, int] = field(default_factory=dict)
+    """Number of failed log directories by broker, of brokers that have described theirs."""
+    ongoing: Mapping[TopicPartition, Ongoing] = field(default_factory=dict)
+    groups: Mapping[str, GroupReading] = field(default_factory=dict)
+    readings: Mapping[int, BrokerReading] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()

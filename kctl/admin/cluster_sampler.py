@@ -1,0 +1,166 @@
+"""Takes samples of a cluster: what the protocol returns, and the metrics of brokers whose endpoint is known."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Awaitable, Collection, Mapping
+from time import monotonic
+from typing import TypeVar
+
+from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
+from kctl.admin.cluster_sample import ClusterSample, GroupReading
+from kctl.admin.groups import list_groups, look_up_groups
+from kctl.admin.health import ongoing_if_supported
+from kctl.admin.log_dirs import describe_log_dirs
+from kctl.admin.metrics import endpoint_of, read_metrics
+from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kctl.client.metadata import ClusterMetadata
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
+from kctl.limits import TOP_GROUPS_MAX
+from kctl.model import TopicPartition
+
+T = TypeVar("T")
+
+ENDPOINT_REMEMBERED_MS = 60_000
+"""How long the endpoint of a broker, or that it has none, is remembered."""
+SCRAPE_MS_MAX = 2_000
+"""How long one endpoint may take: the rest of the screen does not wait longer for it."""
+
+Endpoint = tuple[str, int]
+
+
+class Sampler:
+    """Takes samples with one client, on an event loop."""
+
+    def __init__(self, client: ClusterClient, endpoints: Mapping[int, Endpoint], *, reads_metrics: bool = True) -> None:
+        """`endpoints` are those that the user has named, by broker; others come from the brokers' properties."""
+        self._client = client
+        self._given = endpoints
+        self._reads_metrics = reads_metrics
+        self._found: dict[int, tuple[int, Endpoint | None]] = {}
+        """When it was looked up, and the endpoint, by broker."""
+        self._committed: set[TopicPartition] = set()
+        """The partitions in which groups had committed in the last sample."""
+
+    async def take(self) -> ClusterSample:
+        """One sample within one timeout of the client.  Raises ClusterUnreachable if no broker responds."""
+        client = self._client
+        with client.one_deadline():
+            metadata = await client.metadata()
+            problems: list[str] = []
+            log_dirs = await self._or_nothing(describe_log_dirs(client, metadata.brokers), "log directories", problems)
+            ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
+            led = self._led(metadata)
+            # Starts before commits and ends after them, as otherwise a commit in between would be outside of the log.
+            starts = await self._or_nothing(self._offsets(led & self._committed, EARLIEST), "offsets", problems)
+            groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
+            self._committed = {tp for group in groups.values() for tp in group.committed}
+            at_ms = client.transport.monotonic_ms()
+            ends = await self._or_nothing(self._offsets(led, LATEST), "offsets", problems)
+            readings = await self._readings(metadata)
+        directories, failed = log_dirs or ([], [])
+        problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]
+        offline = dict.fromkeys((one.broker_id for one in directories), 0)
+        for one in directories:
+            offline[one.broker_id] += one.error is not ErrorCode.NONE
+        return ClusterSample(
+            at_ms,
+            metadata,
+            ends or {},
+            starts or {},
+            {(one.broker_id, r.tp): r.size_bytes for one in directories for r in one.replicas if not r.is_future},
+            offline,
+            ongoing or {},
+            groups,
+            readings,
+            tuple(problems),
+        )
+
+    async def _or_nothing(self, work: Awaitable[T], what: str, problems: list[str]) -> T | None:
+        """The result, or None with an entry in `problems`: one part that fails does not hide the others."""
+        try:
+            return await work
+        except (KctlError, TimeoutError) as error:
+            problems.append(f"{what}: {error}")
+            return None
+
+    @staticmethod
+    def _led(metadata: ClusterMetadata) -> set[TopicPartition]:
+        """The partitions with a live leader: others would be waited for."""
+        return {
+            TopicPartition(topic.name, one.partition)
+            for topic in metadata.topics.values()
+            for one in topic.partitions
+            if one.leader in metadata.brokers
+        }
+
+    async def _offsets(self, partitions: Collection[TopicPartition], place: int) -> dict[TopicPartition, int]:
+        """The first or the last offset of each partition, without those that have an error."""
+        if not partitions:
+            return {}
+        found = await list_offsets(self._client, dict.fromkeys(partitions, place))
+        return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
+
+    async def _groups(self, problems: list[str]) -> dict[str, GroupReading]:
+        listed, failed = await list_groups(self._client)
+        problems += [f"groups of broker {one.name}: {one.message or one.error.name}" for one in failed]
+        names = sorted({group.group_id for group in listed})
+        if len(names) > TOP_GROUPS_MAX:
+            problems.append(f"groups: only the first {TOP_GROUPS_MAX} of {len(names)} are read")
+            names = names[:TOP_GROUPS_MAX]
+        described = await look_up_groups(self._client, names) if names else []
+        return {
+            group.outcome.name: GroupReading(
+                group.state,
+                len(group.members),
+                {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0},
+                frozenset(tp for member in group.members for tp in member.assignment),
+            )
+            for group in described
+            if group.outcome.is_done
+        }
+
+    async def _readings(self, metadata: ClusterMetadata) -> dict[int, BrokerReading]:
+        if not self._reads_metrics:
+            return {}
+        ids = list(metadata.brokers)
+        found = await asyncio.gather(*(self._reading(metadata, broker_id) for broker_id in ids))
+        return {broker_id: reading for broker_id, reading in zip(ids, found, strict=True) if reading is not None}
+
+    async def _reading(self, metadata: ClusterMetadata, broker_id: int) -> BrokerReading | None:
+        """None without an endpoint, if it does not respond, and if it is the one of another broker."""
+        endpoint = await self._endpoint(metadata, broker_id)
+        if endpoint is None:
+            return None
+        end_s = monotonic() + min(self._client.deadline().remaining_ms, SCRAPE_MS_MAX) / 1000
+        try:
+            samples = await asyncio.to_thread(read_metrics, *endpoint, lambda: end_s - monotonic(), names=NAMES)
+        except ClusterUnreachable:
+            return None
+        reading = reading_of(samples)
+        return reading if reading.broker_id in {None, broker_id} else None
+
+    async def _endpoint(self, metadata: ClusterMetadata, broker_id: int) -> Endpoint | None:
+        if broker_id in self._given:
+            return self._given[broker_id]
+        now_ms = self._client.transport.monotonic_ms()
+        known = self._found.get(broker_id)
+        if known is not None and now_ms - known[0] < ENDPOINT_REMEMBERED_MS:
+            return known[1]
+        endpoint: Endpoint | None = None
+        with contextlib.suppress(KctlError, TimeoutError):
+            endpoint = await endpoint_of(self._client, broker_id)
+        if endpoint is not None and _is_loopback(endpoint[0]) and not _is_loopback(metadata.brokers[broker_id].host):
+            endpoint = None  # The loopback address of another machine.
+        self._found[broker_id] = (now_ms, endpoint)
+        return endpoint
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,64 @@
+"""Verdicts of groups from the samples of `kctl top`, by the rules of `kctl groups lag`.  Pure.
+
+A verdict needs earlier observations of a partition: they are kept for the window of the rules, thinned out, so that
+memory does not grow with the time that the screen is shown.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kctl.admin.cluster_sample import ClusterSample
+from kctl.admin.lag_facts import WINDOW_MS, Facts, LogRange, Look
+from kctl.admin.lag_rules import Verdict, judge
+from kctl.model import TopicPartition
+
+LOOK_EVERY_MS = WINDOW_MS // 20
+"""Closer observations of the same partition replace each other."""
+
+
+class GroupVerdicts:
+    """Call `observe` with each sample; `of` judges the groups of the latest one."""
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[str, TopicPartition], deque[Look]] = {}
+        self._verdicts: dict[str, Verdict] = {}
+
+    @property
+    def look_count(self) -> int:
+        """The number of observations that are kept."""
+        return sum(map(len, self._looks.values()))
+
+    def observe(self, sample: ClusterSample) -> None:
+        """Judges the groups of a sample, and keeps what later verdicts need."""
+        now_ms = sample.at_ms
+        looks, self._looks = self._looks, {}
+        self._verdicts = {}
+        for name, group in sample.groups.items():
+            worst: Verdict | None = None
+            for tp, committed in group.committed.items():
+                end, start = sample.ends.get(tp), sample.starts.get(tp)
+                if end is None or start is None:
+                    continue
+                earlier = looks.get((name, tp), deque())
+                while earlier and earlier[0].time_ms < now_ms - WINDOW_MS:
+                    earlier.popleft()
+                facts = Facts(
+                    now_ms=now_ms,
+                    log=LogRange(start, end, end),
+                    committed=committed,
+                    is_assigned=tp in group.assigned,
+                    looks=tuple(earlier),
+                )
+                verdict = judge(facts).verdict
+                worst = verdict if worst is None else max(worst, verdict)
+                if not earlier or now_ms - earlier[-1].time_ms >= LOOK_EVERY_MS:
+                    earlier.append(Look(now_ms, committed, start, end))
+                self._looks[name, tp] = earlier
+            if worst is not None:
+                self._verdicts[name] = worst
+
+    def of(self, group: str) -> str | None:
+        """The most severe verdict of the group's partitions; None if none is known."""
+        verdict = self._verdicts.get(group)
+        return None if verdict is None else verdict.name

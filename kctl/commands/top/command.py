@@ -1,0 +1,123 @@
+"""`kctl top`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.addresses import parse_addresses
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.times import parse_duration_ms
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.activity import Activity
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+DEFAULT_METRICS_PORT = 9404
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 200, 3_600_000
+
+
+@app.command(
+    "top",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl top",
+        "kctl top --interval 5s --metrics 1=10.0.0.1:9404 --metrics 2=10.0.0.2:9404",
+        "kctl top --once --format json",
+    ),
+)
+def top(
+    ctx: typer.Context,
+    *,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Time between two samples, for example 500ms or 5s.")
+    ] = "2s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Take two samples, print what happened in between, and end.")
+    ] = False,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics",
+            metavar="ID=HOST:PORT",
+            help="The HTTP endpoint with the metrics of a broker; repeatable.  Default: what its properties say.",
+        ),
+    ] = None,
+    no_metrics: Annotated[
+        bool, typer.Option("--no-metrics", help="Do not read the HTTP endpoints of brokers.")
+    ] = False,
+) -> ExitStatus:
+    """Show on one screen what a cluster does.
+
+    Brokers with rates, request times and disk space, topics by rate and size, consumer groups by lag, and partitions
+    that are not in sync or are being moved.  Bytes per second, requests, times and the lag of the event loop come from
+    the metrics of the brokers, everything else from Kafka's protocol; what is not available is `-`.
+
+    Keys: o, b, t, g, p select a view; Enter opens the selected row and Esc leads back; / filters; s sorts; ? lists the
+    other keys; q quits.  --timeout applies to each sample.
+    """
+    run: Invocation = ctx.obj
+    interval_ms = parse_duration_ms(interval)
+    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+        raise UsageError(f"--interval must be between {INTERVAL_MS_MIN}ms and 1h, not '{interval}'")
+    if metrics and no_metrics:
+        raise UsageError("--metrics and --no-metrics contradict each other: give one of them")
+    endpoints = dict(_endpoint(text) for text in metrics or ())
+    if once:
+        _show(run, run.on_cluster_concurrently(lambda client: _two(client, endpoints, interval_ms, no_metrics)))
+        return ExitStatus.DONE
+    if run.console.is_machine_readable or not run.console.stdout.isatty():
+        raise UsageError("kctl top draws on a terminal: give --once to print one result")
+    from kctl.commands.top.live import run_live  # noqa: PLC0415 - imports rich and termios
+
+    async def live(client: ClusterClient) -> None:
+        from kctl.admin.cluster_sampler import Sampler  # noqa: PLC0415 - imports asyncio
+
+        await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval_ms)
+
+    run.on_cluster_concurrently(live)
+    return ExitStatus.DONE
+
+
+async def _two(
+    client: ClusterClient, endpoints: dict[int, tuple[str, int]], interval_ms: int, no_metrics: bool
+) -> Activity:
+    from kctl.admin.activity import activity  # noqa: PLC0415 - imports asyncio
+    from kctl.admin.cluster_sampler import Sampler  # noqa: PLC0415 - same
+    from kctl.admin.group_verdicts import GroupVerdicts  # noqa: PLC0415 - same
+
+    sampler = Sampler(client, endpoints, reads_metrics=not no_metrics)
+    verdicts = GroupVerdicts()
+    first = await sampler.take()
+    verdicts.observe(first)
+    await client.transport.sleep(interval_ms)
+    second = await sampler.take()
+    verdicts.observe(second)
+    return activity(first, second, verdicts.of)
+
+
+def _show(run: Invocation, seen: Activity) -> None:
+    if run.console.is_machine_readable:
+        run.console.show_one(seen)
+        return
+    from kctl.commands.top.screen import overview, text_of  # noqa: PLC0415 - not for json
+
+    for line in overview(seen, run.console.width):
+        run.console.text(text_of(line))
+
+
+def _endpoint(text: str) -> tuple[int, tuple[str, int]]:
+    """Broker id and address of a value of --metrics."""
+    broker_id, separator, address = text.partition("=")
+    if not separator or not broker_id.isdecimal() or not broker_id.isascii():
+        raise UsageError(f"--metrics: '{text}' is not ID=HOST:PORT, for example 1=127.0.0.1:9404")
+    addresses = parse_addresses(address, default_port=DEFAULT_METRICS_PORT)
+    if len(addresses) != 1:
+        raise UsageError(f"--metrics: '{text}' has more than one address; repeat the option")
+    return int(broker_id), addresses[0]

@@ -1,0 +1,69 @@
+"""The verdicts that `kctl top` shows of groups."""
+
+from __future__ import annotations
+
+from kctl.admin.cluster_sample import ClusterSample, GroupReading
+from kctl.admin.group_verdicts import LOOK_EVERY_MS, GroupVerdicts
+from kctl.admin.lag_facts import WINDOW_MS
+from kctl.client.metadata import ClusterMetadata
+from kctl.model import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def sample(at_ms: int, *, committed: int, end: int, start: int = 0, is_read: bool = True) -> ClusterSample:
+    assigned = frozenset({ORDERS}) if is_read else frozenset()
+    return ClusterSample(
+        at_ms,
+        ClusterMetadata("c", 1, {}, {}),
+        ends={ORDERS: end},
+        starts={ORDERS: start},
+        groups={"g": GroupReading("Stable" if is_read else "Empty", int(is_read), {ORDERS: committed}, assigned)},
+    )
+
+
+def verdict_after(*samples: ClusterSample) -> str | None:
+    verdicts = GroupVerdicts()
+    for each in samples:
+        verdicts.observe(each)
+    return verdicts.of("g")
+
+
+def test_a_group_that_has_read_everything_is_ok() -> None:
+    assert verdict_after(sample(0, committed=5, end=5, is_read=False)) == "OK"
+
+
+def test_a_group_that_reads_is_ok() -> None:
+    assert verdict_after(sample(0, committed=5, end=20), sample(5_000, committed=15, end=21)) == "OK"
+
+
+def test_a_group_without_members_has_stopped() -> None:
+    assert verdict_after(sample(0, committed=5, end=6, is_read=False)) == "STOPPED"
+
+
+def test_a_member_that_does_not_move_for_the_window_is_stalled() -> None:
+    looks = [sample(at_ms, committed=5, end=6) for at_ms in range(0, WINDOW_MS + 1, 10_000)]
+    assert verdict_after(*looks[:5]) == "OK"
+    assert verdict_after(*looks) == "STALLED"
+
+
+def test_an_offset_that_was_set_back_is_shown() -> None:
+    assert verdict_after(sample(0, committed=5, end=6), sample(2_000, committed=2, end=6)) == "REWOUND"
+
+
+def test_records_that_were_deleted_unread_are_lost() -> None:
+    assert verdict_after(sample(0, committed=5, end=9, start=7)) == "LOSING"
+
+
+def test_a_group_that_is_gone_has_no_verdict() -> None:
+    gone = ClusterSample(1, ClusterMetadata("c", 1, {}, {}))
+    assert verdict_after(sample(0, committed=5, end=6), gone) is None
+
+
+def test_memory_is_bounded_however_long_the_screen_is_shown() -> None:
+    verdicts = GroupVerdicts()
+    for number in range(1_000):
+        verdicts.observe(sample(number * 2_000, committed=number, end=number + 5))
+        assert verdicts.look_count <= WINDOW_MS // LOOK_EVERY_MS + 1
+    verdicts.observe(ClusterSample(9_000_000, ClusterMetadata("c", 1, {}, {})))
+    assert verdicts.look_count == 0
