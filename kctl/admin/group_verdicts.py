@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from kctl.admin.cluster_sample import ClusterSample
-from kctl.admin.lag_rules import WINDOW_MS, Facts, LogRange, Look, Verdict, judge
+from kctl.admin.lag_facts import WINDOW_MS, Facts, LogRange, Look
+from kctl.admin.lag_rules import Verdict, judge
 from kctl.model import TopicPartition
 
 LOOK_EVERY_MS = WINDOW_MS // 20
@@ -40,7 +41,8 @@ class GroupVerdicts:
                 if end is None or start is None:
                     continue
                 earlier = looks.get((name, tp), deque())
-                while earlier and earlier[0].time_ms < now_ms - WINDOW_MS:
+                # The first is the one at the beginning of the window.
+                while len(earlier) > 1 and earlier[1].time_ms <= now_ms - WINDOW_MS:
                     earlier.popleft()
                 facts = Facts(
                     now_ms=now_ms,
