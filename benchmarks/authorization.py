@@ -2,7 +2,7 @@
 
     python -m benchmarks.authorization
 
-Prints microseconds per decision: as handlers ask, cached and not, and without an authorizer.
+Prints microseconds per decision: as handlers call it, cached and not, and without an authorizer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     secured = RequestContext(9, 1, "client", peer, Access(authorizer), "produce")
     unsecured = RequestContext(9, 1, "client", peer, api_name="produce")
     client, policy = Client("User:alice", "127.0.0.1"), AccessPolicy()
-    report("cached, as a handler asks", lambda: secured.allows(Operation.WRITE, ResourceType.TOPIC, "topic-77"))
+    report("cached, as called by a handler", lambda: secured.allows(Operation.WRITE, ResourceType.TOPIC, "topic-77"))
     report(
         f"not cached, {ACLS} ACLs",
         lambda: decide(index, policy, client, Operation.WRITE, ResourceType.TOPIC, "team-77.orders"),
@@ -54,16 +54,16 @@ def main() -> None:
     report("without an authorizer", lambda: unsecured.allows(Operation.WRITE, ResourceType.TOPIC, "topic-77"))
 
 
-def report(name: str, ask: Callable[[], object]) -> None:
+def report(name: str, send_requests: Callable[[], object]) -> None:
     """The best of five runs, which a busy machine disturbs least."""
-    best = min(_seconds(ask) for _ in range(5))
+    best = min(_seconds(send_requests) for _ in range(5))
     sys.stdout.write(f"{name:32} {best / ROUNDS * 1e6:6.2f} us\n")
 
 
-def _seconds(ask: Callable[[], object]) -> float:
+def _seconds(send_requests: Callable[[], object]) -> float:
     start = time.perf_counter()
     for _ in range(ROUNDS):
-        ask()
+        send_requests()
     return time.perf_counter() - start
 
 

@@ -1,8 +1,8 @@
-"""How soon after its command does our broker serve, and how much memory does it hold while nobody asks anything?
+"""How soon after its command does our broker serve, and how much memory does it use while idle?
 
     python -m benchmarks.broker_footprint [--runs 7]
 
-Start-up is the time from starting the process to its first answer to ApiVersions, on an empty data folder and on one
+Start-up is the time from starting the process to its first response to ApiVersions, on an empty data folder and on one
 that it has used before.  Memory is resident memory two seconds later.  Limits: Python itself starts in 15 to 20 ms and
 holds 10 MB; asyncio costs 60 ms and 10 MB more.
 """
@@ -47,9 +47,9 @@ def main() -> None:
 
 
 def measure(folder: Path) -> tuple[float, float, float]:
-    """Starts the broker, asks until it answers, lets it rest, stops it.
+    """Starts the broker, sends requests until it responds, waits while it is idle, stops it.
 
-    Returns the seconds to the first answer, the processor seconds used until then, and the MB at rest.
+    Returns the seconds to the first response, the processor seconds used until then, and the MB at rest.
     """
     bootstrap = f"127.0.0.1:{probe.free_port()}"
     port = bootstrap.partition(":")[2]
@@ -61,7 +61,7 @@ def measure(folder: Path) -> tuple[float, float, float]:
     )
     try:
         probe.wait_until(
-            lambda: probe.answers_api_versions(bootstrap), what="the broker", timeout_s=TIMEOUT_S, interval_s=0.005
+            lambda: probe.responds_to_api_versions(bootstrap), what="the broker", timeout_s=TIMEOUT_S, interval_s=0.005
         )
         took_s = time.perf_counter() - started
         subject = Subject(bootstrap, broker.pid)

@@ -46,13 +46,15 @@ async def measure(brokers: Cluster, partitions: int, runs: int) -> list[tuple[fl
             leaving, staying = (broker_id for broker_id in BROKERS if broker_id != controller)
             await observer.metadata(staying, [])
             pid = brokers.broker(leaving).pid
-            told = kill(brokers.broker(leaving), SIGTERM)
+            reported = kill(brokers.broker(leaving), SIGTERM)
 
             def is_led_by_another(partition: Partition, _: ClusterMetadata, leaving: int = leaving) -> bool:
                 return partition.leader >= 0 and partition.leader != leaving
 
-            handed_over = await observer.until_all(topics, is_led_by_another, brokers=[staying]) - told
-            outcomes.append((handed_over, await poll(partial(has_ended, pid), what="the end of the process") - told))
+            handed_over = await observer.until_all(topics, is_led_by_another, brokers=[staying]) - reported
+            outcomes.append(
+                (handed_over, await poll(partial(has_ended, pid), what="the end of the process") - reported)
+            )
             await observer.disconnect()
             brokers.start()
             await observer.until_all(topics, is_in_sync)
@@ -71,7 +73,7 @@ async def has_ended(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str | None:
-    """The letter of /proc; Z is a process that has ended and that nobody has asked about yet."""
+    """The letter of /proc; Z is a process that has ended and whose status has not been read yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -4,7 +4,7 @@
 
 Three brokers, one partition with three replicas.  Most of the time is ZooKeeper's: it ends the session of the dead
 broker one time-out after its last sign of life.  What is left is ours: the controller elects and tells, the new leader
-takes over, its follower finds out where to go on and fetches.  The client asks for metadata and produces, again and
+takes over, its follower finds out where to go on and fetches.  The client requests metadata and produces, again and
 again, a few milliseconds apart; clients that back off for longer see that on top.
 """
 
@@ -65,7 +65,7 @@ async def measure(brokers: Cluster, runs: int) -> list[tuple[float, float, float
 
 
 async def has_produced(observer: Observer, survivor: int, topic: str, *, dead: int) -> bool:
-    """One attempt, if the survivor knows a new leader."""
+    """One attempt, if the metadata of the remaining broker has a new leader."""
     metadata = await observer.metadata(survivor, [topic])
     if metadata is None:
         return False

@@ -2,9 +2,9 @@
 
     python -m benchmarks.group_heartbeats [--runs 5] [--groups 2000] [--members 5]
 
-Every member sends a heartbeat in its turn over one of 250 connections, each of which waits for its answer before it
+Every member sends a heartbeat in its turn over one of 250 connections, each of which waits for its response before it
 goes on: broker and socket work as for as many consumers.  The last figure is the broker's part of it without sockets,
-from the bytes of a request to the bytes of its answer, in this process.
+from the bytes of a request to the bytes of its response, in this process.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ async def beat(members: Sequence[Member]) -> None:
     for member in members:
         error = await member.heartbeat()
         if error is not ErrorCode.NONE:
-            raise SystemExit(f"a heartbeat was answered {error.name}")
+            raise SystemExit(f"a heartbeat failed: {error.name}")
 
 
 async def in_process(groups: int, members: int, runs: int) -> list[float]:
-    """Microseconds from the bytes of a heartbeat to the bytes of its answer."""
+    """Microseconds from the bytes of a heartbeat to the bytes of its response."""
     loop = asyncio.get_running_loop()
     clock = SystemClock()
     coordinator = GroupCoordinator(

@@ -36,13 +36,13 @@ def main() -> None:
         while not times.is_full:
             times.append(1_700_000_000_000 + 7 * len(times), 1000 + 16 * len(times))
         chance = random.Random(1)
-        wanted = [1000 + chance.randrange(16 * len(offsets)) for _ in range(LOOKUPS)]
+        requested = [1000 + chance.randrange(16 * len(offsets)) for _ in range(LOOKUPS)]
         moments = [1_700_000_000_000 + chance.randrange(7 * len(times)) for _ in range(LOOKUPS)]
         offsets.file.trim()
         times.file.trim()
         runs = options.runs
         figures = [
-            Figure("offset look-up", "us", per_lookup(runs, lambda: look_up(offsets.lookup, wanted)), "< 3"),
+            Figure("offset look-up", "us", per_lookup(runs, lambda: look_up(offsets.lookup, requested)), "< 3"),
             Figure("timestamp look-up", "us", per_lookup(runs, lambda: look_up(times.lookup, moments)), "< 3"),
             Figure("loading the offset index", "ms", milliseconds(runs, lambda: offsets.load(1 << 31))),
             Figure("loading the time index", "ms", milliseconds(runs, times.load)),
@@ -50,8 +50,8 @@ def main() -> None:
         report("index_lookup", figures, runs=options.runs, entries=len(offsets))
 
 
-def look_up(lookup: Callable[[int], int], wanted: list[int]) -> None:
-    for target in wanted:
+def look_up(lookup: Callable[[int], int], requested: list[int]) -> None:
+    for target in requested:
         lookup(target)
 
 

@@ -4,7 +4,7 @@
 
 One partition of __consumer_offsets on disk, read by the broker's own reader into its own coordinator, in this process.
 Three shapes: few groups that commit many partitions at once, many groups that commit a few, and commits one by one.
-While it loads a task asks the loop for its turn over and over.  The longest time that the loop's thread worked between
+While it loads, a task yields to the loop over and over.  The longest time that the loop's thread worked between
 two turns is the pause: processor time, so that what else the machine does is not counted.
 """
 
@@ -62,7 +62,7 @@ SHAPES = (
 
 
 class OneLog:
-    """As much of the broker's replica manager and metadata as the reader of internal topics asks for."""
+    """As much of the broker's replica manager and metadata as the reader of internal topics needs."""
 
     def __init__(self, log: Log) -> None:
         self.log = log

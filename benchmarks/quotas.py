@@ -75,8 +75,8 @@ async def request_us(configs: Mapping[str, Mapping[str, str]]) -> float:
 
 def produce(request: ProduceRequest, _: RequestContext) -> ProduceResponse:
     topic = request.topic_data[0]
-    answer = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
-    return ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=[answer])])
+    response = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic.name, partition_responses=[response])])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.read_committed [--runs 5] [--transactions 500] [--messages 200]
 
 confluent-kafka reads one partition of transactions with messages of 1 KB, one in ten aborted, from its beginning to its
-end: with isolation.level read_uncommitted, and with read_committed, which the broker answers with the aborted
+end: with isolation.level read_uncommitted, and with read_committed, for which the broker returns the aborted
 transactions of each piece and the client filters by.  Ratios per message that the reader was given to look at.
 """
 

@@ -123,10 +123,10 @@ async def log_in(host: str, port: int) -> int:
     message = client.respond(_auth_bytes(first))
     assert message is not None
     writer.write(_request(36, _bytes(message)))
-    answer = await _receive(reader)
-    is_accepted = answer[4:6] == b"\0\0"
+    reply = await _receive(reader)
+    is_accepted = reply[4:6] == b"\0\0"
     if is_accepted:
-        client.respond(_auth_bytes(answer))
+        client.respond(_auth_bytes(reply))
     writer.close()
     return int(is_accepted)
 
@@ -145,11 +145,11 @@ async def _receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(size)
 
 
-def _auth_bytes(answer: bytes) -> bytes:
+def _auth_bytes(reply: bytes) -> bytes:
     """The token in a SaslAuthenticate response of version 1."""
-    position = 8 + max(0, struct.unpack_from(">h", answer, 6)[0])
-    (size,) = struct.unpack_from(">i", answer, position)
-    return answer[position + 4 : position + 4 + size]
+    position = 8 + max(0, struct.unpack_from(">h", reply, 6)[0])
+    (size,) = struct.unpack_from(">i", reply, position)
+    return reply[position + 4 : position + 4 + size]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.topic_lifecycle [--runs 5] [--partitions 1000] [--apache 2.8.2]
 
 Three brokers.  Creation ends when every broker tells clients a live leader for each partition and all replicas in sync,
-deletion when the answer to DeleteTopics comes.  Processor time is that of the three brokers together.
+deletion when the response to DeleteTopics arrives.  Processor time is that of the three brokers together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     figures = [
         Figure("creation until all are in sync", "s", created),
         Figure("three brokers meanwhile", "CPU s", creating),
-        Figure("deletion until it is answered", "s", deleted),
+        Figure("deletion until the response", "s", deleted),
         Figure("three brokers meanwhile", "CPU s", deleting),
     ]
     conditions = {"runs": options.runs, "partitions": options.partitions}

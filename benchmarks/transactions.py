@@ -4,7 +4,7 @@
 
 confluent-kafka, one producer, messages of 100 bytes to one partition, each transaction committed before the next one
 begins; beside it what a transaction costs the broker.  A client must not start the next transaction before the markers
-of the last one are written: one that asks too early waits for 20 ms, so it matters that they are written at once.
+of the last one are written: a request that is too early waits for 20 ms, so it matters that they are written at once.
 The last figure is the coordinator alone, in this process: partitions added, committed, the marker written, completed.
 """
 
@@ -32,7 +32,7 @@ from tests.unit.transactions.hosting import (
     Leaders,
     MarkedPartitions,
     OtherBrokers,
-    ToldGroups,
+    ReportedGroups,
 )
 
 TOPIC = "transactions"
@@ -108,7 +108,7 @@ async def in_process(runs: int) -> list[float]:
         markers=MarkerSender(
             0,
             leaders=Leaders(),
-            local=PartitionMarkers(MarkedPartitions(), ToldGroups(), clock, timeout_ms=1_000),
+            local=PartitionMarkers(MarkedPartitions(), ReportedGroups(), clock, timeout_ms=1_000),
             peers=OtherBrokers(),
             version=1,
             timer=timer,
@@ -140,7 +140,7 @@ async def one_transaction(coordinator: TransactionCoordinator, producer: Produce
         await asyncio.sleep(0)
     ended = await settled(coordinator.end("benchmark", producer, committed=True))
     if {added, ended} != {ErrorCode.NONE}:
-        raise SystemExit(f"a transaction was answered {added.name} and {ended.name}")
+        raise SystemExit(f"a transaction got {added.name} and {ended.name}")
 
 
 if __name__ == "__main__":

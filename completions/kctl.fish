@@ -289,7 +289,7 @@ complete -c kctl -n '__fish_seen_subcommand_from transactions; and __fish_seen_s
 complete -c kctl -n '__fish_seen_subcommand_from transactions; and __fish_seen_subcommand_from abort' -l debug -d 'Show the traceback of an error.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and not __fish_seen_subcommand_from describe' -a describe -d 'Describe the idempotent and transactional producers of partitions.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l partition -x -d 'Only these partitions.  Default: all.'
-complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l broker -x -d 'Ask this broker, which must be a replica.  Default: the leaders.'
+complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l broker -x -d 'Query this broker, which must be a replica.  Default: the leaders.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l open -d 'Only producers with an open transaction.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l compat -x -a 'kafka-3 kafka-4' -d 'Print what Kafka\'s own tool of that version prints; a table for each partition.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'

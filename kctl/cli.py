@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
-from kctl.commands.help_pages import has_styles, page_for, terminal_columns
-from kctl.console import Console, Format
+from kctl.commands.help_pages import page_for
+from kctl.console import Console, Format, terminal_width, uses_colors
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
@@ -66,8 +66,8 @@ def _run(command_line: list[str]) -> int:
     if command_line == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
         return ExitStatus.DONE
-    columns = terminal_columns(sys.stdout.fileno()) if sys.stdout.isatty() else None
-    page = page_for(command_line, columns=columns, with_styles=columns is not None and has_styles())
+    columns = terminal_width(sys.stdout) if sys.stdout.isatty() else None
+    page = page_for(command_line, columns=columns, with_styles=columns is not None and uses_colors())
     if page is not None:
         sys.stdout.write(page)
         return ExitStatus.DONE

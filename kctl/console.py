@@ -134,7 +134,7 @@ class Console:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        color = not no_color and uses_colors()
         chosen = Format(format) if format else None
         return cls(sys.stdout, sys.stderr, format=chosen, header=header, color=color, quiet=quiet, stdin=sys.stdin)
 
@@ -400,6 +400,11 @@ class Progress:
         # A line that reaches the last column would be wrapped, and redrawing would leave a copy of it.
         stderr.write(f"\r\x1b[K{cut(line, terminal_width(stderr) - 1)}" if stderr.isatty() else line + "\n")
         stderr.flush()
+
+
+def uses_colors() -> bool:
+    """False if NO_COLOR is set or TERM is dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width(stream: TextIO) -> int:

@@ -1,7 +1,7 @@
 """Three brokers that are measured together while one of them goes: ours, or Apache Kafka's on the JVM.
 
 Time is taken outside of the brokers: from what their clients see (`Observer`), and from the moment at which ZooKeeper
-ends a session, so that figures can be told without the session time-out.
+ends a session, so that figures can be reported without the session timeout.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Observer:
         self._clients.clear()
 
     def client(self, broker_id: int) -> ClusterClient:
-        """A client that asks this broker first."""
+        """A client that connects to this broker first."""
         client = self._clients.get(broker_id)
         if client is None:
             servers = parse_servers(self._cluster.broker(broker_id).bootstrap)
@@ -210,7 +210,7 @@ class Observer:
         return client
 
     async def metadata(self, broker_id: int, topics: Sequence[str]) -> ClusterMetadata | None:
-        """What this broker knows about topics; None when it does not answer."""
+        """The topics in this broker's metadata; None if it does not respond."""
         try:
             return await self.client(broker_id).metadata(topics)
         except (ConnectionLost, ApiError, KctlError):
@@ -247,7 +247,7 @@ class Observer:
     ) -> float:
         """Waits until the claim holds of every partition as each of the brokers tells it; returns when that was.
 
-        A topic that is as it should be is not asked about again, so that asking costs the brokers little.
+        A topic that is as it should be is not requested again, so that the requests cost the brokers little.
         """
         for broker_id in brokers:
             for topic in topics:

@@ -61,16 +61,16 @@ def produce(
     """
     program = performance_program()
     if program and per_second is None:
-        said = _run(
+        output = _run(
             [
                 *(program, "-P", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
                 *("-s", str(size), "-c", str(count), "-a", str(acks), "-X", "linger.ms=5"),
                 *_options(settings),
             ]
         )
-        match = PRODUCED.search(said)
+        match = PRODUCED.search(output)
         if match is None or int(match[1]) != count:
-            raise SystemExit(f"not all of {count} messages were delivered:\n{said[-1000:]}")
+            raise SystemExit(f"not all of {count} messages were delivered:\n{output[-1000:]}")
         return int(match[2]) / 1000
     return _produce_from_python(
         {"bootstrap.servers": bootstrap, **settings}, topic, count=count, size=size, acks=acks, per_second=per_second
@@ -80,16 +80,16 @@ def produce(
 def consume(bootstrap: str, topic: str, *, count: int, settings: Mapping[str, str] = NO_SETTINGS) -> float:
     """Reads partition 0 from its beginning to its end, `count` messages; returns the seconds it took."""
     if program := performance_program():
-        said = _run(
+        output = _run(
             [
                 *(program, "-C", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
                 *("-o", "beginning", "-e"),
                 *_options(settings),
             ]
         )
-        match = CONSUMED.search(said)
+        match = CONSUMED.search(output)
         if match is None or int(match[1]) < count:
-            raise SystemExit(f"not all of {count} messages were read:\n{said[-1000:]}")
+            raise SystemExit(f"not all of {count} messages were read:\n{output[-1000:]}")
         return int(match[3]) / 1000
     return _consume_from_python({"bootstrap.servers": bootstrap, **settings}, topic, count=count)
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups, as plainly as the protocol allows: many of them in one process, each asking when told."""
+"""Members of consumer groups, reduced to the protocol: many of them in one process, sending requests when called."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def connect(bootstrap: str) -> Connection:
 
 async def create_topic(connection: Connection, topic: str, partitions: int) -> None:
     """And the internal topic of offsets, which a first question for a coordinator brings about."""
-    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-    await connection.send(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), CreateTopicsResponse)
+    requested = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    await connection.send(CreateTopicsRequest(topics=[requested], timeout_ms=60_000), CreateTopicsResponse)
     for _ in range(COORDINATOR_ATTEMPTS):
         if not (await connection.send(FindCoordinatorRequest(key="g"), FindCoordinatorResponse)).error_code:
             return
@@ -124,4 +124,4 @@ def share_out(members: list[str], topic: str, partitions: int) -> dict[str, byte
 
 def _expect(code: int) -> None:
     if code != ErrorCode.NONE:
-        raise SystemExit(f"a member of a group was answered {ErrorCode.of(code).name}")
+        raise SystemExit(f"a member of a group got {ErrorCode.of(code).name}")

@@ -21,7 +21,7 @@ class Figure:
     unit: str
     samples: Sequence[float]
     goal: str = ""
-    """What the project wants of it, in words; empty: nothing was set."""
+    """The goal of the project as text; empty for none."""
 
     @property
     def median(self) -> float:

@@ -48,7 +48,7 @@ def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def subject(options: argparse.Namespace) -> Iterator[Subject]:
-    """The broker that was named, or ours, freshly started; alone on the first processor unless told otherwise."""
+    """The broker that was named, or ours, freshly started; alone on the first processor unless disabled."""
     with contextlib.ExitStack() as stack:
         if options.bootstrap_server:
             if options.pid is None:

@@ -77,9 +77,9 @@ class CommitHistory:
                 self.problem = "__consumer_offsets cannot be read" if topic is None else topic.error.description
                 return
             self._partition_count = len(topic.partitions)
-            wanted = {self._partition_of(group) for group in groups}
-            await self._place(client, wanted - self._cursors.keys(), since_ms)
-            await self._read_to_end(client, wanted, frozenset(groups))
+            requested = {self._partition_of(group) for group in groups}
+            await self._place(client, requested - self._cursors.keys(), since_ms)
+            await self._read_to_end(client, requested, frozenset(groups))
         except ApiError as error:
             self._failed.update(self._cursors)
             self.problem = str(error)
@@ -111,9 +111,9 @@ class CommitHistory:
             self._cursors[tp] = _Cursor(clipped, since_ms, is_clipped=clipped > start)
 
     async def _read_to_end(
-        self, client: ClusterClient, wanted: Collection[TopicPartition], groups: frozenset[str]
+        self, client: ClusterClient, requested: Collection[TopicPartition], groups: frozenset[str]
     ) -> None:
-        pending = [tp for tp in wanted if tp in self._cursors]
+        pending = [tp for tp in requested if tp in self._cursors]
         if not pending:
             return
         found = await list_offsets(client, dict.fromkeys(pending, LATEST), isolation=IsolationLevel.READ_COMMITTED)
@@ -122,10 +122,10 @@ class CommitHistory:
 
         async def send(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
             positions = {tp: self._cursors[tp].position for tp in tps}
-            answered = await fetch_batches(
+            responses = await fetch_batches(
                 connection, positions, limits=_LIMITS, isolation=IsolationLevel.READ_COMMITTED
             )
-            return {one.tp: self._add(one, groups) for one in answered}
+            return {one.tp: self._add(one, groups) for one in responses}
 
         pending = [tp for tp in ends if self._cursors[tp].position < ends[tp]]
         while pending and left_bytes > 0:
@@ -133,7 +133,7 @@ class CommitHistory:
             left_bytes -= sum(one for one in outcomes.values() if isinstance(one, int))
             # A partition without progress has an error, or nothing more to read before its end.
             pending = [tp for tp in pending if outcomes[tp] and self._is_behind(tp, ends[tp], outcomes[tp])]
-        self._failed = {tp for tp in wanted if tp not in ends or self._cursors[tp].position < ends[tp]}
+        self._failed = {tp for tp in requested if tp not in ends or self._cursors[tp].position < ends[tp]}
 
     def _is_behind(self, tp: TopicPartition, end: int, outcome: int | ApiError) -> bool:
         return not isinstance(outcome, ApiError) and self._cursors[tp].position < end

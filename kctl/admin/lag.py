@@ -1,7 +1,8 @@
 """Reads how far groups are behind: collects the facts of each partition and judges them by `lag_rules`.
 
 For all groups together there is a fixed number of requests to each broker, beside one OffsetFetch for each group.  The
-committed offsets are read before the ends of the logs, so that a group that keeps up is never ahead of them.
+committed offsets are read after the history of commits, so that it never has a newer one, and before the ends of the
+logs, so that a group that keeps up is never ahead of them.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class LagReader:
 
     async def read(self, client: ClusterClient, group_ids: Collection[str], now_ms: int) -> list[GroupLag]:
         """The lag of the groups, by name.  Raises ClusterUnreachable."""
+        if self.options.with_rates:
+            await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         groups = await look_up_groups(client, group_ids)
         offsets = {group.outcome.name: self._offsets_of(group) for group in groups}
         self._forget({(name, tp) for name, known in offsets.items() for tp in known})
         partitions = {tp for known in offsets.values() for tp in known}
-        if self.options.with_rates:
-            await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         logs = await self._logs(client, partitions)
         before = await self._ends_before(client, logs, now_ms)
         behind = {tp for known in offsets.values() for tp in known if _may_be_behind(known[tp], logs[tp])}
@@ -112,16 +113,16 @@ class LagReader:
         ]
 
     def _offsets_of(self, group: GroupDescription) -> dict[TopicPartition, GroupOffset]:
-        """The committed offsets, and assigned partitions without one, of the wanted topics."""
+        """The committed offsets, and assigned partitions without one, of the selected topics."""
         committed = {one.tp: one for one in group.offsets}
         assigned = {tp for member in group.members for tp in member.assignment}
         return {
             tp: committed.get(tp) or GroupOffset(tp, -1, -1, "", -1)
             for tp in sorted(committed.keys() | assigned)
-            if self._is_wanted(tp)
+            if self._is_selected(tp)
         }
 
-    def _is_wanted(self, tp: TopicPartition) -> bool:
+    def _is_selected(self, tp: TopicPartition) -> bool:
         topics = self.options.topics
         if topics is None:
             return True
@@ -161,15 +162,15 @@ class LagReader:
         logs: Outcomes[LogRange],
     ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
         """What fetching shows at each committed offset; groups with the same one share a fetch."""
-        wanted: dict[tuple[TopicPartition, int | None], Search] = {}
+        searches: dict[tuple[TopicPartition, int | None], Search] = {}
         for known in offsets.values():
             for tp, offset in known.items():
                 log = logs[tp]
                 if isinstance(log, LogRange) and _may_be_behind(offset, log):
                     search = Search(tp, max(offset.committed_offset, log.start), log.end)
-                    wanted.setdefault((tp, offset.committed_offset), search)
-        await find_unread(client, list(wanted.values()))
-        return {key: search.unread for key, search in wanted.items()}
+                    searches.setdefault((tp, offset.committed_offset), search)
+        await find_unread(client, list(searches.values()))
+        return {key: search.unread for key, search in searches.items()}
 
     async def _retentions(self, client: ClusterClient, behind: Iterable[TopicPartition]) -> Mapping[str, Retention]:
         """The limits of topics with lag; those of other topics, and of unreadable ones, are unknown."""

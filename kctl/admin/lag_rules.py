@@ -1,7 +1,7 @@
 """How far a group is behind in one partition, and what that means.  Pure; docs/lag.md states the same rules in prose.
 
-A caller collects `Facts`; `judge` turns `Facts` into a `Judgement`: lag, rates, time to catch up, and a verdict with its
-reason.  What the facts do not determine is None, never an estimate from something else.
+`judge` turns the facts of kctl/admin/lag_facts.py into a judgement: lag, rates, time to catch up, and a verdict with
+its reason.  What the facts do not determine is None, never an estimate from something else.
 """
 
 from __future__ import annotations
@@ -241,9 +241,8 @@ def _window_start(facts: Facts) -> int:
 
 def _positions(facts: Facts) -> list[Position]:
     """The known committed offsets of the window, from commits and looks, in the order of time."""
-    looks = (Position(look.time_ms, look.committed) for look in facts.looks if look.committed is not None)
     start_ms = _window_start(facts)
-    return sorted(one for one in (*facts.commits, *looks) if start_ms <= one.time_ms <= facts.now_ms)
+    return sorted(one for one in (*facts.commits, *_looks_with_commit(facts)) if one.time_ms >= start_ms)
 
 
 def _has_moved(facts: Facts) -> bool:
@@ -253,12 +252,11 @@ def _has_moved(facts: Facts) -> bool:
 
 def _still_ms(facts: Facts) -> int:
     """How long the committed offset is known to have been the present one."""
-    known = [one for one in sorted((*facts.commits, *_looks_with_commit(facts))) if one.time_ms <= facts.now_ms]
     since_ms = facts.now_ms
-    for one in reversed(known):
+    for one in sorted((*facts.commits, *_looks_with_commit(facts)), reverse=True):
         if one.offset != facts.committed:
             break
-        since_ms = one.time_ms
+        since_ms = min(since_ms, one.time_ms)
     else:
         if not facts.commits and facts.commits_since_ms is not None:
             since_ms = min(since_ms, facts.commits_since_ms)

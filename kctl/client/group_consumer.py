@@ -69,7 +69,7 @@ Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition,
 """Start offsets of partitions without a committed offset, or with one outside the log."""
 
 PURPOSE = "membership"
-ANSWER_MARGIN_MS = 5_000
+RESPONSE_MARGIN_MS = 5_000
 """How much longer than the largest rebalance timeout a JoinGroup may take."""
 IDLE_MS = 100
 """How often a member without partitions checks for an assignment."""
@@ -403,7 +403,7 @@ class GroupConsumer:
     @property
     def _rebalance_request_timeout_ms(self) -> int:
         """Timeout of JoinGroup and SyncGroup: the largest rebalance timeout, with a margin."""
-        return self.member.settings.rebalance_timeout_ms + ANSWER_MARGIN_MS
+        return self.member.settings.rebalance_timeout_ms + RESPONSE_MARGIN_MS
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
         """Partition counts of the topics that exist."""

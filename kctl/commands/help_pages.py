@@ -6,7 +6,6 @@ program itself is empty.  For a terminal with fewer than PAGE_COLUMNS columns ty
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,20 +30,6 @@ def page_for(arguments: Sequence[str], *, columns: int | None, with_styles: bool
         return None
     page = rest.partition("\f")[0]
     return _TITLE.sub("\x1b[1m\\g<0>\x1b[0m", page) if with_styles else page
-
-
-def terminal_columns(descriptor: int) -> int:
-    """The width of a terminal; that of the variable COLUMNS if it is set."""
-    given = os.environ.get("COLUMNS", "")
-    try:
-        return int(given) if given.isdecimal() else os.get_terminal_size(descriptor).columns or PAGE_COLUMNS
-    except OSError:
-        return PAGE_COLUMNS
-
-
-def has_styles() -> bool:
-    """Whether a terminal gets bold text: unless NO_COLOR is set or TERM is dumb."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def format_pages(pages: Mapping[str, str]) -> str:

@@ -7,5 +7,8 @@ PEERS = "peers"
 
 
 def by_peer(listener: str) -> dict[str, str]:
-    """`extra` of a line that the clients of a listener cause: it is folded, also below the level of warnings."""
+    """`extra` of a line that the clients of a listener cause: it is folded, also below the level of warnings.
+
+    Lines of different listeners are folded apart.
+    """
     return {PEERS: listener}

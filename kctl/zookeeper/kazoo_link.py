@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,6 +47,7 @@ from kctl.zookeeper.operations import (
     ZnodeStat,
 )
 from kctl.zookeeper.security import Access, ZooKeeperSecurity, tls_problem
+from kctl.zookeeper.set_watches import IgnoredResponse, SetWatches, Watch, batches
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,6 @@ IN_FLIGHT_MAX = 64
 CLOSE_TIMEOUT_S = 3.0
 """How long to wait for the confirmation that the session is closed; shorter without a connection."""
 CLOSE_TIMEOUT_DISCONNECTED_S = 0.2
-SET_WATCHES_BYTES_MAX = 128 * 1024
 
 _kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
 # The session logs state changes itself, once.  A filter, because a level can be changed while the broker runs: kazoo's
@@ -345,11 +344,11 @@ class KazooLink:
         """
         client = self._client
         watches, self._handler.lost_watches = self._handler.lost_watches, []
-        for batch in _batches(watches):
+        for batch in batches(watches):
             for watch in batch:
                 keeper = client._child_watchers if watch.kind == Watch.CHILD else client._data_watchers
                 keeper[watch.path].add(watch)
-            client._call(_SetWatches(client.last_zxid, batch), _IgnoredResponse())
+            client._call(SetWatches(client.last_zxid, batch), IgnoredResponse())
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -400,19 +399,6 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             self._link.call_on_loop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
 
 
-class Watch:
-    """A watch as kazoo keeps it per path, with what is needed to set it again after a reconnect."""
-
-    DATA, EXIST, CHILD = range(3)
-    """EXIST: the znode did not exist; setWatches distinguishes it from DATA."""
-
-    __slots__ = ("kind", "path")
-
-    def __init__(self, kind: int, path: str) -> None:
-        self.kind = kind
-        self.path = path
-
-
 class _Call:
     """A request and the future of its response; kazoo uses it as its AsyncResult."""
 
@@ -437,56 +423,6 @@ class _Call:
     def set_exception(self, error: Exception) -> None:
         """Receive an error.  kazoo's thread, or the event loop when kazoo refuses a request."""
         self._link.call_on_loop(self._link.on_response, self, None, error)
-
-
-class _SetWatches:
-    """The setWatches request: sets watches, and fires those whose znode changed after `zxid`."""
-
-    type = 101
-
-    def __init__(self, zxid: int, watches: list[Watch]) -> None:
-        self._zxid = zxid
-        self._watches = watches
-
-    def serialize(self) -> bytes:
-        """Return the body of the request."""
-        parts = [struct.pack(">q", self._zxid)]
-        for kind in (Watch.DATA, Watch.EXIST, Watch.CHILD):
-            paths = sorted({watch.path for watch in self._watches if watch.kind == kind})
-            parts.append(struct.pack(">i", len(paths)))
-            parts.extend(wire.write_string(path) for path in paths)
-        return b"".join(parts)
-
-    @staticmethod
-    def deserialize(_buffer: bytes, _offset: int) -> bool:
-        """Ignore the response."""
-        return True
-
-
-class _IgnoredResponse:
-    """The result of a request whose response is not needed: if it fails, the connection does too, and watches are
-    set again.
-    """
-
-    def set(self, value: object) -> None:
-        """Ignore the response."""
-
-    def set_exception(self, error: Exception) -> None:
-        """Ignore the error."""
-
-
-def _batches(watches: list[Watch]) -> list[list[Watch]]:
-    """Split so that each request stays far below jute.maxbuffer."""
-    batches: list[list[Watch]] = []
-    room = 0
-    for watch in watches:
-        size = len(watch.path.encode()) + 4
-        if size > room:
-            batches.append([])
-            room = SET_WATCHES_BYTES_MAX
-        batches[-1].append(watch)
-        room -= size
-    return batches
 
 
 def _error_of(error: Exception, path: str) -> errors.ZooKeeperError:

@@ -26,8 +26,8 @@ _REFUSALS: dict[int, tuple[type[ZooKeeperError], str]] = {
 
 def refused(code: int, path: str) -> ZooKeeperError:
     """Return the exception for an error code of ZooKeeper."""
-    kind, says = _REFUSALS.get(code, (ZooKeeperError, f"caused ZooKeeper error {code}"))
-    return kind(f"znode {path} {says}", path)
+    kind, text = _REFUSALS.get(code, (ZooKeeperError, f"caused ZooKeeper error {code}"))
+    return kind(f"znode {path} {text}", path)
 
 
 def session_lost(path: str) -> SessionLostError:

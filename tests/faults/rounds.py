@@ -51,9 +51,9 @@ class Round:
 class Story:
     """A cluster with running clients."""
 
-    def __init__(self, struck: Cluster, folder: Path, say: Say) -> None:
+    def __init__(self, struck: Cluster, folder: Path, report: Say) -> None:
         self._cluster = struck
-        self._say = say
+        self._print = report
         bootstrap = struck.bootstrap
         self.librdkafka = Librdkafka(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND)
         self.java = Java(bootstrap, TOPIC, PARTITIONS, folder, rate=RECORDS_A_SECOND // 3)
@@ -77,7 +77,7 @@ class Story:
         self._wait_for_readers(self.librdkafka.acknowledged.ends())
         silence_s = self.librdkafka.acknowledged.silence_s(began_s)
         took_s = time.monotonic() - began_s
-        self._say(f"{drawn}: {struck}; longest silence of a partition {silence_s:.1f} s, whole after {took_s:.1f} s")
+        self._print(f"{drawn}: {struck}; longest silence of a partition {silence_s:.1f} s, whole after {took_s:.1f} s")
 
     def finish(self) -> None:
         """All clients have finished, and their results are consistent.  Raises AssertionError."""
@@ -92,7 +92,7 @@ class Story:
         self._raise_complaints()
         assert self.reader.seen == history, "who read all the while saw what is there now"
         self._check_writers(history)
-        self._say(
+        self._print(
             f"{len(history)} records, each once and in order; {self.group.rebalances} times a member of the group "
             "was assigned something"
         )
@@ -250,25 +250,25 @@ def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterat
 
 
 @contextmanager
-def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
+def story(folder: Path, report: Say) -> Iterator[tuple[Cluster, Story]]:
     """A cluster with running clients."""
     with cluster(folder) as struck:
         struck.create_topic(TOPIC, PARTITIONS)
-        told = Story(struck, folder, say)
+        reported = Story(struck, folder, report)
         try:
-            told.begin()
-            yield struck, told
+            reported.begin()
+            yield struck, reported
         finally:
-            told.close()
+            reported.close()
 
 
-def play(folder: Path, rounds: Sequence[Round], say: Say) -> None:
+def play(folder: Path, rounds: Sequence[Round], report: Say) -> None:
     """Runs all rounds and the final checks.  Raises AssertionError, or TimeoutError if the cluster does not recover."""
-    with story(folder, say) as (struck, told):
+    with story(folder, report) as (struck, reported):
         for number, each in enumerate(rounds, 1):
-            say(f"round {number}: {each}")
-            told.play(each)
-        told.finish()
+            report(f"round {number}: {each}")
+            reported.play(each)
+        reported.finish()
         struck.stop()
     assert_replicas_are_equal(struck)
 
@@ -294,10 +294,10 @@ def main() -> int:
         sys.stderr.write(f"{reason}\n")
         return 1
     seed = options.seed if options.seed is not None else secrets.randbelow(1 << 32)
-    say(f"seed {seed}")
+    report(f"seed {seed}")
     rounds = list(drawn(seed, options.rounds, options.kinds.split(",")))
     with tempfile.TemporaryDirectory() as scratch:
-        play(options.folder or Path(scratch), rounds, say)
+        play(options.folder or Path(scratch), rounds, report)
     return 0
 
 
@@ -305,7 +305,7 @@ def _has_reached(positions: Mapping[int, int], ends: Mapping[int, int]) -> bool:
     return all(positions[partition] >= end for partition, end in ends.items())
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

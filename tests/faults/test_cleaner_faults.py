@@ -45,7 +45,7 @@ def dirty_world(shape: tuple[int, int], config: LogConfig = COMPACTED) -> Cleane
     return world
 
 
-def answers(world: CleanerWorld) -> dict[bytes, bytes | None]:
+def responses(world: CleanerWorld) -> dict[bytes, bytes | None]:
     """The final state of a read_committed consumer; tombstones may be gone."""
     log = world.log
     aborted = log.aborted_transactions(0, log.log_end_offset)
@@ -75,7 +75,7 @@ def producers(world: CleanerWorld) -> dict[int, tuple[int, int, int]]:
 def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: list[Record], end_offset: int) -> None:
     """No record is lost, no deleted record reappears, no file is left; cleaning again gives the expected result."""
     log = world.log
-    assert answers(world) == expected
+    assert responses(world) == expected
     assert log.log_end_offset == end_offset
     assert log.last_stable_offset(end_offset) == end_offset
     offsets = [record.offset for record in world.records()]
@@ -90,7 +90,7 @@ def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: lis
             assert int(name.partition(".")[0]) in bases, name
     known = producers(world)
     world.clean()
-    assert answers(world) == expected
+    assert responses(world) == expected
     assert {record.offset for record in world.records()} <= {record.offset for record in cleaned}
     assert producers(world) == known
 
@@ -100,13 +100,13 @@ def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: lis
 )
 def test_log_survives_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, int], how: str) -> None:
     reference = dirty_world(shape)
-    expected, end_offset, known = answers(reference), reference.log.log_end_offset, producers(reference)
+    expected, end_offset, known = responses(reference), reference.log.log_end_offset, producers(reference)
     size_before = reference.log.size_bytes
     first = reference.disk.operations
     assert reference.clean()
     total = reference.disk.operations - first
     cleaned = reference.records()
-    assert answers(reference) == expected
+    assert responses(reference) == expected
     assert reference.log.size_bytes < size_before
     assert total > 20
     for operation in range(1, total + 2):
@@ -160,7 +160,7 @@ def is_swapping(world: CleanerWorld) -> bool:
 def test_log_survives_a_crash_at_any_operation_of_swap_recovery() -> None:
     shape = SHAPES[0]
     reference = dirty_world(shape)
-    expected, end_offset = answers(reference), reference.log.log_end_offset
+    expected, end_offset = responses(reference), reference.log.log_end_offset
     reference.clean()
     cleaned = reference.records()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cluster import why_not
-from tests.faults.rounds import ESSENTIAL, drawn, play, say
+from tests.faults.rounds import ESSENTIAL, drawn, play, report
 
 SEED = 2
 
@@ -16,7 +16,7 @@ SEED = 2
 def test_acknowledged_records_are_not_lost_duplicated_or_reordered_by_faults(tmp_path: Path) -> None:
     if reason := why_not():
         pytest.skip(reason)
-    play(tmp_path, list(drawn(SEED, len(ESSENTIAL), ESSENTIAL)), say)
+    play(tmp_path, list(drawn(SEED, len(ESSENTIAL), ESSENTIAL)), report)
 
 
 def test_a_seed_draws_the_same_faults_again() -> None:

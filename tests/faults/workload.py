@@ -129,13 +129,15 @@ class Librdkafka(WorkloadClient):
         partition = min(range(len(self.sent)), key=self.sent.__getitem__)
         value = b"%s %d" % (self.name.encode(), self.sent[partition])
         try:
-            self._producer.produce(self._topic, value, b"%d" % partition, partition=partition, on_delivery=self._told)
+            self._producer.produce(
+                self._topic, value, b"%d" % partition, partition=partition, on_delivery=self._reported
+            )
             self.sent[partition] += 1
         except BufferError:
             pass  # Full until the cluster acknowledges more.
         self._producer.poll(self._pause_s)
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.complaints.append(f"{self.name} cannot deliver: {error}")
             return
@@ -192,11 +194,11 @@ class Java(WorkloadClient):
         with output:
             for line in output:
                 try:
-                    self._told(json.loads(line))
+                    self._reported(json.loads(line))
                 except ValueError:
                     self.complaints.append(f"{self.name} says {line!r}")
 
-    def _told(self, event: dict[str, Any]) -> None:
+    def _reported(self, event: dict[str, Any]) -> None:
         if event["name"] == "producer_send_success":
             value = str(event["value"]).encode()
             complaint = self.acknowledged.add(event["partition"], event["offset"], value)
@@ -241,8 +243,8 @@ class Reader(WorkloadClient):
     def _take(self, message: Message) -> None:
         partition, offset, value = _parts(message)
         if offset != self.next_offsets[partition]:
-            wanted = self.next_offsets[partition]
-            self.complaints.append(f"{self.name}: offset {offset} after {wanted - 1} in partition {partition}")
+            expected = self.next_offsets[partition]
+            self.complaints.append(f"{self.name}: offset {offset} after {expected - 1} in partition {partition}")
         self.next_offsets[partition] = offset + 1
         self.seen[partition, offset] = value
 
@@ -304,10 +306,10 @@ class Member(WorkloadClient):
             committed = self._assigned_at.pop(partition, 0)
             if offset < committed:
                 self.complaints.append(f"{self.name}: begins at {offset} of {partition}, committed was {committed}")
-            wanted = self._group.next_offsets[partition]
-            if offset > wanted:
-                self.complaints.append(f"{self.name}: offset {offset} of {partition}: {wanted} was not read")
-            self._group.next_offsets[partition] = max(wanted, offset + 1)
+            expected = self._group.next_offsets[partition]
+            if offset > expected:
+                self.complaints.append(f"{self.name}: offset {offset} of {partition}: {expected} was not read")
+            self._group.next_offsets[partition] = max(expected, offset + 1)
 
     def _commit(self, topic: str, positions: dict[int, int]) -> None:
         offsets = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]

@@ -24,7 +24,7 @@ LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
 
 def controller_id(attacker: Attacker) -> int:
     """The controller id from Metadata."""
-    return attacker.ask(MetadataRequest(topics=[]), MetadataResponse, 1).controller_id
+    return attacker.call(MetadataRequest(topics=[]), MetadataResponse, 1).controller_id
 
 
 def leader_and_isr(

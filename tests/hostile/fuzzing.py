@@ -226,7 +226,7 @@ def _connect(bootstrap: str) -> socket.socket:
 
 
 def _connect_and_authenticate(bootstrap: str) -> socket.socket:
-    """A connection of a user that the broker knows."""
+    """An authenticated connection."""
     sock = _connect(bootstrap)
     token = f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()
     for request, key, version in (
@@ -269,13 +269,15 @@ class Security:
     """The APIs of the requests; None for all.  Others only close a connection that has not authenticated."""
     frames: Callable[[int, list[tuple[Api, int]]], Frames] = Fuzzer
     """Makes what the connections send, from a seed and the APIs."""
-    connect_to_ask: Callable[[str], socket.socket] | None = None
-    """Makes the connection that asks for the APIs; None for one like the others."""
+    connect_for_requests: Callable[[str], socket.socket] | None = None
+    """Opens the connection that requests the API versions; None for one like the others."""
 
 
 SECURITY = {
     "plaintext": Security(_connect),
-    "tls-before-handshake": Security(_connect, has_tls=True, frames=HandshakeFuzzer, connect_to_ask=_connect_with_tls),
+    "tls-before-handshake": Security(
+        _connect, has_tls=True, frames=HandshakeFuzzer, connect_for_requests=_connect_with_tls
+    ),
     "tls": Security(_connect_with_tls, has_tls=True),
     "sasl-before-authentication": Security(_connect, has_sasl=True, api_keys=frozenset({17, 18, 36})),
     "sasl-after-authentication": Security(_connect_and_authenticate, has_sasl=True),
@@ -324,8 +326,10 @@ def _attack(
     bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
 ) -> None:
     kind = SECURITY[security]
-    with (kind.connect_to_ask or kind.connect)(bootstrap) as asking:
-        apis = [(api, version) for api, version in advertised_apis(asking) if api.key in (kind.api_keys or {api.key})]
+    with (kind.connect_for_requests or kind.connect)(bootstrap) as requesting:
+        apis = [
+            (api, version) for api, version in advertised_apis(requesting) if api.key in (kind.api_keys or {api.key})
+        ]
     fuzzer = kind.frames(seed, apis)
     chance = random.Random(seed + 1)
     attackers: dict[socket.socket, _Attacker] = {}

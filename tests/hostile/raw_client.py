@@ -81,18 +81,18 @@ class Attacker:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, request: Any, response_class: type[T], version: int) -> T:
+    def call(self, request: Any, response_class: type[T], version: int) -> T:
         """The response to a request; AssertionError if the broker closes the connection instead."""
         key = definition_of(type(request)).key
         assert key is not None
         payload = encode_request_header(RequestHeader(key, version, 1, "attacker")) + codec.encode_bytes(
             request, version
         )
-        answer = self.exchange(payload)
-        assert answer, "the broker closed the connection"
-        _, offset = decode_response_header(answer, key, version)
-        response, end = codec.decode(response_class, answer, version, offset)
-        assert end == len(answer)
+        reply = self.exchange(payload)
+        assert reply, "the broker closed the connection"
+        _, offset = decode_response_header(reply, key, version)
+        response, end = codec.decode(response_class, reply, version, offset)
+        assert end == len(reply)
         return response
 
     def exchange(self, payload: bytes) -> bytes:

@@ -79,8 +79,8 @@ def creatable(
 def create(attacker: Attacker, *topics: CreatableTopic, validate_only: bool = True) -> list[tuple[int, str]]:
     """Error codes and messages."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000, validate_only=validate_only)
-    answered = attacker.ask(request, CreateTopicsResponse, 5)
-    return [(each.error_code, each.error_message or "") for each in answered.topics]
+    completed = attacker.call(request, CreateTopicsResponse, 5)
+    return [(each.error_code, each.error_message or "") for each in completed.topics]
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
@@ -136,16 +136,16 @@ def test_partitions_over_the_bound_are_not_added(attacker: Attacker, count: int)
     create(attacker, creatable("growing", 1), validate_only=False)
     topics = [CreatePartitionsTopic(name="growing", count=count, assignments=None)]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)
-    (answer,) = attacker.ask(request, CreatePartitionsResponse, 1).results
-    assert answer.error_code == INVALID_PARTITIONS
-    assert str(PARTITIONS_PER_TOPIC_MAX) in (answer.error_message or "")
+    (reply,) = attacker.call(request, CreatePartitionsResponse, 1).results
+    assert reply.error_code == INVALID_PARTITIONS
+    assert str(PARTITIONS_PER_TOPIC_MAX) in (reply.error_message or "")
 
 
 def test_partitions_of_a_topic_with_an_impossible_name_are_refused(attacker: Attacker) -> None:
     topics = [CreatePartitionsTopic(name="a/partitions", count=2, assignments=None)]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)
-    (answer,) = attacker.ask(request, CreatePartitionsResponse, 1).results
-    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    (reply,) = attacker.call(request, CreatePartitionsResponse, 1).results
+    assert reply.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_a_full_cluster_takes_no_more_partitions() -> None:
@@ -167,7 +167,7 @@ def test_num_partitions_over_the_bound_is_refused_when_topics_are_created_by_def
     assert play(scene, properties={"num.partitions": str(2**31 - 1)}) is INVALID_PARTITIONS
 
 
-def test_topics_that_clients_ask_for_are_created_a_bounded_number_at_a_time() -> None:
+def test_requested_topics_are_created_a_bounded_number_at_a_time() -> None:
     async def scene(world: World) -> int:
         topics = auto_topics(world)
         codes = {topics.request(f"asked-for-{number}") for number in range(AUTO_CREATIONS_MAX * 3)}
@@ -182,19 +182,19 @@ def test_a_broker_named_three_thousand_times_is_described_once(attacker: Attacke
     resource = DescribeConfigsResource(
         resource_type=ResourceType.BROKER, resource_name=str(controller_id(attacker)), configuration_keys=None
     )
-    answer = attacker.ask(DescribeConfigsRequest(resources=[resource] * 3_000), DescribeConfigsResponse, 3)
-    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+    reply = attacker.call(DescribeConfigsRequest(resources=[resource] * 3_000), DescribeConfigsResponse, 3)
+    assert [each.error_code for each in reply.results] == [ErrorCode.NONE]
 
 
 def test_groups_transactions_and_partitions_named_repeatedly_are_described_once(attacker: Attacker) -> None:
-    groups = attacker.ask(DescribeGroupsRequest(groups=["g"] * 3_000), DescribeGroupsResponse, 3)
+    groups = attacker.call(DescribeGroupsRequest(groups=["g"] * 3_000), DescribeGroupsResponse, 3)
     assert len(groups.groups) == 1
-    transactions = attacker.ask(
+    transactions = attacker.call(
         DescribeTransactionsRequest(transactional_ids=["t"] * 3_000), DescribeTransactionsResponse, 0
     )
     assert len(transactions.transaction_states) == 1
     topics = [TopicRequest(name="growing", partition_indexes=[0, 0])] * 1_000
-    producers = attacker.ask(DescribeProducersRequest(topics=topics), DescribeProducersResponse, 0)
+    producers = attacker.call(DescribeProducersRequest(topics=topics), DescribeProducersResponse, 0)
     assert [len(each.partitions) for each in producers.topics] == [1]
 
 
@@ -208,15 +208,15 @@ async def turns_while(work: Awaitable[Any]) -> int:
     return turns
 
 
-def test_metadata_of_many_topics_lets_the_loop_serve_others_in_between() -> None:
+def test_metadata_of_many_topics_yields_to_other_connections() -> None:
     names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(SLICE_OBJECTS * 5)]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
 
     async def scene(world: World) -> int:
         handler = MetadataHandler("cluster", world.metadata, auto_topics(world), world.configs)
-        answer = handler.handle(request, context(9))
-        assert isinstance(answer, Awaitable)
-        return await turns_while(answer)
+        reply = handler.handle(request, context(9))
+        assert isinstance(reply, Awaitable)
+        return await turns_while(reply)
 
     assert play(scene) >= 5
 
@@ -238,20 +238,20 @@ def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_d
         )
         resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="listed", configs=[entry])
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-        codes.add(attacker.ask(request, IncrementalAlterConfigsResponse, 0).responses[0].error_code)
+        codes.add(attacker.call(request, IncrementalAlterConfigsResponse, 0).responses[0].error_code)
     assert ErrorCode.INVALID_CONFIG in codes
     described = DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name="listed", configuration_keys=None
     )
-    answer = attacker.ask(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
-    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+    reply = attacker.call(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
+    assert [each.error_code for each in reply.results] == [ErrorCode.NONE]
 
 
 def test_refused_moves_between_log_directories_log_one_line(broker: KctlBroker, attacker: Attacker) -> None:
     before = broker.log_text.count("refused moves between log directories")
     topics = [AlterReplicaLogDirTopic(name="nowhere", partitions=list(range(1_000)))]
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="x" * 30_000, topics=topics)])
-    response = attacker.ask(request, AlterReplicaLogDirsResponse, 1)
+    response = attacker.call(request, AlterReplicaLogDirsResponse, 1)
     assert len(response.results[0].partitions) == 1_000
     wait_until(
         lambda: broker.log_text.count("refused moves between log directories") == before + 1, "the refusal is logged"

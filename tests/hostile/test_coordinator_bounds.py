@@ -127,7 +127,7 @@ def header(producer_id: int, offset: int, *, is_transactional: bool = False) -> 
     return parse_header(offset.to_bytes(8, "big") + batch[8:])
 
 
-def test_a_partition_forgets_the_least_recent_producer_without_an_open_transaction(
+def test_a_partition_evicts_the_least_recent_producer_without_an_open_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_PER_PARTITION_MAX", 3)

@@ -44,7 +44,7 @@ def set_property(broker: SaslBroker, name: str, value: str, resource: str = "0")
     )
     request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=False)
     with Attacker(broker.plaintext) as client:
-        (response,) = client.ask(request, IncrementalAlterConfigsResponse, 1).responses
+        (response,) = client.call(request, IncrementalAlterConfigsResponse, 1).responses
     return int(response.error_code)
 
 
@@ -52,7 +52,7 @@ def described(broker: SaslBroker) -> str:
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=False)
     with Attacker(broker.plaintext) as client:
-        return repr(client.ask(request, DescribeConfigsResponse, 4))
+        return repr(client.call(request, DescribeConfigsResponse, 4))
 
 
 def test_properties_load_no_code_and_open_no_url_and_show_no_file(
@@ -107,9 +107,9 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
             set_property(broker, name, value)
             set_property(broker, name, value, resource="")
         assert set_property(broker, "log.cleaner.threads", "2") == 0, "the client may change properties"
-        answers = described(broker)
+        results = described(broker)
         broker.process.restart()
-        answers += described(broker)
+        results += described(broker)
         with Attacker(broker.sasl):
             pass
         log = broker.process.log_text
@@ -117,5 +117,5 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
     with pytest.raises(BlockingIOError):
         server.accept()
     assert not (tmp_path / "loaded").exists()
-    assert CONTENT not in answers + log
+    assert CONTENT not in results + log
     assert "Traceback" not in log

@@ -100,14 +100,14 @@ def producer(disk: Disk, work: RecordWork) -> Callable[..., Any]:
     return produce
 
 
-def answers(response: object) -> list[PartitionProduceResponse]:
+def results(response: object) -> list[PartitionProduceResponse]:
     assert isinstance(response, ProduceResponse)
     return response.responses[0].partition_responses
 
 
-async def answers_later(result: object) -> list[PartitionProduceResponse]:
+async def results_later(result: object) -> list[PartitionProduceResponse]:
     assert isinstance(result, Awaitable), "the work was done on the event loop"
-    return answers(await result)
+    return results(await result)
 
 
 def stored(partition: Partition) -> list[Record]:
@@ -122,8 +122,8 @@ def stored(partition: Partition) -> list[Record]:
 def test_a_small_batch_is_checked_and_appended_at_once(tmp_path: Path, codec: Codec) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         disk.lead("a")
-        (answer,) = answers(producer(disk, work)(build_batch(LONG[:10], codec=codec)))
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        (reply,) = results(producer(disk, work)(build_batch(LONG[:10], codec=codec)))
+        assert (reply.error_code, reply.base_offset) == (ErrorCode.NONE, 0)
 
     play(tmp_path, scene)
 
@@ -132,10 +132,10 @@ def test_messages_of_an_old_format_count_as_conversions(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
         produce = producer(disk, work)
-        assert answers(produce(build_batch(LONG[:1])))[0].error_code == ErrorCode.NONE
+        assert results(produce(build_batch(LONG[:1])))[0].error_code == ErrorCode.NONE
         assert partition.traffic.produce_conversions == 0
         old = build_messages(LONG[:1], magic=1)
-        assert answers(produce(old, version=2))[0].error_code == ErrorCode.NONE
+        assert results(produce(old, version=2))[0].error_code == ErrorCode.NONE
         assert partition.traffic.produce_conversions == 1
 
     play(tmp_path, scene)
@@ -144,8 +144,8 @@ def test_messages_of_an_old_format_count_as_conversions(tmp_path: Path) -> None:
 def test_a_small_batch_is_converted_at_once(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
-        (answer,) = answers(producer(disk, work)(build_batch(LONG[:10])))
-        assert answer.error_code == ErrorCode.NONE
+        (reply,) = results(producer(disk, work)(build_batch(LONG[:10])))
+        assert reply.error_code == ErrorCode.NONE
         assert parse_header(partition.log.read(0, 1000, max_offset=10).read()).codec is Codec.GZIP
 
     play(tmp_path, scene, TO_GZIP)
@@ -165,8 +165,8 @@ def test_a_batch_that_takes_long_leaves_the_event_loop(
 ) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
-        (answer,) = await answers_later(producer(disk, work)(batch))
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        (reply,) = await results_later(producer(disk, work)(batch))
+        assert (reply.error_code, reply.base_offset) == (ErrorCode.NONE, 0)
         assert [record.key for record in stored(partition)] == [b"k"] * count
         assert work.used_bytes == 0
 
@@ -177,9 +177,9 @@ def test_many_small_batches_of_one_request_share_the_allowance_of_the_event_loop
     async def scene(disk: Disk, work: RecordWork) -> None:
         disk.lead("a")
         batch = build_batch(LONG[: INLINE_RECORDS_MAX * WALKED_RECORDS_PER_RECORD // 4])
-        assert len(answers(producer(disk, work)(*[batch] * 4))) == 4
-        later = await answers_later(producer(disk, work)(*[batch] * 5))
-        assert [answer.error_code for answer in later] == [ErrorCode.NONE] * 5
+        assert len(results(producer(disk, work)(*[batch] * 4))) == 4
+        later = await results_later(producer(disk, work)(*[batch] * 5))
+        assert [reply.error_code for reply in later] == [ErrorCode.NONE] * 5
 
     play(tmp_path, scene, COMPACTED)
 
@@ -189,9 +189,9 @@ def test_a_bomb_is_refused_with_the_bound_in_the_message(tmp_path: Path) -> None
 
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
-        (answer,) = await answers_later(producer(disk, work)(BOMB))
-        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        assert f"more than {16 << 20} bytes" in (answer.error_message or "")
+        (reply,) = await results_later(producer(disk, work)(BOMB))
+        assert reply.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert f"more than {16 << 20} bytes" in (reply.error_message or "")
         assert partition.log.log_end_offset == 0
         assert work.used_bytes == 0
 
@@ -205,8 +205,8 @@ def test_a_leader_that_resigns_during_the_validation_appends_nothing(tmp_path: P
         task = asyncio.ensure_future(result)
         await asyncio.sleep(0)
         disk.lead("a", leader=1, replicas=(0, 1))
-        (answer,) = answers(await task)
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        (reply,) = results(await task)
+        assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.log.log_end_offset == 0
 
     play(tmp_path, scene, TO_GZIP)
@@ -217,9 +217,9 @@ def test_batches_of_one_partition_keep_their_order_when_the_first_takes_long(tmp
         partition = disk.lead("a")
         first = build_batch(LONG, producer_id=7, producer_epoch=0, base_sequence=0)
         second = build_batch(LONG[:1], producer_id=7, producer_epoch=0, base_sequence=len(LONG))
-        produced = await answers_later(producer(disk, work)(first, second))
-        assert [answer.error_code for answer in produced] == [ErrorCode.NONE] * 2
-        assert [answer.base_offset for answer in produced] == [0, len(LONG)]
+        produced = await results_later(producer(disk, work)(first, second))
+        assert [reply.error_code for reply in produced] == [ErrorCode.NONE] * 2
+        assert [reply.base_offset for reply in produced] == [0, len(LONG)]
         assert partition.log.log_end_offset == len(LONG) + 1
 
     play(tmp_path, scene, COMPACTED)
@@ -230,8 +230,8 @@ def test_a_batch_that_is_sent_again_during_its_validation_is_a_duplicate(tmp_pat
         partition = disk.lead("a")
         batch = build_batch(LONG, producer_id=7, producer_epoch=0, base_sequence=0)
         produce = producer(disk, work)
-        both = await asyncio.gather(answers_later(produce(batch)), answers_later(produce(batch)))
-        assert [(answer.error_code, answer.base_offset) for (answer,) in both] == [(ErrorCode.NONE, 0)] * 2
+        both = await asyncio.gather(results_later(produce(batch)), results_later(produce(batch)))
+        assert [(reply.error_code, reply.base_offset) for (reply,) in both] == [(ErrorCode.NONE, 0)] * 2
         assert partition.log.log_end_offset == len(LONG)
 
     play(tmp_path, scene, COMPACTED)
@@ -243,13 +243,13 @@ def test_requests_that_wait_may_keep_a_bounded_number_of_bytes(tmp_path: Path) -
         work = RecordWork(waiting_bytes_max=len(LARGE))
         produce = producer(disk, work)
         first = produce(LARGE)
-        (refused,) = answers(produce(LARGE))
+        (refused,) = results(produce(LARGE))
         assert refused.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert f"more than {len(LARGE)} bytes" in (refused.error_message or "")
-        (answer,) = await answers_later(first)
-        assert answer.error_code == ErrorCode.NONE
-        (answer,) = await answers_later(produce(LARGE))
-        assert answer.error_code == ErrorCode.NONE
+        (reply,) = await results_later(first)
+        assert reply.error_code == ErrorCode.NONE
+        (reply,) = await results_later(produce(LARGE))
+        assert reply.error_code == ErrorCode.NONE
 
     play(tmp_path, scene, TO_GZIP)
 
@@ -341,8 +341,8 @@ def test_two_of_the_largest_batches_fit_the_bytes_of_all_requests() -> None:
 
 async def offset_of(disk: Disk, work: RecordWork, timestamp: int) -> tuple[bool, ListOffsetsPartitionResponse]:
     """Whether the search left the event loop, and its result."""
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
+    requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[requested])])
     result = ListOffsetsHandler(disk.replicas, work, disk.clock).handle(request, context(5))
     is_long = isinstance(result, Awaitable)
     response = await result if isinstance(result, Awaitable) else result
@@ -374,27 +374,27 @@ def test_a_search_in_large_batches_with_false_timestamps_leaves_the_event_loop(t
         for _ in range(3):
             put(partition, claiming(LARGE, max_timestamp=1000))
         put(partition, build_batch([Record(0, 100, b"k", b"v")]))
-        is_long, answer = await offset_of(disk, work, 50)
+        is_long, reply = await offset_of(disk, work, 50)
         assert is_long
-        assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.NONE, 3, 100)
-        is_long, answer = await offset_of(disk, work, 5)
-        assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.NONE, 0, 5)
+        assert (reply.error_code, reply.offset, reply.timestamp) == (ErrorCode.NONE, 3, 100)
+        is_long, reply = await offset_of(disk, work, 5)
+        assert (reply.error_code, reply.offset, reply.timestamp) == (ErrorCode.NONE, 0, 5)
 
     play(tmp_path, scene)
 
 
-def test_a_search_in_small_batches_is_answered_at_once_until_the_allowance_is_used_up(tmp_path: Path) -> None:
+def test_a_search_in_small_batches_completes_at_once_until_the_allowance_is_used_up(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         partition = disk.lead("a")
         batch = claiming(build_batch(LONG[:300]), max_timestamp=1000)
         for _ in range(3):
             put(partition, batch)
         assert (await offset_of(disk, work, 5))[0] is False
-        is_long, answer = await offset_of(disk, work, 900)
-        assert (is_long, answer.offset) == (False, -1)
+        is_long, reply = await offset_of(disk, work, 900)
+        assert (is_long, reply.offset) == (False, -1)
         put(partition, batch)
-        is_long, answer = await offset_of(disk, work, 900)
-        assert (is_long, answer.error_code, answer.offset) == (True, ErrorCode.NONE, -1)
+        is_long, reply = await offset_of(disk, work, 900)
+        assert (is_long, reply.error_code, reply.offset) == (True, ErrorCode.NONE, -1)
 
     play(tmp_path, scene)
 
@@ -403,8 +403,8 @@ def test_a_search_in_small_batches_is_answered_at_once_until_the_allowance_is_us
 def test_a_search_in_a_stored_bomb_is_an_error_of_its_partition(tmp_path: Path, batch: bytes) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         put(disk.lead("a"), batch)
-        _, answer = await offset_of(disk, work, 3)
-        assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+        _, reply = await offset_of(disk, work, 3)
+        assert reply.error_code == ErrorCode.CORRUPT_MESSAGE
 
     play(tmp_path, scene)
 
@@ -416,8 +416,8 @@ def test_a_search_on_a_failed_disk_is_a_storage_error(tmp_path: Path) -> None:
         result = asyncio.ensure_future(offset_of(disk, work, 3))
         await asyncio.sleep(0)
         partition.log.log_directory.fail(OSError("gone"))
-        _, answer = await result
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        _, reply = await result
+        assert reply.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(tmp_path, scene)
 
@@ -438,11 +438,11 @@ async def fetch(disk: Disk, work: RecordWork, topics: list[str], max_bytes: int 
         work=work,
         fetch_max_bytes=1 << 20,
     )
-    asked = [
+    requested = [
         FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])
         for topic in topics
     ]
-    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=asked)
+    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=requested)
     response: FetchResponse = await exchange(handler.handle, request, 3)
     return {topic.topic: topic.partitions[0] for topic in response.responses}
 
@@ -469,11 +469,11 @@ def test_a_conversion_of_a_stored_bomb_is_an_error_of_its_partition(tmp_path: Pa
     play(tmp_path, scene)
 
 
-def test_a_conversion_reads_partitions_until_the_answer_is_full(tmp_path: Path) -> None:
+def test_a_conversion_reads_partitions_until_the_response_is_full(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         for topic in "abc":
             put(disk.lead(topic), build_batch([Record(0, 5, None, b"v" * 1000)], codec=Codec.GZIP))
-        sizes = [len(answer.records or b"") for answer in (await fetch(disk, work, ["a", "b", "c"], 40)).values()]
+        sizes = [len(reply.records or b"") for reply in (await fetch(disk, work, ["a", "b", "c"], 40)).values()]
         assert sizes[0] > 0
         assert sizes[1:] == [0, 0]
 

@@ -40,27 +40,27 @@ def test_a_controller_that_zookeeper_does_not_name_is_refused(attacker: Attacker
     false = controller_id(attacker) + id_offset
     roles = leader_and_isr("orders", 0, controller=false, epoch=epoch)
     stops = stop_replica("orders", 0, controller=false, epoch=epoch)
-    news = update_metadata("orders", 0, controller=false, brokers=[], epoch=epoch)
-    answers = [
-        attacker.ask(roles, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code,
-        attacker.ask(stops, StopReplicaResponse, STOP_REPLICA_VERSION).error_code,
-        attacker.ask(news, UpdateMetadataResponse, UPDATE_METADATA_VERSION).error_code,
+    updates = update_metadata("orders", 0, controller=false, brokers=[], epoch=epoch)
+    responses = [
+        attacker.call(roles, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code,
+        attacker.call(stops, StopReplicaResponse, STOP_REPLICA_VERSION).error_code,
+        attacker.call(updates, UpdateMetadataResponse, UPDATE_METADATA_VERSION).error_code,
     ]
-    assert answers == [STALE, STALE, STALE]
+    assert responses == [STALE, STALE, STALE]
 
 
 def test_the_real_controller_is_accepted_after_a_false_highest_epoch(attacker: Attacker) -> None:
     false = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=2**31 - 1)
-    assert attacker.ask(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
+    assert attacker.call(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
     topic = CreatableTopic(name="after-the-claim", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    created = attacker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 4)
+    created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 4)
     assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_a_controlled_shutdown_without_the_epoch_of_the_broker_is_refused(attacker: Attacker, epoch: int) -> None:
     request = ControlledShutdownRequest(broker_id=controller_id(attacker), broker_epoch=epoch)
-    response = attacker.ask(request, ControlledShutdownResponse, 2)
+    response = attacker.call(request, ControlledShutdownResponse, 2)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -75,13 +75,13 @@ def test_update_metadata_with_impossible_brokers_is_refused(impostor: Impostor) 
             epoch=impostor.controller_epoch,
             broker_epoch=impostor.broker_epoch,
         )
-        answer = impostor.attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        reply = impostor.attacker.call(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+        assert reply.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_request_in_the_name_of_the_broker_itself_is_refused(attacker: Attacker) -> None:
     request = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=FIRST_EPOCH)
-    assert attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
+    assert attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
 
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**40])
@@ -93,13 +93,13 @@ def test_a_request_with_another_broker_epoch_is_refused(impostor: Impostor, diff
         epoch=impostor.controller_epoch,
         broker_epoch=impostor.broker_epoch + difference,
     )
-    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_request_without_the_broker_epoch_that_the_controller_sends_is_refused(impostor: Impostor) -> None:
     request = leader_and_isr("orders", 0, controller=impostor.controller_id, epoch=impostor.controller_epoch)
-    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 

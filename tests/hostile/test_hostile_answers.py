@@ -61,34 +61,34 @@ class HostileCluster(MovingCluster):
 
     def _respond(self, broker: int, frame: bytes) -> Any:
         try:
-            answer = super()._respond(broker, frame)
+            response = super()._respond(broker, frame)
         except Exception:
             return DROP  # A client that received invalid data may send invalid requests.
         (key,) = struct.unpack_from(">h", frame)
-        if answer is DROP or not self.mutates or self.random.random() < (0.95 if key == 18 else 0.3):
-            return answer
-        return mutated(self.random, bytes(answer))
+        if response is DROP or not self.mutates or self.random.random() < (0.95 if key == 18 else 0.3):
+            return response
+        return mutated(self.random, bytes(response))
 
 
-def mutated(random: Random, answer: bytes) -> bytes:
+def mutated(random: Random, response: bytes) -> bytes:
     """Changes the size, the bytes, or both; mostly keeps the correlation id, so that the rest is decoded."""
     match random.randrange(6):
         case 0:
             return random.randbytes(random.randrange(1, 400)) + bytes(4)
         case 1:
-            return struct.pack(">i", random.choice([-1, 0, 1, 2**28, 2**31 - 1])) + answer[4:]
+            return struct.pack(">i", random.choice([-1, 0, 1, 2**28, 2**31 - 1])) + response[4:]
         case 2:
             body = random.randbytes(random.randrange(2_000))
-            return struct.pack(">i", 4 + len(body)) + answer[4:8] + body
+            return struct.pack(">i", 4 + len(body)) + response[4:8] + body
         case _:
-            altered = bytearray(answer[8:])
+            altered = bytearray(response[8:])
             for _ in range(random.randrange(1, 6)):
                 if altered:
                     position = random.randrange(len(altered))
                     altered[position] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
             if random.randrange(4) == 0:
                 del altered[random.randrange(len(altered) + 1) :]
-            return struct.pack(">i", 4 + len(altered)) + answer[4:8] + bytes(altered)
+            return struct.pack(">i", 4 + len(altered)) + response[4:8] + bytes(altered)
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def test_commands_survive_a_hostile_cluster(hostile: HostileCluster, capfd: pyte
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        said = capfd.readouterr().err
-        errors = [text for text in said.splitlines() if text.startswith("kctl: ")]
+        output = capfd.readouterr().err
+        errors = [text for text in output.splitlines() if text.startswith("kctl: ")]
         assert status in MEANINGS, line
-        assert "internal error" not in said, f"{line}: {said}"
-        assert "Traceback" not in said, f"{line}: {said}"
-        assert "Task exception" not in said, f"{line}: {said}"
-        assert len([text for text in errors if "warning" not in text]) <= 1, f"{line}: {said}"
+        assert "internal error" not in output, f"{line}: {output}"
+        assert "Traceback" not in output, f"{line}: {output}"
+        assert "Task exception" not in output, f"{line}: {output}"
+        assert len([text for text in errors if "warning" not in text]) <= 1, f"{line}: {output}"
         assert peak_bytes < PEAK_BYTES_MAX, line

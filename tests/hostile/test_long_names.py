@@ -1,4 +1,4 @@
-"""Names of the maximum length in every string of every request are answered."""
+"""Names of the maximum length in every string of every request get a response."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def encoded_struct(cls: type, version: int, text: bytes, *, is_flexible: bool) -
 
 @pytest.mark.parametrize("text", [b"x" * LENGTH_MAX, "\u00e9".encode() * (LENGTH_MAX // 2)], ids=["ascii", "accents"])
 @pytest.mark.parametrize(("api", "version"), APIS)
-def test_every_api_answers_names_of_the_greatest_length(
+def test_every_api_responds_to_names_of_the_maximum_length(
     broker: KctlBroker, attacker: Attacker, api: registry.Api, version: int, text: bytes
 ) -> None:
-    served = attacker.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
+    served = attacker.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
     cls = getattr(import_module(f"kctl.protocol.apis.{api.name}"), api.kafka_name + "Request")
     is_flexible = definition_of(cls).is_flexible(version)
     header = encode_request_header(RequestHeader(api.key, version, 7, "x" * LENGTH_MAX))
-    answer = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
+    response = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
     is_served = api.key in {each.api_key for each in served}
-    assert answer[:4] == (struct.pack(">i", 7) if is_served else b"")
+    assert response[:4] == (struct.pack(">i", 7) if is_served else b"")
     assert "Traceback" not in broker.log_text
 
 

@@ -52,9 +52,9 @@ def fetch_all(host: Host) -> Any:
 
 def test_all_offsets_of_a_group_are_listed_in_slices() -> None:
     async def main(loop: SimLoop) -> None:
-        answer = asyncio.ensure_future(fetch_all(await with_offsets(loop, SLICE_OBJECTS * 5)))
-        assert await turns_while(answer) >= 5
-        assert [len(topic.partitions) for topic in answer.result().topics] == [SLICE_OBJECTS * 5]
+        response_text = asyncio.ensure_future(fetch_all(await with_offsets(loop, SLICE_OBJECTS * 5)))
+        assert await turns_while(response_text) >= 5
+        assert [len(topic.partitions) for topic in response_text.result().topics] == [SLICE_OBJECTS * 5]
 
     simulate(main, seed=1)
 
@@ -63,8 +63,8 @@ def test_more_metadata_than_the_bound_is_not_sent(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(offset_fetch, "DESCRIBED_BYTES_MAX", 10 * SLICE_OBJECTS)
 
     async def main(loop: SimLoop) -> ErrorCode:
-        answer = fetch_all(await with_offsets(loop, SLICE_OBJECTS + 1, metadata="m" * 10))
-        return ErrorCode.of((await answer).error_code)
+        response_text = fetch_all(await with_offsets(loop, SLICE_OBJECTS + 1, metadata="m" * 10))
+        return ErrorCode.of((await response_text).error_code)
 
     assert simulate(main, seed=1) is ErrorCode.INVALID_REQUEST
 
@@ -76,10 +76,10 @@ def test_groups_are_described_until_the_bound(monkeypatch: pytest.MonkeyPatch) -
         host = await Host(loop).start()
         for number in range(4):
             await host.stable(f"g{number}", protocols=(("range", bytes(200)),))
-        answer = await DescribeGroupsHandler(host.coordinator).handle(
+        response_text = await DescribeGroupsHandler(host.coordinator).handle(
             DescribeGroupsRequest(groups=[f"g{number}" for number in range(4)]), context(5)
         )
-        return [group.error_code for group in answer.groups]
+        return [group.error_code for group in response_text.groups]
 
     assert simulate(main, seed=1) == [0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
 
@@ -93,11 +93,11 @@ def test_groups_are_listed_in_slices() -> None:
                     f"g{number}", CommitRequest(offsets={TopicPartition("t", 0): OffsetAndMetadata(5)})
                 )
             )
-        answer = asyncio.ensure_future(
+        response_text = asyncio.ensure_future(
             ListGroupsHandler(host.coordinator).handle(ListGroupsRequest(states_filter=[]), context(4))
         )
-        assert await turns_while(answer) >= 2
-        assert len(answer.result().groups) == SLICE_OBJECTS + 1
+        assert await turns_while(response_text) >= 2
+        assert len(response_text.result().groups) == SLICE_OBJECTS + 1
 
     simulate(main, seed=1)
 
@@ -113,8 +113,8 @@ def test_configurations_are_described_until_the_bound(monkeypatch: pytest.Monkey
             DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=None)
             for name in ("a", "b", "c")
         ]
-        answer = await handler.handle(DescribeConfigsRequest(resources=resources), context(4))
-        return [result.error_code for result in answer.results]
+        response_text = await handler.handle(DescribeConfigsRequest(resources=resources), context(4))
+        return [result.error_code for result in response_text.results]
 
     codes = play(scene)
     assert codes[0] == ErrorCode.NONE

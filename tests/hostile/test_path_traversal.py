@@ -74,22 +74,22 @@ def claims(impostor: Impostor) -> dict[str, int]:
 @pytest.mark.parametrize("topic", BAD_NAMES)
 def test_leader_and_isr_with_an_impossible_topic_is_refused(impostor: Impostor, topic: str) -> None:
     request = leader_and_isr(topic, 0, **claims(impostor))
-    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
 
 
 @pytest.mark.parametrize("partition", BAD_PARTITIONS)
 def test_leader_and_isr_with_an_impossible_partition_is_refused(impostor: Impostor, partition: int) -> None:
     request = leader_and_isr("orders", partition, **claims(impostor))
-    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    response = impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
 
 
 def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(impostor: Impostor, victim: Path) -> None:
     request = leader_and_isr("../../victim", 0, **claims(impostor))
-    impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    impostor.attacker.call(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     stops = stop_replica("../../victim", 0, **claims(impostor))
-    response = impostor.attacker.ask(stops, StopReplicaResponse, STOP_REPLICA_VERSION)
+    response = impostor.attacker.call(stops, StopReplicaResponse, STOP_REPLICA_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
     assert is_untouched(victim)
     assert not list(impostor.broker.data_dir.parent.glob("*-delete"))
@@ -102,9 +102,9 @@ def test_update_metadata_with_an_impossible_topic_changes_nothing(impostor: Impo
     endpoint = UpdateMetadataEndpoint(port=int(port), host=host, listener="PLAINTEXT", security_protocol=0)
     brokers = [UpdateMetadataBroker(id=impostor.broker_id, endpoints=[endpoint])]
     request = update_metadata(topic, 0, brokers=brokers, **claims(impostor))
-    response = impostor.attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+    response = impostor.attacker.call(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
     assert response.error_code == ErrorCode.NONE
-    known = impostor.attacker.ask(MetadataRequest(topics=None), MetadataResponse, 1)
+    known = impostor.attacker.call(MetadataRequest(topics=None), MetadataResponse, 1)
     assert topic not in {each.name for each in known.topics}
 
 

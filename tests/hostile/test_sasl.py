@@ -73,7 +73,7 @@ def test_a_declared_length_of_100_mib_allocates_nothing(sasl: SaslBroker) -> Non
 
 
 @pytest.mark.parametrize("phase", ["before the handshake", "during authentication"])
-def test_an_allowed_length_whose_bytes_never_come_allocates_nothing(sasl: SaslBroker, phase: str) -> None:
+def test_an_allowed_length_without_bytes_allocates_nothing(sasl: SaslBroker, phase: str) -> None:
     before = resident_bytes(sasl)
     length = struct.pack(">i", MAX_RECEIVE_BYTES)
     with crowd(sasl, length if phase == "before the handshake" else HANDSHAKE + length) as sockets:
@@ -96,7 +96,7 @@ def test_lengths_beyond_the_limit_close_the_connection(sasl: SaslBroker, size: i
     ids=["empty", "NUL", "header", "long name", "commas", "equals signs", "no UTF-8"],
 )
 @pytest.mark.parametrize("mechanism", [b"PLAIN", b"SCRAM-SHA-256", b"OAUTHBEARER"])
-def test_tokens_of_any_content_end_with_an_answer(sasl: SaslBroker, mechanism: bytes, token: bytes) -> None:
+def test_tokens_of_any_content_get_a_response(sasl: SaslBroker, mechanism: bytes, token: bytes) -> None:
     with connected(sasl.sasl) as sock:
         sock.sendall(request(17, 1, struct.pack(">h", len(mechanism)) + mechanism))
         receive_frame(sock)

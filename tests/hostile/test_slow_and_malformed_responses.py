@@ -92,7 +92,7 @@ def test_memory_grows_with_received_bytes_and_not_with_the_declared_size() -> No
         connection.shutdown(socket.SHUT_WR)
         done.wait(10)
 
-    async def ask(port: int) -> None:
+    async def call(port: int) -> None:
         connection = await connect(BlockingTransport(), port)
         await connection.send(MetadataRequest(topics=None), MetadataResponse, version=1)
 
@@ -100,7 +100,7 @@ def test_memory_grows_with_received_bytes_and_not_with_the_declared_size() -> No
         tracemalloc.start()
         try:
             with pytest.raises(ConnectionLost, match="closed the connection"):
-                run_blocking(ask(port))
+                run_blocking(call(port))
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

@@ -42,7 +42,7 @@ class Target:
         """A connection with TLS."""
         return self.context.wrap_socket(self.connect(), server_hostname="localhost")
 
-    def is_answering(self) -> bool:
+    def is_responding(self) -> bool:
         """A valid client gets a response."""
         with self.handshake() as tls:
             tls.sendall(API_VERSIONS)
@@ -71,7 +71,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     context = ssl.create_default_context(cafile=authority.pem)
     with kctl_broker(folder / "data", properties=properties, port=plain) as broker:
         target = Target(broker, secure, context)
-        assert target.is_answering()
+        assert target.is_responding()
         yield target
 
 
@@ -93,8 +93,8 @@ def test_sockets_that_send_part_of_a_handshake_do_not_delay_others(target: Targe
             with contextlib.suppress(OSError):
                 sock.sendall(begun[: number % len(begun)])
             if number % 200 == 0:
-                assert target.is_answering()
-        assert target.is_answering()
+                assert target.is_responding()
+        assert target.is_responding()
         # Java's tools need 40 KB for each handshake; here the oldest ones are closed.
         assert target.descriptors <= TLS_HANDSHAKES_MAX + 200
     wait_until(lambda: target.descriptors < 200, "all sockets are closed")
@@ -122,23 +122,23 @@ def hello_with_group(group: int, key: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("group", "key", "answer"),
+    ("group", "key", "response"),
     [
         pytest.param(0x0017, ec.generate_private_key(ec.SECP256R1()), HANDSHAKE, id="P-256"),
         pytest.param(0x0104, None, ALERT, id="ffdhe8192"),
     ],
 )
 def test_key_exchanges_that_cost_the_broker_much_are_refused(
-    target: Target, group: int, key: ec.EllipticCurvePrivateKey | None, answer: int
+    target: Target, group: int, key: ec.EllipticCurvePrivateKey | None, response: int
 ) -> None:
-    """CVE-2002-20001: a client asks for a key exchange in a large finite field, which takes the server 160 ms."""
+    """CVE-2002-20001: a client requests a key exchange in a large finite field, which takes the server 160 ms."""
     if key is None:
         public = b"\x7f" * 1024
     else:
         public = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     with target.connect() as sock:
         sock.sendall(hello_with_group(group, public))
-        assert sock.recv(1) == bytes([answer])
+        assert sock.recv(1) == bytes([response])
 
 
 def test_random_and_mutated_bytes_end_their_own_connection(target: Target) -> None:
@@ -149,18 +149,18 @@ def test_random_and_mutated_bytes_end_their_own_connection(target: Target) -> No
                 sock.sendall(chance.randbytes(chance.randint(1, 600)))
             else:
                 sock.sendall(b"\x16\x03\x01" + chance.randbytes(chance.randint(1, 600)))
-    assert target.is_answering()
+    assert target.is_responding()
 
 
 def test_tls_connections_that_send_only_a_length_take_little_memory(target: Target) -> None:
-    assert target.is_answering()
+    assert target.is_responding()
     before = target.resident_bytes
     count = 1_000
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(target.handshake()).sendall((100 << 20).to_bytes(4, "big") + b"x")
         wait_until(lambda: target.descriptors >= count, "all connections are accepted")
-        assert target.is_answering()
+        assert target.is_responding()
         assert target.resident_bytes <= before + count * (IDLE_BYTES_MAX + 40_000)
 
 
@@ -171,10 +171,10 @@ def test_a_frame_above_the_limit_closes_a_tls_connection(target: Target) -> None
     with target.handshake() as tls:
         tls.sendall(framed(b"\xff" * 50))
         assert tls.recv(1) == b""
-    assert target.is_answering()
+    assert target.is_responding()
 
 
-def test_a_client_that_reads_no_answers_is_not_read_either(target: Target) -> None:
+def test_requests_are_not_read_while_the_client_reads_no_responses(target: Target) -> None:
     with target.handshake() as greedy:
         greedy.settimeout(2)
         sent = 0
@@ -183,4 +183,4 @@ def test_a_client_that_reads_no_answers_is_not_read_either(target: Target) -> No
                 greedy.sendall(API_VERSIONS * 100)
                 sent += len(API_VERSIONS) * 100
         assert sent < 64 << 20
-        assert target.is_answering()
+        assert target.is_responding()

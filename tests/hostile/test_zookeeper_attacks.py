@@ -25,22 +25,22 @@ CONNECT = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16)
 
 
 @pytest.mark.parametrize("is_recursive", [True, False])
-def test_persistent_watches_tell_nothing_about_znodes_that_the_watcher_may_not_read(is_recursive: bool) -> None:
+def test_persistent_watches_reveal_nothing_about_znodes_that_the_watcher_may_not_read(is_recursive: bool) -> None:
     """CVE-2024-23944: addWatch on a readable parent revealed the paths of its children whatever their ACLs."""
     keeper = new_keeper()
-    owner, stranger = Player(keeper), Player(keeper)
+    owner, unauthenticated = Player(keeper), Player(keeper)
     owner.identities += (OWNER,)
     owner.create("/open")
-    stranger.ask(requests.AddWatch("/open", is_recursive=is_recursive))
-    stranger.ask(requests.AddWatch("/open/secret", is_recursive=is_recursive))
+    unauthenticated.call(requests.AddWatch("/open", is_recursive=is_recursive))
+    unauthenticated.call(requests.AddWatch("/open/secret", is_recursive=is_recursive))
     for path in ("/open/secret", "/open/secret/below"):
         owner.create(path, acl=(Acl(31, OWNER),))
         owner.set(path, b"x")
     owner.delete("/open/secret/below")
     owner.delete("/open/secret")
-    assert [path for _, path in stranger.take_heard() if path != "/open"] == []
+    assert [path for _, path in unauthenticated.take_received() if path != "/open"] == []
     owner.create("/open/public")
-    assert ("CREATED", "/open/public") in stranger.take_heard() or not is_recursive
+    assert ("CREATED", "/open/public") in unauthenticated.take_received() or not is_recursive
 
 
 def test_acls_hide_password_hashes_from_those_who_may_only_read() -> None:
@@ -49,13 +49,13 @@ def test_acls_hide_password_hashes_from_those_who_may_only_read() -> None:
     owner, reader = Player(keeper), Player(keeper)
     owner.identities += (OWNER,)
     owner.create("/guarded", acl=(Acl(31, OWNER), Acl(READ, Id("world", "anyone"))))
-    shown = reader.ask(requests.GetAcl("/guarded"))
+    shown = reader.call(requests.GetAcl("/guarded"))
     assert isinstance(shown, responses.AclList)
     assert b"owner:x" in shown.encode()
     assert OWNER.id.encode() not in shown.encode()
     owner.create("/hidden", acl=(Acl(31, OWNER),))
-    assert reader.ask(requests.GetAcl("/hidden")) == "NO_AUTH"
-    full = owner.ask(requests.GetAcl("/guarded"))
+    assert reader.call(requests.GetAcl("/hidden")) == "NO_AUTH"
+    full = owner.call(requests.GetAcl("/guarded"))
     assert isinstance(full, responses.AclList)
     assert OWNER.id.encode() in full.encode()
 
@@ -109,14 +109,14 @@ class RawClient:
 
 
 @pytest.mark.parametrize("word", [b"wchp", b"wchc"])
-def test_words_that_list_all_watches_are_refused(word: bytes, tmp_path: Path) -> None:
+def test_four_letter_words_that_list_all_watches_are_refused(word: bytes, tmp_path: Path) -> None:
     """CVE-2017-5637: wchp and wchc listed all watches for every client, without a bound."""
 
-    async def ask(zookeeper: EmbeddedZooKeeper) -> bytes:
+    async def call(zookeeper: EmbeddedZooKeeper) -> bytes:
         async with RawClient.connected(zookeeper) as client:
             return await client.word(word)
 
-    assert served(ask, tmp_path) == word + b" is not executed because it is not in the whitelist.\n"
+    assert served(call, tmp_path) == word + b" is not executed because it is not in the whitelist.\n"
 
 
 def test_no_client_adds_a_server() -> None:
@@ -172,23 +172,23 @@ def test_digests_over_the_bound_are_refused(tmp_path: Path) -> None:
             await client.exchange(CONNECT)
             for number in range(ZOOKEEPER_IDENTITIES_MAX + 1):
                 body = struct.pack(">i", 0) + text(b"digest") + text(b"user-%d:x" % number)
-                answer = await client.exchange(request(OpCode.AUTH, body))
-                codes.append(struct.unpack_from(">i", answer, 12)[0])
+                response = await client.exchange(request(OpCode.AUTH, body))
+                codes.append(struct.unpack_from(">i", response, 12)[0])
         return codes
 
     assert served(flood, tmp_path) == [0] * ZOOKEEPER_IDENTITIES_MAX + [Code.AUTH_FAILED]
 
 
-def test_one_multi_read_cannot_ask_for_gigabytes() -> None:
+def test_one_multi_read_cannot_return_gigabytes() -> None:
     """A request of 1 MB can name a znode of 1 MB forty thousand times."""
     player = Player(new_keeper())
     player.create("/large", bytes(1 << 20), acl=OPEN_ACL_UNSAFE)
     operations = tuple(requests.GetData("/large", watch=False) for _ in range(1_000))
-    answer = player.ask(requests.MultiRead(operations))
-    assert isinstance(answer, responses.Results)
-    read = [each for each in answer.results if isinstance(each, responses.Data)]
+    response = player.call(requests.MultiRead(operations))
+    assert isinstance(response, responses.Results)
+    read = [each for each in response.results if isinstance(each, responses.Data)]
     assert len(read) == ZOOKEEPER_MULTI_READ_BYTES_MAX >> 20
-    assert len(answer.results) == 1_000
+    assert len(response.results) == 1_000
 
 
 def test_a_declared_length_over_the_bound_closes_the_connection(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ KRAFT_PROPERTIES = {
 CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 
 HANGING_IS_ALLOWED = {"transaction.partition.verification.enable": "false"}
-"""For tests that write into transactions that were never begun: since 3.6 brokers would ask the coordinator first."""
+"""For tests that write into transactions that were never begun: since 3.6 brokers would query the coordinator first."""
 
 PATIENT_QUOTAS = {
     "replication.quota.window.size.seconds": "60",

@@ -20,7 +20,7 @@ from tests.peers.cache import cache_folder
 
 UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")  # whatever the locale; the second since Java 19
 JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", *UTF_8)
-"""Small heaps and no second compiler stage: tests want a quick start, not throughput."""
+"""Small heaps and no second compiler stage: tests need a quick start, not throughput."""
 TIMEOUT_S = 180
 
 

@@ -84,18 +84,18 @@ def accepts(bootstrap: str) -> bool:
         return False
 
 
-def answers_api_versions(bootstrap: str, timeout_s: float = 2.0) -> bool:
-    """A broker answers ApiVersions version 0 without an error."""
+def responds_to_api_versions(bootstrap: str, timeout_s: float = 2.0) -> bool:
+    """A broker responds to ApiVersions version 0 without an error."""
     with contextlib.suppress(*NOT_YET):
-        body = _ask(bootstrap, API_VERSIONS, 0, b"", timeout_s)
+        body = _call(bootstrap, API_VERSIONS, 0, b"", timeout_s)
         return body[:2] == b"\0\0"
     return False
 
 
 def has_controller(bootstrap: str, timeout_s: float = 2.0) -> bool:
-    """A broker answers Metadata version 1 and names a controller and at least one broker: topics can be created."""
+    """A broker responds to Metadata version 1 and names a controller and at least one broker: topics can be created."""
     with contextlib.suppress(*NOT_YET):
-        body = _ask(bootstrap, METADATA, 1, struct.pack(">i", 0), timeout_s)
+        body = _call(bootstrap, METADATA, 1, struct.pack(">i", 0), timeout_s)
         brokers: int = struct.unpack_from(">i", body)[0]
         position = 4
         for _ in range(brokers):
@@ -106,7 +106,7 @@ def has_controller(bootstrap: str, timeout_s: float = 2.0) -> bool:
     return False
 
 
-def _ask(bootstrap: str, api_key: int, version: int, body: bytes, timeout_s: float) -> bytes:
+def _call(bootstrap: str, api_key: int, version: int, body: bytes, timeout_s: float) -> bytes:
     request = struct.pack(">hhih", api_key, version, CORRELATION_ID, -1) + body
     with socket.create_connection(address(bootstrap), timeout=timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)

@@ -42,7 +42,7 @@ class Event(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """The answer to a connect request; all zeros when there is no such session."""
+    """The response to a connect request; all zeros when there is no such session."""
 
     timeout_ms: int
     session_id: int
@@ -50,7 +50,7 @@ class Connected(NamedTuple):
 
 
 class WireClient:
-    """One connection with a session; watch events that came with answers gather in `events`.
+    """One connection with a session; watch events that came with responses gather in `events`.
 
     Raises EOFError or ConnectionResetError when the server closes the connection instead of answering.
     """
@@ -69,31 +69,31 @@ class WireClient:
         self.socket = socket.create_connection(probe.address(connect), timeout=60)
         try:
             self.send(_connect(timeout_ms, session_id, password, last_zxid))
-            answer = self.receive()
+            response = self.receive()
         except BaseException:
             self.close()
             raise
-        timeout, session = struct.unpack_from(">iq", answer, 4)
-        self.connected = Connected(timeout, session, answer[20:36])
+        timeout, session = struct.unpack_from(">iq", response, 4)
+        self.connected = Connected(timeout, session, response[20:36])
 
-    def ask(self, op_code: int, body: bytes = b"", *, xid: int | None = None) -> Reply:
+    def call(self, op_code: int, body: bytes = b"", *, xid: int | None = None) -> Reply:
         """Raises EOFError when the server closes the connection instead."""
         if xid is None:
             self._xid += 1
             xid = self._xid
         self.send(struct.pack(">ii", xid, op_code) + body)
         while True:
-            answer = self.receive()
-            its_xid, zxid, error = struct.unpack_from(">iqi", answer)
+            response = self.receive()
+            its_xid, zxid, error = struct.unpack_from(">iqi", response)
             if its_xid == xid:
-                return Reply(zxid, error, answer[16:])
+                return Reply(zxid, error, response[16:])
             assert its_xid == -1, f"an answer to {its_xid}, not to {xid}"
-            kind, _state, length = struct.unpack_from(">iii", answer, 16)
-            self.events.append(Event(kind, answer[28 : 28 + length].decode(), zxid))
+            kind, _state, length = struct.unpack_from(">iii", response, 16)
+            self.events.append(Event(kind, response[28 : 28 + length].decode(), zxid))
 
     def take_events(self) -> list[Event]:
         """All events received and not yet returned; sends a ping first, whose response follows all older events."""
-        self.ask(PING, xid=-2)
+        self.call(PING, xid=-2)
         events, self.events = self.events, []
         return events
 
@@ -126,10 +126,10 @@ def end_session(connect: str, session_id: int, password: bytes) -> None:
     frames = [_connect(SESSION_TIMEOUT_MS, session_id, password, 0), struct.pack(">ii", 1, CLOSE)]
     with socket.create_connection(probe.address(connect), timeout=60) as connection:
         connection.sendall(b"".join(map(buffer, frames)))
-        with connection.makefile("rb") as answers:
+        with connection.makefile("rb") as responses:
             for _ in frames:
-                (length,) = struct.unpack(">i", _whole(answers.read(4), 4))
-                _whole(answers.read(length), length)
+                (length,) = struct.unpack(">i", _whole(responses.read(4), 4))
+                _whole(responses.read(length), length)
 
 
 def _whole(data: bytes, size: int) -> bytes:

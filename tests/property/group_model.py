@@ -2,7 +2,7 @@
 
 Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and is
 out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by the key that the
-test gave them; what becomes of them is noted in `answers`: an error code, or for those that succeed NONE with the
+test gave them; what becomes of them is noted in `responses`: an error code, or for those that succeed NONE with the
 generation or the assignment.
 """
 
@@ -105,7 +105,7 @@ class GroupModel:
         """group.max.size."""
         self.group: Group | None = None
         self.now_ms = 0
-        self.answers: dict[Call, tuple[int, object]] = {}
+        self.responses: dict[Call, tuple[int, object]] = {}
         self._log_end = 0
 
     def join(
@@ -120,22 +120,22 @@ class GroupModel:
         protocols: Protocols,
     ) -> None:
         if self.group is None and member_id:
-            self.answers[call] = UNKNOWN_MEMBER_ID, None
+            self.responses[call] = UNKNOWN_MEMBER_ID, None
             return
         group = self.group or Group()
         if not self._has_room(group, member_id):
             self._turn_away(group, call, member_id)
         elif not self._fits(group, kind, protocols):
-            self.answers[call] = INCONSISTENT_GROUP_PROTOCOL, None
+            self.responses[call] = INCONSISTENT_GROUP_PROTOCOL, None
         elif not member_id and instance is not None and (old := self._holder(group, instance)):
             self._replace(group, call, old, fresh_id, protocols)
         elif not member_id and instance is None and version >= 4:
             group.pending[fresh_id] = self.now_ms + SESSION_MS
-            self.answers[call] = MEMBER_ID_REQUIRED, None
+            self.responses[call] = MEMBER_ID_REQUIRED, None
         elif not member_id or (member_id in group.pending and instance is None):
             self._admit(group, call, member_id or fresh_id, instance, kind, protocols)
         elif error := self._identity(group, member_id, instance, known_instance=True):
-            self.answers[call] = error, None
+            self.responses[call] = error, None
         else:
             self._rejoin(group, call, member_id, protocols)
         self.group = None if group.is_vacant and self.group is None else group
@@ -164,14 +164,14 @@ class GroupModel:
             elif group.state == "PreparingRebalance":
                 error = REBALANCE_IN_PROGRESS
         if error:
-            self.answers[call] = error, None
+            self.responses[call] = error, None
             return
         assert group is not None
         member = group.members[member_id]
         member.has_synced = True
         if group.state == "Stable":
-            self._hear_of(member)
-            self.answers[call] = NONE, member.assignment
+            self._observe(member)
+            self.responses[call] = NONE, member.assignment
             return
         self._end_sync(member, REBALANCE_IN_PROGRESS)
         member.sync = call
@@ -186,7 +186,7 @@ class GroupModel:
             return UNKNOWN_MEMBER_ID
         if error := self._standing(self.group, member_id, generation, instance):
             return error
-        self._hear_of(self.group.members[member_id])
+        self._observe(self.group.members[member_id])
         return REBALANCE_IN_PROGRESS if self.group.state == "PreparingRebalance" else NONE
 
     def leave(self, member_id: str, instance: str | None) -> int:
@@ -230,7 +230,7 @@ class GroupModel:
             if not error and group.state == "CompletingRebalance":
                 error = REBALANCE_IN_PROGRESS
         if not error and member_id in group.members:
-            self._hear_of(group.members[member_id])
+            self._observe(group.members[member_id])
         expires_ms = None if retention_ms == -1 else self.now_ms + retention_ms
         return self._store(group, error, offsets, group.offsets, expires_ms)
 
@@ -347,7 +347,7 @@ class GroupModel:
             self._rebalance(group)
         self._complete_if_all_joined()
 
-    def _hear_of(self, member: Member) -> None:
+    def _observe(self, member: Member) -> None:
         member.session_end_ms = self.now_ms + SESSION_MS
 
     def _has_room(self, group: Group, member_id: str) -> bool:
@@ -362,7 +362,7 @@ class GroupModel:
         group.pending.pop(member_id, None)
         if member_id in group.members:
             self._remove(group, member_id)
-        self.answers[call] = GROUP_MAX_SIZE_REACHED, None
+        self.responses[call] = GROUP_MAX_SIZE_REACHED, None
 
     def _fits(self, group: Group, kind: str, protocols: Protocols) -> bool:
         if group.state == "Empty":
@@ -402,8 +402,8 @@ class GroupModel:
         member = group.members[member_id]
         is_settled = group.state == "CompletingRebalance" or (group.state == "Stable" and group.leader != member_id)
         if is_settled and member.protocols == protocols:
-            self._hear_of(member)
-            self.answers[call] = NONE, group.generation
+            self._observe(member)
+            self.responses[call] = NONE, group.generation
             return
         self._end_join(member, REBALANCE_IN_PROGRESS)
         member.protocols, member.join = protocols, call
@@ -475,7 +475,7 @@ class GroupModel:
         group.sync_due_ms = self.now_ms + REBALANCE_MS
         for member in group.members.values():
             member.has_synced = False
-            self._hear_of(member)
+            self._observe(member)
             self._end_join(member, NONE, group.generation)
 
     def _vote(self, group: Group) -> str:
@@ -495,15 +495,15 @@ class GroupModel:
 
     def _end_join(self, member: Member, error: int, generation: int | None = None) -> None:
         if member.join is not None:
-            self.answers[member.join] = error, generation
+            self.responses[member.join] = error, generation
             member.join = None
-            self._hear_of(member)
+            self._observe(member)
 
     def _end_sync(self, member: Member, error: int) -> None:
         if member.sync is not None:
-            self.answers[member.sync] = error, None if error else member.assignment
+            self.responses[member.sync] = error, None if error else member.assignment
             member.sync = None
-            self._hear_of(member)
+            self._observe(member)
 
     def _store(
         self,

@@ -37,7 +37,7 @@ patterns = st.builds(
 )
 bindings = st.lists(st.builds(AclBinding, patterns, entries), max_size=12)
 clients = st.builds(Client, st.sampled_from(PRINCIPALS[:2]), st.sampled_from(HOSTS[:2]))
-asked = st.sampled_from([*OPERATIONS[1:], Operation.DESCRIBE_CONFIGS])
+requested = st.sampled_from([*OPERATIONS[1:], Operation.DESCRIBE_CONFIGS])
 
 
 def matches(entry: AclEntry, client: Client, operations: set[Operation], permission: Permission) -> bool:
@@ -73,7 +73,7 @@ def model(acls: list[AclBinding], client: Client, operation: Operation, kind: Re
     return any(matches(entry, client, operations, Permission.ALLOW) for entry in own)
 
 
-@given(bindings, clients, asked, st.sampled_from(KINDS), st.sampled_from(NAMES), st.booleans())
+@given(bindings, clients, requested, st.sampled_from(KINDS), st.sampled_from(NAMES), st.booleans())
 def test_the_decision_is_that_of_the_model(
     acls: list[AclBinding], client: Client, operation: Operation, kind: ResourceType, name: str, is_open: bool
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_decision_is_that_of_the_model(
         assert decision.acl in acls
 
 
-@given(bindings, clients, asked)
+@given(bindings, clients, requested)
 def test_any_resource_is_allowed_if_one_of_all_names_is(
     acls: list[AclBinding], client: Client, operation: Operation
 ) -> None:

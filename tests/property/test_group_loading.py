@@ -90,8 +90,8 @@ class Reference:
         if value is None:
             self.offsets.pop(at, None)
         else:
-            said = decode_offset_commit_value(value)
-            self.offsets[at] = (said.offset, said.leader_epoch, said.metadata, said.commit_timestamp)
+            output = decode_offset_commit_value(value)
+            self.offsets[at] = (output.offset, output.leader_epoch, output.metadata, output.commit_timestamp)
 
     def _group(self, group: str, value: bytes | None) -> None:
         if value is None:

@@ -91,10 +91,10 @@ class Comparison:
     async def join_badly(self) -> None:
         """A session timeout out of bounds, or a group without a name."""
         session_ms = self._chance.choice((0, -1, group_model.SESSION_MS_MIN - 1, 2**31 - 1))
-        answered = await self._broker.call(self._join_request("", 5, None, "consumer", (), session_ms=session_ms), 5)
-        assert answered.error_code == group_model.INVALID_SESSION_TIMEOUT
-        answered = await self._broker.call(self._join_request("", 5, None, "consumer", (), group_id=""), 5)
-        assert answered.error_code == group_model.INVALID_GROUP_ID
+        completed = await self._broker.call(self._join_request("", 5, None, "consumer", (), session_ms=session_ms), 5)
+        assert completed.error_code == group_model.INVALID_SESSION_TIMEOUT
+        completed = await self._broker.call(self._join_request("", 5, None, "consumer", (), group_id=""), 5)
+        assert completed.error_code == group_model.INVALID_GROUP_ID
 
     async def sync(self) -> None:
         instance = self._chance.choice(INSTANCES)
@@ -111,22 +111,22 @@ class Comparison:
         request = HeartbeatRequest(
             group_id=GROUP, member_id=member_id, generation_id=generation, group_instance_id=instance
         )
-        answered = await self._broker.call(request, self._chance.randint(3, 4))
-        assert answered.error_code == self._model.heartbeat(member_id, generation, instance)
+        completed = await self._broker.call(request, self._chance.randint(3, 4))
+        assert completed.error_code == self._model.heartbeat(member_id, generation, instance)
 
     async def leave(self) -> None:
         version = self._chance.randint(0, 4)
         instance = self._chance.choice(INSTANCES) if version >= 3 else None
         member_id = self._any_member(instance)
         if version < 3:
-            answered = await self._broker.call(LeaveGroupRequest(group_id=GROUP, member_id=member_id), version)
-            assert answered.error_code == self._model.leave(member_id, None)
+            completed = await self._broker.call(LeaveGroupRequest(group_id=GROUP, member_id=member_id), version)
+            assert completed.error_code == self._model.leave(member_id, None)
             return
         # Named twice: the second time it is gone.
         leavers = [MemberIdentity(member_id=member_id, group_instance_id=instance)] * self._chance.randint(1, 2)
-        answered = await self._broker.call(LeaveGroupRequest(group_id=GROUP, members=leavers), version)
-        assert answered.error_code == ErrorCode.NONE
-        assert [each.error_code for each in answered.members] == [
+        completed = await self._broker.call(LeaveGroupRequest(group_id=GROUP, members=leavers), version)
+        assert completed.error_code == ErrorCode.NONE
+        assert [each.error_code for each in completed.members] == [
             self._model.leave(member_id, instance) for _ in leavers
         ]
 
@@ -136,21 +136,21 @@ class Comparison:
         if version < 7:
             instance = None
         retention_ms = self._chance.choice((-1, -1, 3, 2_503)) if 2 <= version <= 4 else -1
-        wanted = self._offsets()
-        request = self._commit_request(wanted, member_id, generation, instance)
+        expected = self._offsets()
+        request = self._commit_request(expected, member_id, generation, instance)
         request.retention_time_ms = retention_ms
-        answered = await self._broker.call(request, version)
-        known = {at: value for at, value in wanted if at in KNOWN}
+        completed = await self._broker.call(request, version)
+        known = {at: value for at, value in expected if at in KNOWN}
         errors = self._model.commit(member_id, generation, instance, known, retention_ms=retention_ms) if known else {}
-        self._compare(answered, wanted, errors)
+        self._compare(completed, expected, errors)
 
     async def commit_v0(self) -> None:
         """OffsetCommit v0 goes to ZooKeeper, whatever the group's state; for one of the partitions ZooKeeper fails."""
-        wanted = self._offsets()
-        answered = await self._broker.call(self._commit_request(wanted, "", -1, None), 0)
-        errors = {at: self._error_of_old(*at, metadata) for at, (_, metadata) in wanted if at in KNOWN}
-        self._compare(answered, wanted, errors)
-        self._in_zookeeper |= {at: offset for at, (offset, _) in wanted if errors.get(at) == ErrorCode.NONE}
+        expected = self._offsets()
+        completed = await self._broker.call(self._commit_request(expected, "", -1, None), 0)
+        errors = {at: self._error_of_old(*at, metadata) for at, (_, metadata) in expected if at in KNOWN}
+        self._compare(completed, expected, errors)
+        self._in_zookeeper |= {at: offset for at, (offset, _) in expected if errors.get(at) == ErrorCode.NONE}
         topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         fetched = await self._broker.call(OffsetFetchRequest(group_id=GROUP, topics=topics), 0)
         assert fetched.topics[0].partitions[0].committed_offset == self._in_zookeeper.get(("t", 0), -1)
@@ -166,7 +166,7 @@ class Comparison:
 
     async def commit_in_transaction(self) -> None:
         member_id, generation, instance = self._committer()
-        wanted, producer = self._offsets(), self._chance.choice(PRODUCERS)
+        expected, producer = self._offsets(), self._chance.choice(PRODUCERS)
         request = TxnOffsetCommitRequest(
             transactional_id="id",
             group_id=GROUP,
@@ -184,13 +184,13 @@ class Comparison:
                         )
                     ],
                 )
-                for (topic, index), (offset, metadata) in wanted
+                for (topic, index), (offset, metadata) in expected
             ],
         )
-        answered = await self._broker.call(request, 3)
-        known = {at: value for at, value in wanted if at in KNOWN}
+        completed = await self._broker.call(request, 3)
+        known = {at: value for at, value in expected if at in KNOWN}
         errors = self._model.commit_in_transaction(producer, member_id, generation, instance, known) if known else {}
-        self._compare(answered, wanted, errors)
+        self._compare(completed, expected, errors)
 
     async def end_transaction(self) -> None:
         producer, committed = self._chance.choice(PRODUCERS), self._chance.random() < 0.5
@@ -199,26 +199,26 @@ class Comparison:
         self._model.end_transaction(producer, committed=committed)
 
     async def delete_offsets(self) -> None:
-        asked = self._chance.sample(PARTITIONS, 2)
+        requested = self._chance.sample(PARTITIONS, 2)
         topics = [
             OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
-            for topic, index in asked
+            for topic, index in requested
         ]
-        answered = await self._broker.call(OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
-        error, errors = self._model.delete_offsets([at for at in asked if at in KNOWN])
-        assert answered.error_code == error
+        completed = await self._broker.call(OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
+        error, errors = self._model.delete_offsets([at for at in requested if at in KNOWN])
+        assert completed.error_code == error
         if not error:
-            told = {
+            reported = {
                 (topic.name, each.partition_index): each.error_code
-                for topic in answered.topics
+                for topic in completed.topics
                 for each in topic.partitions
             }
-            assert told == {at: errors.get(at, group_model.UNKNOWN_TOPIC_OR_PARTITION) for at in asked}
+            assert reported == {at: errors.get(at, group_model.UNKNOWN_TOPIC_OR_PARTITION) for at in requested}
 
     async def delete(self) -> None:
         # Named twice it is deleted once.
-        answered = await self._broker.call(DeleteGroupsRequest(groups_names=[GROUP, GROUP]), 1)
-        assert [each.error_code for each in answered.results] == [self._model.delete()]
+        completed = await self._broker.call(DeleteGroupsRequest(groups_names=[GROUP, GROUP]), 1)
+        assert [each.error_code for each in completed.results] == [self._model.delete()]
 
     async def wait(self) -> None:
         milliseconds = self._chance.choice((100, 100, 1_000, 6_000, 10_000))
@@ -230,9 +230,9 @@ class Comparison:
         await pass_turns()
         self._model.advance(0)
         for call, task in list(self._calls.items()):
-            assert task.done() == (call in self._model.answers), f"{self._kinds[call]} {call}"
+            assert task.done() == (call in self._model.responses), f"{self._kinds[call]} {call}"
             if task.done():
-                self._compare_answer(call, task.result())
+                self._compare_response(call, task.result())
                 del self._calls[call]
         group = self._model.group
         described = (await self._broker.call(DescribeGroupsRequest(groups=[GROUP]), 4)).groups[0]
@@ -247,8 +247,8 @@ class Comparison:
             topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
             request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=stable)
             fetched = await self._broker.call(request, 7)
-            told = [(each.error_code, each.committed_offset) for each in fetched.topics[0].partitions]
-            assert told == [self._model.fetch(at, stable=stable) for at in KNOWN]
+            reported = [(each.error_code, each.committed_offset) for each in fetched.topics[0].partitions]
+            assert reported == [self._model.fetch(at, stable=stable) for at in KNOWN]
 
     async def _join(self, member_id: str, version: int, instance: str | None, kind: str, protocols: Protocols) -> None:
         call = self._send(self._join_request(member_id, version, instance, kind, protocols), version)
@@ -318,26 +318,26 @@ class Comparison:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=subscription(topic)) for name, topic in protocols],
         )
 
-    def _compare_answer(self, call: int, answered: Any) -> None:
-        error, outcome = self._model.answers[call]
-        assert answered.error_code == error, self._kinds[call]
+    def _compare_response(self, call: int, completed: Any) -> None:
+        error, outcome = self._model.responses[call]
+        assert completed.error_code == error, self._kinds[call]
         if self._kinds[call] == "SyncGroupRequest":
-            assert answered.assignment == (outcome or b"")
+            assert completed.assignment == (outcome or b"")
             return
-        self._known_ids.append(answered.member_id)
-        assert answered.generation_id == (-1 if outcome is None else outcome)
+        self._known_ids.append(completed.member_id)
+        assert completed.generation_id == (-1 if outcome is None else outcome)
 
-    def _compare(self, answered: Any, wanted: list[tuple[At, tuple[int, str]]], errors: dict[At, int]) -> None:
-        told = [
+    def _compare(self, completed: Any, expected: list[tuple[At, tuple[int, str]]], errors: dict[At, int]) -> None:
+        reported = [
             (topic.name, each.partition_index, each.error_code)
-            for topic in answered.topics
+            for topic in completed.topics
             for each in topic.partitions
         ]
         unknown = group_model.UNKNOWN_TOPIC_OR_PARTITION
-        assert told == [(*at, errors.get(at, unknown)) for at, _ in wanted]
+        assert reported == [(*at, errors.get(at, unknown)) for at, _ in expected]
 
     def _commit_request(
-        self, wanted: list[tuple[At, tuple[int, str]]], member_id: str, generation: int, instance: str | None
+        self, expected: list[tuple[At, tuple[int, str]]], member_id: str, generation: int, instance: str | None
     ) -> OffsetCommitRequest:
         return OffsetCommitRequest(
             group_id=GROUP,
@@ -353,7 +353,7 @@ class Comparison:
                         )
                     ],
                 )
-                for (topic, index), (offset, metadata) in wanted
+                for (topic, index), (offset, metadata) in expected
             ],
         )
 
@@ -386,14 +386,14 @@ class Comparison:
 
     def _offsets(self) -> list[tuple[At, tuple[int, str]]]:
         """Some partitions, a few of which do not exist, one or the other twice with the same offset."""
-        wanted = []
+        expected = []
         values: defaultdict[At, tuple[int, str]] = defaultdict(
             lambda: (self._chance.randrange(100), self._chance.choice(("", "m", "far too much metadata")))
         )
         for _ in range(self._chance.randint(1, 3)):
             at = self._chance.choice([*KNOWN, *KNOWN, *PARTITIONS])
-            wanted.append((at, values[at]))
-        return wanted
+            expected.append((at, values[at]))
+        return expected
 
 
 OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
@@ -421,7 +421,7 @@ OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
 )
 
 
-def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
+def test_every_response_equals_that_of_kafka_and_refusals_change_nothing() -> None:
     run_with_seeds(play)
 
 

@@ -123,18 +123,18 @@ class GroupUnderTest:
             self.world.finish_append(chance.choice(APPEND_ERRORS))
 
     def delete_offsets(self, chance: Random) -> None:
-        self.world.ask(DeleteOffsets, (TopicPartition("t", chance.randrange(3)),))
+        self.world.call(DeleteOffsets, (TopicPartition("t", chance.randrange(3)),))
 
     def expire(self, _chance: Random) -> None:
         self.world.do(ExpireOffsets())
 
     def delete(self, _chance: Random) -> None:
         if self.generation > 5:
-            self.world.ask(DeleteGroup)
+            self.world.call(DeleteGroup)
 
     def check(self) -> None:
         """Everything that must hold between two events."""
-        self.answers_agree()
+        self.responses_agree()
         self.generation_never_goes_down()
         self.leader_is_a_member()
         self.books_are_kept()
@@ -148,13 +148,13 @@ class GroupUnderTest:
     def recreate_group(self) -> None:
         """A dead group may be created again; its log continues."""
         old = self.world
-        assert set(old.asked) == set(old.answers)
+        assert set(old.requested) == set(old.responses)
         self.world = GroupWorld(Group("g", old.group.config))
         self.world.load_log(old.log)
         self.world.elapsed_ms = old.elapsed_ms
         self._is_fresh()
 
-    def answers_agree(self) -> None:
+    def responses_agree(self) -> None:
         """All members of a generation get one leader, one protocol, and one assignment each."""
         group = self.world.group
         for _, outcome in self.world.given[self.seen :]:
@@ -168,9 +168,9 @@ class GroupUnderTest:
                         assert self.assignments.setdefault((group.generation, owner), outcome.assignment)
             if isinstance(outcome, JoinOutcome) and outcome.members:
                 names = sorted(each.member_id for each in outcome.members)
-                told = (outcome.leader, ",".join(names))
+                reported = (outcome.leader, ",".join(names))
                 assert outcome.leader == outcome.member_id
-                assert self.settled.setdefault(outcome.generation, told) == told
+                assert self.settled.setdefault(outcome.generation, reported) == reported
         self.seen = len(self.world.given)
 
     def generation_never_goes_down(self) -> None:
@@ -202,7 +202,7 @@ class GroupUnderTest:
         group = self.world.group
         parked = {each.join_token for each in group.members.values()} | {m.sync_token for m in group.members.values()}
         parked |= {append.token for append in group.appends.values() if isinstance(append, CommitAppend)}
-        assert {token for token in self.world.asked if token not in self.world.answers} == parked - {None}
+        assert {token for token in self.world.requested if token not in self.world.responses} == parked - {None}
 
     def calls_are_parked_in_their_phase_only(self) -> None:
         group = self.world.group
@@ -240,13 +240,13 @@ class GroupUnderTest:
             assert (restored.generation, restored.leader) == (group.generation, group.leader)
 
     def end(self) -> None:
-        """Every call is answered when time advances."""
+        """Every call completes when time advances."""
         self.world.holds_appends = False
         while self.world.held:
             self.world.finish_append()
         for _ in range(20):
             self.world.advance(400_000)
-        assert set(self.world.asked) == set(self.world.answers)
+        assert set(self.world.requested) == set(self.world.responses)
         assert self.world.group.state in {GroupState.EMPTY, GroupState.DEAD}
 
     def _is_fresh(self) -> None:

@@ -203,3 +203,8 @@ def test_moving_all_times_changes_nothing(one: Facts) -> None:
         end_before=before and Position(before.time_ms + by, before.offset),
     )
     assert judge(moved) == judge(one)
+
+
+def test_commits_of_a_broker_whose_clock_is_ahead_count() -> None:
+    found = judge(behind(commits=(Position(NOW - 10_000, 10), Position(NOW + 10_000, 50))))
+    assert (found.commit_age_ms, found.consumed_per_s, found.verdict) == (0, 4.0, Verdict.OK)

@@ -226,9 +226,9 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         visible = self.model.visible(0)
-        wanted = self.random.choice([NOW_MS, self.machine.now_ms, *(record[1] + 1 for record in visible[-2:])])
-        expected = next(((at, offset) for offset, at, _ in visible if at >= wanted), None)
-        found = self.log.offset_for_timestamp(wanted, max_offset=self.model.end)
+        target = self.random.choice([NOW_MS, self.machine.now_ms, *(record[1] + 1 for record in visible[-2:])])
+        expected = next(((at, offset) for offset, at, _ in visible if at >= target), None)
+        found = self.log.offset_for_timestamp(target, max_offset=self.model.end)
         assert (None if found is None else (found.timestamp, found.offset)) == expected
 
 

@@ -78,7 +78,7 @@ class Reader:
     member: Member
     reads: dict[TopicPartition, int] = field(default_factory=dict)
     """Positions."""
-    asked: tuple[Token[Any], Phase] | None = None
+    requested: tuple[Token[Any], Phase] | None = None
     pause_ms: int = 0
     is_alive: bool = True
     failures: list[Fail] = field(default_factory=list)
@@ -111,10 +111,10 @@ class Play:
         if any(r.is_alive and instance and r.member.settings.group_instance_id == instance for r in self.readers):
             instance = None
         assignors = self.chance.choice(self.lists)
-        wanted = MembershipSettings(
+        expected = MembershipSettings(
             "g", ("t", "u"), instance, session_timeout_ms=2_000, heartbeat_interval_ms=500, assignors=assignors
         )
-        self.readers.append(Reader(f"r{self._names}", Member(wanted)))
+        self.readers.append(Reader(f"r{self._names}", Member(expected)))
 
     @property
     def alive(self) -> list[Reader]:
@@ -139,18 +139,18 @@ class Play:
             return
         if reader.member.phase is not Phase.REVOKING:
             self._read(reader)
-        if reader.asked is not None:
-            token, _ = reader.asked
-            if token in self.world.answers:
-                reader.asked = None
-                self._do(reader, self._answered(token))
+        if reader.requested is not None:
+            token, _ = reader.requested
+            if token in self.world.responses:
+                reader.requested = None
+                self._do(reader, self._completed(token))
             elif self.chance.random() < 0.1:
                 self._commit(reader)
             return
         self._do(reader, HeartbeatDue())
-        if reader.asked is None and reader.member.phase is Phase.OUTSIDE:
+        if reader.requested is None and reader.member.phase is Phase.OUTSIDE:
             self._do(reader, PollRequested())
-        elif reader.asked is None and reader.member.phase is Phase.REVOKING:
+        elif reader.requested is None and reader.member.phase is Phase.REVOKING:
             self._commit(reader)
             if reader.member.phase is Phase.REVOKING:
                 for tp in reader.member.revoking:
@@ -162,7 +162,7 @@ class Play:
     def _trouble(self, reader: Reader) -> None:
         luck = self.chance.random()
         if luck < 0.01:
-            reader.asked, during = None, reader.asked[1] if reader.asked else reader.member.phase
+            reader.requested, during = None, reader.requested[1] if reader.requested else reader.member.phase
             self._do(reader, Disconnected(during))
         elif luck < 0.013:
             reader.pause_ms = self.chance.choice((300, 1_500, 5_000))
@@ -194,7 +194,7 @@ class Play:
             generation=member.generation,
             instance=member.settings.group_instance_id,
         )
-        codes = cast("dict[TopicPartition, ErrorCode]", self.world.answers[token])
+        codes = cast("dict[TopicPartition, ErrorCode]", self.world.responses[token])
         assert not (is_theirs & offsets.keys()) or ErrorCode.NONE not in codes.values()
         for tp, offset in offsets.items():
             if codes[tp] is ErrorCode.NONE:
@@ -220,7 +220,7 @@ class Play:
                     rebalance_ms=5_000,
                     supports=tuple((one.name, one.metadata) for one in request.protocols),
                 )
-                reader.asked = joining, Phase.JOINING
+                reader.requested = joining, Phase.JOINING
             case SendSync(request):
                 syncing = world.sync(
                     request.member_id,
@@ -230,7 +230,7 @@ class Play:
                     protocol_name=request.protocol_name,
                     assignments={one.member_id: one.assignment for one in request.assignments},
                 )
-                reader.asked = syncing, Phase.SYNCING
+                reader.requested = syncing, Phase.SYNCING
             case SendHeartbeat(request):
                 code = world.heartbeat(
                     request.member_id, generation=request.generation_id, instance=request.group_instance_id
@@ -255,8 +255,8 @@ class Play:
             case Revoke() | LookUpCoordinator():
                 pass
 
-    def _answered(self, token: Token[Any]) -> Event:
-        match self.world.answers[token]:
+    def _completed(self, token: Token[Any]) -> Event:
+        match self.world.responses[token]:
             case JoinOutcome() as outcome:
                 return Joined(
                     JoinGroupResponse(

@@ -37,14 +37,14 @@ NAMES = {
 }
 
 
-def ask_kafka(lines: list[str]) -> list[str]:
+def call_kafka(lines: list[str]) -> list[str]:
     if reason := why_not():
         pytest.skip(reason)
-    answered = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
-    assert answered.returncode == 0, answered.stderr
-    answers = answered.stdout.splitlines()
-    assert len(answers) == len(lines)
-    return answers
+    completed = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
+    assert completed.returncode == 0, completed.stderr
+    responses = completed.stdout.splitlines()
+    assert len(responses) == len(lines)
+    return responses
 
 
 def some_bytes(random: Random) -> bytes | None:
@@ -104,10 +104,10 @@ def shape(data: bytes) -> list[object]:
 def test_batches_are_down_converted_as_by_kafka() -> None:
     random = Random(SEED)
     cases = [(*some_log(random), magic) for _ in range(CASES) for magic in (0, 1)]
-    answers = ask_kafka([f"down {magic} {first} {data.hex()}" for data, first, magic in cases])
-    for (data, first, magic), answer in zip(cases, answers, strict=True):
+    responses = call_kafka([f"down {magic} {first} {data.hex()}" for data, first, magic in cases])
+    for (data, first, magic), response in zip(cases, responses, strict=True):
         ours, next_offset = downgrade(data, magic, first_offset=first, size_max=1 << 30)
-        assert shape(ours) == shape(bytes.fromhex(answer)), (magic, first, data.hex())
+        assert shape(ours) == shape(bytes.fromhex(response)), (magic, first, data.hex())
         assert next_offset == [header.next_offset for header in iterate_batches(data)][-1]
 
 
@@ -135,9 +135,9 @@ def test_messages_are_up_converted_as_by_kafka() -> None:
         messages = build_messages(records, magic=random.choice([0, 1]), codec=random.choice(OLD_CODECS))
         cases.append((messages, random.choice([-1, *Codec]), random.choice(list(TimestampType))))
     names = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
-    answers = ask_kafka([f"up {int(codec)} {names[kind]} {NOW_MS} {data.hex()}" for data, codec, kind in cases])
-    for (messages, codec, kind), answer in zip(cases, answers, strict=True):
-        ours, theirs = upgraded(messages, codec, kind), bytes.fromhex(answer)
+    responses = call_kafka([f"up {int(codec)} {names[kind]} {NOW_MS} {data.hex()}" for data, codec, kind in cases])
+    for (messages, codec, kind), response in zip(cases, responses, strict=True):
+        ours, theirs = upgraded(messages, codec, kind), bytes.fromhex(response)
         assert plain(ours) == plain(theirs), (codec, kind, messages.hex())
         if not parse_header(ours).attributes & CODEC_MASK:
             assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
@@ -176,20 +176,20 @@ def odd_messages() -> list[bytes]:
 
 def test_records_refused_by_kafka_are_refused_with_the_same_error() -> None:
     cases = odd_messages()
-    answers = ask_kafka([f"up -1 CreateTime {NOW_MS} {data.hex()}" for data in cases])
-    for messages, answer in zip(cases, answers, strict=True):
-        if answer.startswith("! "):
+    responses = call_kafka([f"up -1 CreateTime {NOW_MS} {data.hex()}" for data in cases])
+    for messages, response in zip(cases, responses, strict=True):
+        if response.startswith("! "):
             with pytest.raises(ApiError) as caught:
                 upgraded(messages, -1, TimestampType.CREATE_TIME)
-            assert answer[2:] in NAMES[caught.value.code], messages.hex()
+            assert response[2:] in NAMES[caught.value.code], messages.hex()
         else:
             ours = upgraded(messages, -1, TimestampType.CREATE_TIME)
-            assert plain(ours) == plain(bytes.fromhex(answer)), messages.hex()
+            assert plain(ours) == plain(bytes.fromhex(response)), messages.hex()
 
 
 def test_zstd_is_refused_as_kafka_refuses_it() -> None:
     data = build_batch([Record(0, 5, b"k", b"v")], codec=Codec.ZSTD)
-    assert ask_kafka([f"down 1 0 {data.hex()}"]) == ["! UnsupportedCompressionTypeException"]
+    assert call_kafka([f"down 1 0 {data.hex()}"]) == ["! UnsupportedCompressionTypeException"]
     with pytest.raises((ApiError, CorruptBatch)) as caught:
         downgrade(data, 1, first_offset=0, size_max=1 << 20)
     assert isinstance(caught.value, ApiError)

@@ -34,9 +34,9 @@ def test_passwords_of_both_are_understood_by_both() -> None:
         ours = PasswordEncoder(secret=secret, key_bits=bits).encode(password)
         lines.append(f"decode {secret.encode().hex()} {bits} {ours.encode().hex()}")
         lines.append(f"encode {secret.encode().hex()} {bits} {password.encode().hex()}")
-    answered = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
-    answers = [bytes.fromhex(line).decode() for line in answered.stdout.split("\n")[:-1]]
-    assert len(answers) == 2 * len(cases), answered.stderr
-    assert answers[::2] == [password for _, _, password in cases]
-    decoded = [PasswordEncoder(secret=case[0]).decode(text) for case, text in zip(cases, answers[1::2], strict=True)]
+    completed = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
+    responses = [bytes.fromhex(line).decode() for line in completed.stdout.split("\n")[:-1]]
+    assert len(responses) == 2 * len(cases), completed.stderr
+    assert responses[::2] == [password for _, _, password in cases]
+    decoded = [PasswordEncoder(secret=case[0]).decode(text) for case, text in zip(cases, responses[1::2], strict=True)]
     assert decoded == [password for _, _, password in cases]

@@ -67,9 +67,9 @@ def test_names_and_rules_give_what_kafka_gives(tmp_path: Path) -> None:
         certificate = authority.issue("user", subject=_name(random)).certificate.public_bytes(Encoding.DER)
         cases.append((RULES[number % len(RULES)] if number % 2 else "DEFAULT", certificate))
     lines = [f"{rules.encode().hex()} {certificate.hex()}" for rules, certificate in cases]
-    answered = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
-    expected = [bytes.fromhex(line).decode() for line in answered.stdout.split("\n")[:-1]]
-    assert len(expected) == NAMES, answered.stderr
+    completed = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
+    expected = [bytes.fromhex(line).decode() for line in completed.stdout.split("\n")[:-1]]
+    assert len(expected) == NAMES, completed.stderr
     assert [_user_name(*case) for case in cases] == expected
     assert len(set(expected)) > NAMES // 2
 

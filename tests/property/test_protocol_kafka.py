@@ -94,25 +94,26 @@ def test_kafkas_java_classes_read_and_write_the_same_bytes(kafka: str) -> None:
     if reason := why_not():
         pytest.skip(reason)
     random = Random(SEED)
-    asked = [
+    requested = [
         (cls, version, random_message(cls, version, random))
         for cls, version in MESSAGES
         if (cls in KAFKA_4_RECORDS) == (kafka == TOOLS_FOR_NEWEST)
         for _ in range(MESSAGES_PER_VERSION)
     ]
     lines = [
-        f"{kafka_class(cls, kafka)} {version} {encode_bytes(message, version).hex()}" for cls, version, message in asked
+        f"{kafka_class(cls, kafka)} {version} {encode_bytes(message, version).hex()}"
+        for cls, version, message in requested
     ]
-    answered = run_java_tool(kafka, str(PROGRAM), [], stdin="\n".join(lines), timeout_s=300)
-    assert answered.returncode == 0, answered.stderr
-    answers = answered.stdout.splitlines()
-    assert len(answers) == len(asked)
+    completed = run_java_tool(kafka, str(PROGRAM), [], stdin="\n".join(lines), timeout_s=300)
+    assert completed.returncode == 0, completed.stderr
+    responses = completed.stdout.splitlines()
+    assert len(responses) == len(requested)
     missing = set()
-    for (cls, version, message), answer in zip(asked, answers, strict=True):
-        if answer.startswith("? no such"):
+    for (cls, version, message), response in zip(requested, responses, strict=True):
+        if response.startswith("? no such"):
             missing.add(cls.__name__)
             continue
-        again, _, document = answer.partition("\t")
+        again, _, document = response.partition("\t")
         assert again == encode_bytes(message, version).hex(), (cls, version, message)
         if document:
             unknown = UNKNOWN_FIELDS[kafka].get(cls.__name__, set())

@@ -37,11 +37,11 @@ def test_rates_and_tokens_are_those_of_kafka() -> None:
             rate.record(value, now_ms)
             bucket.take(value, quota, now_ms)
             expected.append((rate.per_second(now_ms), rate.window_ms(now_ms), bucket.tokens(quota, now_ms)))
-    answered = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
-    answers = [[float(word) for word in line.split()] for line in answered.stdout.splitlines()]
-    assert len(answers) == len(expected), answered.stderr
+    completed = run_java_tool(OLDEST_JUDGE, str(PROGRAM), [], stdin="\n".join(lines) + "\n", timeout_s=120)
+    responses = [[float(word) for word in line.split()] for line in completed.stdout.splitlines()]
+    assert len(responses) == len(expected), completed.stderr
     assert max(tokens for _, _, tokens in expected) > 0 > min(tokens for _, _, tokens in expected)
-    for kafka, ours in zip(answers, expected, strict=True):
+    for kafka, ours in zip(responses, expected, strict=True):
         assert ours == pytest.approx(kafka, rel=1e-9, abs=1e-9)
 
 

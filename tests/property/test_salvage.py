@@ -102,15 +102,15 @@ def some_record(chance: Random) -> Record:
 def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
     """The base offsets of accepted and of lost batches, chunk by chunk."""
     cutter = BatchCutter(FIRST_OFFSET)
-    position = wanted = 0
+    position = expected = 0
     found: list[int] = []
     lost: list[Damage] = []
     while position < len(segment.data):
-        chunk = bytes(segment.data[position : position + max(chunk_bytes, wanted)])
+        chunk = bytes(segment.data[position : position + max(chunk_bytes, expected)])
         cut = cutter.cut(chunk, left=len(segment.data) - position, end_offset=segment.end_offset)
         found += [header.base_offset for header in cut.batches]
         lost += cut.damage
-        position, wanted = position + cut.consumed, cut.needed
+        position, expected = position + cut.consumed, cut.needed
     return found, lost
 
 
@@ -126,8 +126,8 @@ def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None
             return  # An offset that is wrong can be just right where a batch before it is lost.
         found, lost = read(segment, chunk_bytes)
         assert found == [each.start for each in segment.whole]
-        said = [offset for each in lost for offset in range(each.offset, each.last_offset + 1)]
-        assert said == [offset for index in sorted(segment.touched) for offset in segment.offsets[index]]
+        output = [offset for each in lost for offset in range(each.offset, each.last_offset + 1)]
+        assert output == [offset for index in sorted(segment.touched) for offset in segment.offsets[index]]
 
     check()
 
@@ -144,9 +144,9 @@ def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> No
             return  # Where offsets may be missing, a wrong one cannot be detected.
         found, lost = read(segment, chunk_bytes)
         assert found == [each.start for each in segment.whole]
-        said = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}
-        assert said >= {offset for index in segment.touched for offset in segment.offsets[index]}
-        assert not any(offset in said for each in segment.whole for offset in each)
+        output = {offset for each in lost for offset in range(each.offset, each.last_offset + 1)}
+        assert output >= {offset for index in segment.touched for offset in segment.offsets[index]}
+        assert not any(offset in output for each in segment.whole for offset in each)
 
     check()
 

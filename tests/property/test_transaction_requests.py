@@ -218,31 +218,31 @@ class Comparison:
         assert (started.error_code, started.producer_epoch) == (NONE, 0)
 
     async def add(self) -> None:
-        asked = [self._chance.choice(KNOWN) for _ in range(self._chance.randint(1, 3))]
+        requested = [self._chance.choice(KNOWN) for _ in range(self._chance.randint(1, 3))]
         absent = [self._chance.choice([*ABSENT, OFFSETS])] if self._chance.random() < 0.2 else []
         producer, version = self._any_producer(), self._chance.randint(0, 3)
         request = AddPartitionsToTxnRequest(
-            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in (*asked, *absent)],
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in (*requested, *absent)],
             **self._identity(producer),
         )
-        answered = await self._broker.call(request, version)
-        told = [each.error_code for topic in answered.results for each in topic.results]
+        completed = await self._broker.call(request, version)
+        reported = [each.error_code for topic in completed.results for each in topic.results]
         if absent:
             refused = TOPIC_AUTHORIZATION_FAILED if absent == [OFFSETS] else UNKNOWN_TOPIC_OR_PARTITION
-            assert told == [*[OPERATION_NOT_ATTEMPTED] * len(asked), refused]
+            assert reported == [*[OPERATION_NOT_ATTEMPTED] * len(requested), refused]
         else:
-            assert told == [self._in_words_of(version, self.model.add(producer, set(asked)))] * len(asked)
+            assert reported == [self._in_format_of(version, self.model.add(producer, set(requested)))] * len(requested)
 
     async def add_offsets(self) -> None:
         producer, version = self._any_producer(), self._chance.randint(0, 3)
-        answered = await self._broker.call(AddOffsetsToTxnRequest(group_id="g", **self._identity(producer)), version)
-        assert answered.error_code == self._in_words_of(version, self.model.add(producer, {OFFSETS}))
+        completed = await self._broker.call(AddOffsetsToTxnRequest(group_id="g", **self._identity(producer)), version)
+        assert completed.error_code == self._in_format_of(version, self.model.add(producer, {OFFSETS}))
 
     async def end(self) -> None:
         producer, version, committed = self._any_producer(), self._chance.randint(0, 3), self._chance.random() < 0.5
         for _ in range(self._chance.randint(1, 2)):
-            answered = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
-            assert answered.error_code == self._in_words_of(version, self.model.end(producer, committed=committed))
+            completed = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
+            assert completed.error_code == self._in_format_of(version, self.model.end(producer, committed=committed))
             await pass_turns()
 
     async def break_the_log(self) -> None:
@@ -270,27 +270,27 @@ class Comparison:
 
     async def check(self) -> None:
         await pass_turns()
-        answered = await self._broker.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
-        (described,) = answered.transaction_states
+        completed = await self._broker.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+        (described,) = completed.transaction_states
         if self.model.producer is None:
             assert described.error_code == TRANSACTIONAL_ID_NOT_FOUND
             return
         assert described.transaction_state == self.model.state
         assert (described.producer_id, described.producer_epoch) == self.model.producer
         assert described.transaction_timeout_ms == self.model.timeout_ms
-        told = {(topic.topic, index) for topic in described.topics for index in topic.partitions}
-        assert told == self.model.partitions
+        reported = {(topic.topic, index) for topic in described.topics for index in topic.partitions}
+        assert reported == self.model.partitions
 
     async def _init(self, version: int, timeout_ms: int, expected: Identity) -> None:
-        said = {"producer_id": expected[0], "producer_epoch": expected[1]} if version >= 3 else {}
-        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=timeout_ms, **said)
-        answered = await self._broker.call(request, version)
+        output = {"producer_id": expected[0], "producer_epoch": expected[1]} if version >= 3 else {}
+        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=timeout_ms, **output)
+        completed = await self._broker.call(request, version)
         error, given = self.model.init(timeout_ms, expected)
-        assert answered.error_code == self._in_words_of(version, error, fenced_since=4)
+        assert completed.error_code == self._in_format_of(version, error, fenced_since=4)
         if error:
-            assert (answered.producer_id, answered.producer_epoch) == NOBODY
+            assert (completed.producer_id, completed.producer_epoch) == NOBODY
             return
-        got, present = (answered.producer_id, answered.producer_epoch), self.model.producer
+        got, present = (completed.producer_id, completed.producer_epoch), self.model.producer
         match given:
             case "fresh":
                 assert got[1] == 0
@@ -312,7 +312,7 @@ class Comparison:
     def _identity(self, producer: Identity) -> dict[str, Any]:
         return {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1]}
 
-    def _in_words_of(self, version: int, error: int, *, fenced_since: int = 2) -> int:
+    def _in_format_of(self, version: int, error: int, *, fenced_since: int = 2) -> int:
         return INVALID_PRODUCER_EPOCH if error == PRODUCER_FENCED and version < fenced_since else error
 
 
@@ -336,7 +336,7 @@ OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
 )
 
 
-def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
+def test_every_response_equals_that_of_kafka_and_refusals_change_nothing() -> None:
     run_with_seeds(play)
 
 

@@ -45,7 +45,7 @@ from tests.property.examples import examples
 from tests.unit.groups.hosting import settled
 from tests.unit.handlers.world import context
 from tests.unit.storage.log_builder import LogOnDisk
-from tests.unit.transactions.hosting import CountingProducerIds, ToldGroups
+from tests.unit.transactions.hosting import CountingProducerIds, ReportedGroups
 
 T = TypeVar("T")
 
@@ -89,11 +89,11 @@ class StateLog:
             return AppendOutcome(ErrorCode.NONE, len(batches) - 1)
         future: asyncio.Future[AppendOutcome] = self._loop.create_future()
         is_in_time = fate > 0.1
-        answer = (self._epoch, partition, len(batches), future, is_in_time)
-        self._loop.call_later(self._chance.uniform(0, 0.3), self._answer, *answer)
+        reply = (self._epoch, partition, len(batches), future, is_in_time)
+        self._loop.call_later(self._chance.uniform(0, 0.3), self._respond, *reply)
         return future
 
-    def _answer(
+    def _respond(
         self, epoch: int, partition: int, end: int, future: asyncio.Future[AppendOutcome], is_in_time: bool
     ) -> None:
         if epoch != self._epoch or future.done():
@@ -233,7 +233,7 @@ class OtherBroker:
 
 
 class DumpLine(Enum):
-    """What the producer of a transaction was answered about its end."""
+    """The responses to the producer of a transaction about its end."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "aborted, or never asked to be committed"
@@ -245,7 +245,7 @@ class Written:
     """One transaction in the reference model."""
 
     values: dict[TopicPartition, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    told: DumpLine = DumpLine.NOT_COMMITTED
+    reported: DumpLine = DumpLine.NOT_COMMITTED
 
 
 class World:
@@ -262,7 +262,7 @@ class World:
         self._timer = WheelTimer(self._clock, loop)
         self._producer_ids = CountingProducerIds()
         self._epoch = 0
-        far = PartitionMarkers(self.partitions, ToldGroups(), self._clock, timeout_ms=1)
+        far = PartitionMarkers(self.partitions, ReportedGroups(), self._clock, timeout_ms=1)
         self.other = OtherBroker(loop, self.chance, WriteTxnMarkersHandler(far))
         self.coordinator = self._new_coordinator()
 
@@ -270,7 +270,7 @@ class World:
         markers = MarkerSender(
             HERE,
             leaders=self.partitions,
-            local=PartitionMarkers(self.partitions, ToldGroups(), self._clock, timeout_ms=1),
+            local=PartitionMarkers(self.partitions, ReportedGroups(), self._clock, timeout_ms=1),
             peers=self.other,
             version=1,
             timer=self._timer,
@@ -332,8 +332,8 @@ class World:
             written = {(partition, value) for partition, values in transaction.values.items() for value in values}
             seen = written & everything
             assert seen in (set(), written), "a transaction is there as a whole or not at all"
-            if transaction.told is not DumpLine.NOTHING:
-                assert seen == (written if transaction.told is DumpLine.COMMITTED else set())
+            if transaction.reported is not DumpLine.NOTHING:
+                assert seen == (written if transaction.reported is DumpLine.COMMITTED else set())
             everything -= seen
         assert not everything, "there are no unexpected records"
         for states in self.state_log.histories().values():
@@ -370,7 +370,7 @@ class Producer:
         self._id = transactional_id
         self._me = ProducerIdAndEpoch(-1, -1)
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
-        self._has_asked_to_end = False
+        self._has_requested_end = False
 
     async def live(self) -> None:
         with contextlib.suppress(Fenced):
@@ -383,7 +383,7 @@ class Producer:
     async def _init(self, *, expected: ProducerIdAndEpoch | None) -> None:
         outcome = InitOutcome(ErrorCode.NONE)
 
-        async def ask() -> ErrorCode:
+        async def call() -> ErrorCode:
             nonlocal outcome
             coordinator = self._world.coordinator
             outcome = await settled(coordinator.init_producer(self._id, timeout_ms=TIMEOUT_MS, expected=expected))
@@ -392,7 +392,7 @@ class Producer:
                 self._world.latest[self._id] = outcome.producer
             return outcome.error
 
-        await self._insist(ask)
+        await self._insist(call)
         self._me = outcome.producer
         self._sequences.clear()
 
@@ -400,7 +400,7 @@ class Producer:
         written = Written()
         self._world.transactions.append(written)
         added: set[TopicPartition] = set()
-        self._has_asked_to_end = False
+        self._has_requested_end = False
         try:
             for _ in range(self._chance.randint(1, 4)):
                 partition = self._chance.choice(list(PARTITIONS))
@@ -410,10 +410,10 @@ class Producer:
                 await self._rest()
             await self._end(written)
         except Fenced:
-            # A zombie that has not understood yet.  After asking for the end no client writes: its question may have
-            # been heard, and then its epoch counts in the partitions until the next producer writes there.
+            # A fenced producer without an error yet.  After it has requested the end no client writes: its request may
+            # have arrived, and then its epoch counts in the partitions until the next producer writes there.
             await self._rest()
-            for partition in [] if self._has_asked_to_end else sorted(added):
+            for partition in [] if self._has_requested_end else sorted(added):
                 with contextlib.suppress(Fenced):
                     self._produce(partition, written)
             raise
@@ -444,23 +444,23 @@ class Producer:
     async def _end(self, written: Written) -> None:
         match self._chance.choice(("commit", "commit", "abort", "die")):
             case "commit":
-                self._has_asked_to_end = True
-                written.told = DumpLine.NOTHING
-                await self._insist(self._ask_to_end(committed=True))
-                written.told = DumpLine.COMMITTED
+                self._has_requested_end = True
+                written.reported = DumpLine.NOTHING
+                await self._insist(self._request_end(committed=True))
+                written.reported = DumpLine.COMMITTED
             case "abort":
-                self._has_asked_to_end = True
-                await self._insist(self._ask_to_end(committed=False))
+                self._has_requested_end = True
+                await self._insist(self._request_end(committed=False))
             case _:
                 raise Fenced
 
-    def _ask_to_end(self, *, committed: bool) -> Callable[[], Awaitable[ErrorCode]]:
+    def _request_end(self, *, committed: bool) -> Callable[[], Awaitable[ErrorCode]]:
         return lambda: settled(self._world.coordinator.end(self._id, self._me, committed=committed))
 
-    async def _insist(self, ask: Callable[[], Awaitable[ErrorCode]]) -> None:
-        """Retries until there is an answer; raises Fenced on a fatal error or when it takes too long."""
+    async def _insist(self, call: Callable[[], Awaitable[ErrorCode]]) -> None:
+        """Retries until there is a response; raises Fenced on a fatal error or when it takes too long."""
         for _ in range(40):
-            error = await ask()
+            error = await call()
             if error is ErrorCode.NONE:
                 return
             if error not in COME_AGAIN:

@@ -215,7 +215,7 @@ def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partit
 
 
 def run_with_random_faults(seed: int, *, records: int = 400) -> str:
-    """On three to five brokers, as the seed says."""
+    """On three to five brokers, selected by the seed."""
     brokers = random.Random(f"{seed} brokers").choice([3, 3, 4, 5])
     return run(random_faults_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
 

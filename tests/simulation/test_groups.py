@@ -46,7 +46,7 @@ MEMBERS = ("a", "b", "c", "d")
 STATIC = "d"
 SESSION_MS = 6_000
 REBALANCE_MS = 5_000
-ANSWER_S_MAX = 60
+RESPONSE_S_MAX = 60
 """Nothing that a coordinator waits for takes so long, and the way from and to the clients is never blocked."""
 PROPERTIES = {
     "offsets.topic.num.partitions": "3",
@@ -67,7 +67,7 @@ class Member:
         self.generation = -1
         self.is_working = False
         self.commits = 0
-        """How many were answered since the trouble is over."""
+        """The number of responses since the faults have ended."""
         self._run = run
         self._chance = run.chance
         self._group_id = group_id
@@ -90,7 +90,7 @@ class Member:
                     pass
             self.is_working = False
             if self._chance.random() < 0.3 and not self._run.is_quiet:
-                self._member_id = ""  # A new process; the old one said nothing.
+                self._member_id = ""  # A new process; the old one did not leave the group.
             await asyncio.sleep(self._chance.expovariate(1 / 0.3))
 
     async def _take_part(self, client: ClusterClient, twin: ClusterClient) -> None:
@@ -127,7 +127,7 @@ class Member:
             protocol_type="consumer",
             protocols=self._protocols,
         )
-        joined = await self._ask(client, twin, request, JoinGroupResponse, codes={ErrorCode.MEMBER_ID_REQUIRED})
+        joined = await self._call(client, twin, request, JoinGroupResponse, codes={ErrorCode.MEMBER_ID_REQUIRED})
         self._member_id = joined.member_id
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             await self._join(client, twin)
@@ -143,7 +143,7 @@ class Member:
             protocol_name="range",
             assignments=[SyncGroupRequestAssignment(member_id=each, assignment=part) for each, part in plan.items()],
         )
-        synced = await self._ask(client, twin, sync, SyncGroupResponse)
+        synced = await self._call(client, twin, sync, SyncGroupResponse)
         who = self._instance or self._member_id
         self._owned = self._run.note_assignment(self._group_id, self.generation, who, bytes(synced.assignment))
 
@@ -163,14 +163,14 @@ class Member:
                 group_instance_id=self._instance,
                 topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
             )
-            answered = await self._ask(client, None, request, OffsetCommitResponse)
-            assert answered.topics[0].partitions[0].error_code != ErrorCode.NONE, "a member of the past was heard"
+            completed = await self._call(client, None, request, OffsetCommitResponse)
+            assert completed.topics[0].partitions[0].error_code != ErrorCode.NONE, "a member of the past was heard"
         self._before = me
 
     async def _fetch(self, client: ClusterClient) -> None:
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=self._owned)]
         request = OffsetFetchRequest(group_id=self._group_id, topics=topics, require_stable=True)
-        fetched = await self._ask(client, None, request, OffsetFetchResponse)
+        fetched = await self._call(client, None, request, OffsetFetchResponse)
         self._positions = {}
         for each in fetched.topics[0].partitions if fetched.topics else []:
             raise_for(each.error_code)
@@ -183,15 +183,15 @@ class Member:
             member_id=self._member_id,
             group_instance_id=self._instance,
         )
-        await self._ask(client, twin, request, HeartbeatResponse)
+        await self._call(client, twin, request, HeartbeatResponse)
 
     async def _commit(self, client: ClusterClient, twin: ClusterClient) -> None:
-        wanted = {partition: position + 1 for partition, position in self._positions.items()}
-        if not wanted:
+        expected = {partition: position + 1 for partition, position in self._positions.items()}
+        if not expected:
             return
         partitions = [
             OffsetCommitRequestPartition(partition_index=each, committed_offset=offset, committed_metadata="")
-            for each, offset in wanted.items()
+            for each, offset in expected.items()
         ]
         request = OffsetCommitRequest(
             group_id=self._group_id,
@@ -200,24 +200,24 @@ class Member:
             group_instance_id=self._instance,
             topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
         )
-        floors = {partition: self._run.acknowledged[self._group_id, partition] for partition in wanted}
-        self._run.note_attempt(self._group_id, wanted)
-        answered = await self._ask(client, twin, request, OffsetCommitResponse)
-        for each in answered.topics[0].partitions:
+        floors = {partition: self._run.acknowledged[self._group_id, partition] for partition in expected}
+        self._run.note_attempt(self._group_id, expected)
+        completed = await self._call(client, twin, request, OffsetCommitResponse)
+        for each in completed.topics[0].partitions:
             raise_for(each.error_code)
-            assert wanted[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
-        self._run.note_commit(self._group_id, wanted)
-        self._positions = wanted
+            assert expected[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
+        self._run.note_commit(self._group_id, expected)
+        self._positions = expected
         self.commits += self._run.is_quiet
 
     async def _leave(self, client: ClusterClient) -> None:
         leaver = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance)
         request = LeaveGroupRequest(group_id=self._group_id, members=[leaver])
-        await self._ask(client, None, request, LeaveGroupResponse)
+        await self._call(client, None, request, LeaveGroupResponse)
         self._member_id = ""
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    async def _ask(
+    async def _call(
         self,
         client: ClusterClient,
         twin: ClusterClient | None,
@@ -227,27 +227,27 @@ class Member:
     ) -> T:
         """Retries after lost responses; sometimes sends a request twice, over two connections."""
 
-        async def ask(who: ClusterClient) -> T:
+        async def call(who: ClusterClient) -> T:
             return await self._send_once(who, request, response_class, codes)
 
-        return await (ask(client) if twin is None else at_times_twice(self._chance, ask, client, twin))
+        return await (call(client) if twin is None else at_times_twice(self._chance, call, client, twin))
 
     async def _send_once(
         self, client: ClusterClient, request: Any, response_class: type[T], codes: frozenset[ErrorCode] | set[ErrorCode]
     ) -> T:
-        async def ask(connection: Connection) -> T:
+        async def call(connection: Connection) -> T:
             started = self._run.loop.time()
             try:
-                response = await connection.send(request, response_class, timeout_ms=ANSWER_S_MAX * 1000)
+                response = await connection.send(request, response_class, timeout_ms=RESPONSE_S_MAX * 1000)
             except ConnectionLost:
-                assert self._run.loop.time() - started < ANSWER_S_MAX, f"{request} was never answered"
+                assert self._run.loop.time() - started < RESPONSE_S_MAX, f"{request} was never answered"
                 raise
             code = getattr(response, "error_code", ErrorCode.NONE)
             if code not in codes:
                 raise_for(code)
             return response
 
-        return await client.on_coordinator(self._group_id, ask)
+        return await client.on_coordinator(self._group_id, call)
 
 
 class Run:
@@ -336,12 +336,12 @@ class Run:
             topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
             request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
 
-            async def ask(connection: Connection, request: OffsetFetchRequest = request) -> OffsetFetchResponse:
+            async def call(connection: Connection, request: OffsetFetchRequest = request) -> OffsetFetchResponse:
                 response = await connection.send(request, OffsetFetchResponse)
                 raise_for(response.error_code)
                 return response
 
-            fetched = await client.on_coordinator(group_id, ask)
+            fetched = await client.on_coordinator(group_id, call)
             for each in fetched.topics[0].partitions:
                 at = group_id, each.partition_index
                 assert self.acknowledged[at] <= each.committed_offset <= self._attempted[at]

@@ -231,10 +231,10 @@ class Run:
             while True:
                 await asyncio.sleep(TIMEOUT_MS / 1000)
                 try:
-                    answers = [await self._unfinished(client, number) for number in range(BROKERS)]
+                    responses = [await self._unfinished(client, number) for number in range(BROKERS)]
                 except (ApiError, ClusterUnreachable):
                     continue
-                if not any(answers):
+                if not any(responses):
                     break
         await until_whole(self.cluster)
 
@@ -292,15 +292,15 @@ class Run:
         topics = [OffsetFetchRequestTopic(name=SOURCE.topic, partition_indexes=[SOURCE.partition])]
         request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
 
-        async def ask(connection: Connection) -> int:
+        async def call(connection: Connection) -> int:
             response = await connection.send(request, OffsetFetchResponse)
             raise_for(response.error_code)
-            (answer,) = response.topics[0].partitions
-            raise_for(answer.error_code)
-            return answer.committed_offset
+            (reply,) = response.topics[0].partitions
+            raise_for(reply.error_code)
+            return reply.committed_offset
 
         codes = {*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT}
-        return await insist(client, group, CoordinatorType.GROUP, ask, codes)
+        return await insist(client, group, CoordinatorType.GROUP, call, codes)
 
 
 def run(fault: Fault, seed: int) -> str:

@@ -70,19 +70,19 @@ class Scene:
 
     async def produce(self, *values: bytes) -> None:
         """Returns when they are acknowledged by all in-sync replicas."""
-        told: list[Delivery] = []
+        reported: list[Delivery] = []
         async with self.client() as client:
             producer = Producer(
                 client,
                 ProducerSettings(linger_ms=0, idempotent=False),
-                told.append,
+                reported.append,
                 clock_ms=lambda: int(self._loop.time() * 1000),
                 choose=lambda _: 0,
             )
             for value in values:
                 await producer.send(TOPIC, value, partition=0)
                 await producer.flush()
-        assert [delivery.error for delivery in told] == [None] * len(values)
+        assert [delivery.error for delivery in reported] == [None] * len(values)
 
     def partition(self, broker_id: int) -> Partition:
         """The log of the broker that currently runs with this id."""
@@ -159,8 +159,10 @@ def test_a_record_is_lost_between_two_failures_unless_followers_truncate_by_epoc
         scene.cluster.kill(1)
         scene.cluster.network.heal()
         await scene.until(lambda: scene.partition(2).is_leader and scene.partition(3).leader == 2, within_s=0.0001)
-        told_s = asyncio.get_running_loop().time()
-        await scene.until(lambda: scene.end(3) == 1 or asyncio.get_running_loop().time() > told_s + 5, within_s=0.0001)
+        reported_s = asyncio.get_running_loop().time()
+        await scene.until(
+            lambda: scene.end(3) == 1 or asyncio.get_running_loop().time() > reported_s + 5, within_s=0.0001
+        )
         scene.cluster.kill(2)
         await scene.until(lambda: scene.partition(3).is_leader)
         await scene.produce(b"third")
@@ -231,7 +233,7 @@ def test_replicas_diverge_after_unclean_elections_unless_followers_truncate_epoc
 
 
 def test_a_leader_that_appended_nothing_becomes_a_follower_again() -> None:
-    """No other log has its epoch: it has to drop it, or it would ask about it forever."""
+    """No other log has its epoch: it has to truncate it, or it would query it forever."""
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")

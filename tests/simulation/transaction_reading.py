@@ -123,7 +123,7 @@ class _Leadership:
 
 
 class TransactionInvariants:
-    """`look` is for SimLoop.on_step: at every moment the leaders' last stable offsets are what a full reading says."""
+    """`look` is for SimLoop.on_step: at every moment the leaders' last stable offsets equal those of a full reading."""
 
     def __init__(self, cluster: SimCluster, topic: str) -> None:
         self._cluster = cluster
@@ -167,6 +167,6 @@ def check_log(log: Log, *, is_from_clients: bool) -> TransactionReading:
     edges = [0, *offsets[:: len(offsets) // EDGES_MAX + 1], log.log_end_offset]
     for start in edges:
         for end in (offset for edge in edges for offset in (edge, edge + 1) if offset > start):
-            told = [tuple(each) for each in log.aborted_transactions(start, end)]
-            assert told == reading.aborted_between(start, end), f"{who}: aborted in [{start}, {end})"
+            reported = [tuple(each) for each in log.aborted_transactions(start, end)]
+            assert reported == reading.aborted_between(start, end), f"{who}: aborted in [{start}, {end})"
     return reading

@@ -56,7 +56,7 @@ FENCED = {
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 }
-"""What a producer is told that was replaced; NOT_YET when the coordinator was not found in time."""
+"""The error for a producer that was replaced; NOT_YET when the coordinator was not found in time."""
 NOT_THERE = {
     *LEADER_MOVED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -94,10 +94,10 @@ class Producer:
     async def start(self) -> None:
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
 
-        async def ask(client: ClusterClient) -> InitProducerIdResponse:
-            return await self._ask_coordinator(client, request, InitProducerIdResponse)
+        async def call(client: ClusterClient) -> InitProducerIdResponse:
+            return await self._call_coordinator(client, request, InitProducerIdResponse)
 
-        response = await at_times_twice(self._chance, ask, self._client, self._twin)
+        response = await at_times_twice(self._chance, call, self._client, self._twin)
         self._me = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def add(self, partitions: list[int]) -> None:
@@ -113,7 +113,7 @@ class Producer:
         request = AddOffsetsToTxnRequest(group_id=self.group_id, **self._identity)
 
         async def add(client: ClusterClient) -> None:
-            await self._ask_coordinator(client, request, AddOffsetsToTxnResponse)
+            await self._call_coordinator(client, request, AddOffsetsToTxnResponse)
 
         await self._do(add)
         self._has_offsets = True
@@ -167,14 +167,14 @@ class Producer:
             is_transactional=is_transactional,
         )
 
-    async def _do(self, ask: Ask) -> None:
-        self._sent.append(ask)
-        await at_times_twice(self._chance, ask, self._client, self._twin)
+    async def _do(self, call: Ask) -> None:
+        self._sent.append(call)
+        await at_times_twice(self._chance, call, self._client, self._twin)
 
     async def _add(self, client: ClusterClient, partitions: list[int]) -> None:
         topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=partitions)]
         request = AddPartitionsToTxnRequest(topics=topics, **self._identity)
-        await self._ask_coordinator(client, request, AddPartitionsToTxnResponse)
+        await self._call_coordinator(client, request, AddPartitionsToTxnResponse)
 
     async def _produce(self, client: ClusterClient, partition: int, batch: bytes) -> None:
         async def attempt() -> None:
@@ -212,10 +212,10 @@ class Producer:
         await insist(client, self.group_id, CoordinatorType.GROUP, commit, codes)
 
     async def _end(self, client: ClusterClient, *, committed: bool) -> None:
-        await self._ask_coordinator(client, EndTxnRequest(committed=committed, **self._identity), EndTxnResponse)
+        await self._call_coordinator(client, EndTxnRequest(committed=committed, **self._identity), EndTxnResponse)
 
-    async def _ask_coordinator(self, client: ClusterClient, request: object, response_class: type[T]) -> T:
-        async def ask(connection: Connection) -> T:
+    async def _call_coordinator(self, client: ClusterClient, request: object, response_class: type[T]) -> T:
+        async def call(connection: Connection) -> T:
             response = await connection.send(request, response_class)
             if isinstance(response, AddPartitionsToTxnResponse):
                 for topic in response.results:
@@ -226,7 +226,7 @@ class Producer:
             return response
 
         codes = {*NOT_YET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        return await insist(client, self._id, CoordinatorType.TRANSACTION, ask, codes)
+        return await insist(client, self._id, CoordinatorType.TRANSACTION, call, codes)
 
 
 async def insist(
@@ -250,9 +250,9 @@ async def send_late(client: ClusterClient, ghost: Ask, delay_s: float) -> None:
     await _error_of(ghost(client))
 
 
-async def _error_of(asking: Awaitable[None]) -> ErrorCode:
+async def _error_of(requesting: Awaitable[None]) -> ErrorCode:
     try:
-        await asking
+        await requesting
     except ApiError as error:
         return error.code
     except (ClusterUnreachable, ConnectionLost):

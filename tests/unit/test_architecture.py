@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 CODE_SPANS = [span for line in TEXT.splitlines() for span in re.findall(r"`([^`]+)`", line)]
 FUNCTIONS = sorted({span for span in CODE_SPANS if re.fullmatch(r"(?!kctl\.)[a-z][a-z_]*\.(?!toml)[a-z_]+", span)})
+CLASSES = sorted({span.partition("(")[0] for span in CODE_SPANS if re.fullmatch(r"([A-Z][a-z]+)+(\([a-z]*\))?", span)})
+"""The names of classes in the text; names of properties and of error codes have another form."""
 MODULES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "kctl").rglob("*.py"))}
 
 OPENS_FILES_OFFLINE = {"dump.py", "dump_indexes.py", "dump_rebuild.py"}
@@ -101,6 +103,13 @@ def test_every_function_in_a_journey_exists(reference: str) -> None:
     module, _, function = reference.partition(".")
     candidates = [path for path in MODULES.values() if path.stem == module]
     assert any(re.search(rf"def {function}\b", path.read_text()) for path in candidates)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_in_the_architecture_exists(name: str) -> None:
+    assert any(
+        isinstance(node, ast.ClassDef) and node.name == name for path in MODULES.values() for node in _nodes(path)
+    )
 
 
 def test_only_the_kazoo_link_imports_kazoo() -> None:

@@ -21,7 +21,7 @@ def test_the_distribution_is_kctl_kafka_and_the_command_is_kctl() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", kctl.__version__)
 
 
-def test_no_text_says_to_install_the_project_of_the_same_name() -> None:
+def test_no_text_names_the_other_project_for_installation() -> None:
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     wrong = []
     for name in filter(None, tracked.decode().split("\0")):

@@ -88,7 +88,7 @@ def test_private_file_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, is_nat
 @pytest.mark.parametrize("command", [None, UNKNOWN_COMMAND, fcntl.F_GETFD])
 def test_flush_uses_what_the_system_has(source: int, monkeypatch: pytest.MonkeyPatch, command: int | None) -> None:
     """F_GETFD stands for a full fsync that succeeds; then fsync is not needed."""
-    flushed = []
+    flushed: list[int] = []
     monkeypatch.setattr(operating_system, "_FULL_FSYNC", command)
     monkeypatch.setattr(os, "fsync", flushed.append)
     operating_system.flush_to_disk(source)

@@ -30,7 +30,7 @@ from kctl.input_files import read_regular
 from kctl.records.batch import records_region
 from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.dump_text import write_records
-from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, CorruptBatch, Record, parse_header
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
@@ -172,83 +172,70 @@ class ClassicDump:
         header = line.header
         parser = None if header.is_control else self._options.parser
         shows_metadata = not self._options.skip_metadata
-        parts: list[str] = []
-        add = parts.append
-        is_28, is_legacy = self._is_28, header.magic < 2
         stamp = timestamp_type(header)
-        common = ""
-        checksums: Iterator[int] = iter(())
-        if is_legacy:
-            checksums = inner_checksums(line)
-        if is_28 and shows_metadata:
-            base_offset = header.base_offset
-            if is_legacy and header.attributes & CODEC_MASK:
-                base_offset = next((record.offset for record in line.records()), base_offset)
-            common = (
-                f" baseOffset: {base_offset} lastOffset: {header.last_offset} baseSequence: {header.base_sequence}"
-                f" lastSequence: {header.last_sequence} producerEpoch: {header.producer_epoch}"
-                f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
-                f" compressType: {codec_name(header, is_28=self._is_28)} position: {header.position}"
-            )
-        if not is_legacy and shows_metadata and not header.is_control and parser in {None, as_text}:
+        common = self._batch_text(line) if self._is_28 and shows_metadata else ""
+        if header.magic >= 2 and shows_metadata and not header.is_control and parser in {None, as_text}:
             expected = write_records(
                 bytes(records_region(line.data(), parse_header(line.data()))),
                 header,
                 -1 if last_offset == -1 else last_offset + 1,
                 gaps,
                 self._add,
-                is_28=is_28,
+                is_28=self._is_28,
                 stamp=stamp,
                 common=common,
                 with_contents=parser is not None,
             )
             return expected - 1
-        first_sequence = header.base_sequence - header.base_offset
-        has_sequence = header.base_sequence >= 0
-        is_control, has_contents = header.is_control, parser is not None
-        sequence_and_names, names = " sequence: -1 headerKeys: [", ""
-        expected = last_offset + 1
-        text = contents = ""
+        checksums: Iterator[int] = inner_checksums(line) if header.magic < 2 else iter(())
+        lines: list[str] = []
         try:
-            for offset, timestamp, key, value, headers in line.records():
-                if offset != expected and last_offset != -1:
-                    gaps.append((expected - 1, offset))
-                last_offset = offset
-                expected = offset + 1
-                if has_contents:
-                    assert parser is not None
-                    key_text, payload = parser(Record(offset, timestamp, key, value, headers))
-                    contents = "" if key_text is None else f" key: {key_text}"
-                    if payload is not None:
-                        contents = f"{contents} payload: {payload}"
+            for record in line.records():
+                if last_offset not in {-1, record.offset - 1}:
+                    gaps.append((last_offset, record.offset))
+                last_offset = record.offset
+                contents = "" if parser is None else _contents(*parser(record))
                 if not shows_metadata:
-                    add(f"|{contents}\n" if contents.startswith(" key") else f"{contents}\n")
-                    continue
-                if is_legacy:
-                    record = Record(offset, timestamp, key, value)
-                    text = legacy_metadata(record, stamp, common, next(checksums, None), is_28=is_28)
-                    add(f"{text}{contents}\n")
-                    continue
-                if has_sequence:
-                    sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
-                names = ",".join([name for name, _ in headers]) if headers else ""
-                if is_control:
-                    contents = control_text(Record(offset, timestamp, key, value), is_28=is_28)
-                key_size = -1 if key is None else len(key)
-                value_size = -1 if value is None else len(value)
-                if is_28:
-                    add(
-                        f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size} "
-                        f"{stamp}: {timestamp}{common}{sequence_and_names}{names}]{contents}\n"
-                    )
+                    lines.append(f"|{contents}\n" if contents.startswith(" key") else f"{contents}\n")
+                elif header.magic < 2:
+                    text = legacy_metadata(record, stamp, common, next(checksums, None), is_28=self._is_28)
+                    lines.append(f"{text}{contents}\n")
                 else:
-                    add(
-                        f"| offset: {offset} {stamp}: {timestamp} keySize: {key_size} valueSize: {value_size}"
-                        f"{sequence_and_names}{names}]{contents}\n"
-                    )
+                    if header.is_control:
+                        contents = control_text(record, is_28=self._is_28)
+                    lines.append(f"{self._metadata(header, record, stamp, common)}{contents}\n")
         finally:
-            self._add("".join(parts))
+            self._add("".join(lines))
         return last_offset
+
+    def _batch_text(self, line: BatchLine) -> str:
+        """The text about the batch that 2.8 repeats in the line of every record."""
+        header = line.header
+        base_offset = header.base_offset
+        if header.magic < 2 and header.attributes & CODEC_MASK:
+            base_offset = next((record.offset for record in line.records()), base_offset)
+        return (
+            f" baseOffset: {base_offset} lastOffset: {header.last_offset} baseSequence: {header.base_sequence}"
+            f" lastSequence: {header.last_sequence} producerEpoch: {header.producer_epoch}"
+            f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
+            f" compressType: {codec_name(header, is_28=self._is_28)} position: {header.position}"
+        )
+
+    def _metadata(self, header: BatchHeader, record: Record, stamp: str, common: str) -> str:
+        """The line of a record of magic 2, without its contents."""
+        sequence = -1
+        if header.base_sequence >= 0:
+            sequence = (header.base_sequence - header.base_offset + record.offset) & SEQUENCE_MAX
+        names = ",".join(name for name, _ in record.headers)
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
+        end = f" sequence: {sequence} headerKeys: [{names}]"
+        if self._is_28:
+            return (
+                f"| offset: {record.offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size} "
+                f"{stamp}: {record.timestamp}{common}{end}"
+            )
+        return f"| offset: {record.offset} {stamp}: {record.timestamp} keySize: {key_size} valueSize: {value_size}{end}"
 
     # Indexes
 
@@ -364,6 +351,11 @@ def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
     if (snapshot := parse_metadata_snapshot_name(name)) is not None:
         return f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}"
     return f"Starting offset: {base_offset}" if is_28 else f"Log starting offset: {base_offset}"
+
+
+def _contents(key: str | None, payload: str | None) -> str:
+    """The end of a line with key and value."""
+    return ("" if key is None else f" key: {key}") + ("" if payload is None else f" payload: {payload}")
 
 
 def _latest(batch: BatchLine) -> int:

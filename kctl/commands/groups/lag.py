@@ -90,7 +90,7 @@ def lag(
     TIME-LEFT says when).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
-    wanted = lag_selection.parse_condition(condition)
+    required = lag_selection.parse_condition(condition)
     scope = parse_scope(topic, all_topics=not topic)
     window_ms = parse_duration_ms(window)
     interval_ms = parse_duration_ms(interval)
@@ -104,7 +104,7 @@ def lag(
 
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope))
-    view = _View(run, reader, names, None if by == "partition" else Grouping(by), wanted, sort, check=check)
+    view = _View(run, reader, names, None if by == "partition" else Grouping(by), required, sort, check=check)
     if not watch:
         return view.show(run.on_brokers(view.read))
     return run.on_cluster_concurrently(lambda client: view.repeat(client, interval_ms, rounds))
@@ -135,11 +135,11 @@ class _View:
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
         """The rows to show.  Raises ClusterUnreachable."""
-        wanted, failed = await selected_groups(self._run, client, self._names, all_=False)
+        group_ids, failed = await selected_groups(self._run, client, self._names, all_=False)
         now_ms = round(time.time() * 1000)
-        groups = await self._reader.read(client, wanted, now_ms)
+        groups = await self._reader.read(client, group_ids, now_ms)
         problem = self._reader.history.problem
-        if problem and problem != self._problem and wanted:
+        if problem and problem != self._problem and group_ids:
             self._problem = problem
             self._run.console.note(f"rates of consuming and ages of commits are unknown: __consumer_offsets: {problem}")
         items = lag_rows.lag_items(groups, failed, self._grouping, format_time(now_ms) or "")

@@ -59,7 +59,7 @@ def list_loggers(
     except re.error as error:
         raise UsageError(f"--match {match}: {error}") from None
 
-    async def ask(client: ClusterClient) -> list[LoggerRow]:
+    async def query(client: ClusterClient) -> list[LoggerRow]:
         rows = []
         for resource, found in (await describe_configs(client, await loggers_of(client, brokers))).items():
             broker = int(resource.name)
@@ -70,6 +70,6 @@ def list_loggers(
                 rows.append(LoggerRow(broker, **outcome_error(found)))
         return sorted(rows, key=lambda row: (row.broker, row.logger or ""))
 
-    rows = run.on_brokers(ask)
+    rows = run.on_brokers(query)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)

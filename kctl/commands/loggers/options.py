@@ -66,7 +66,7 @@ def alter(run: Invocation, changes: list[ConfigChange], brokers: list[int] | Non
     """Changes the levels, describes them again, and shows a row per broker and logger."""
     names = [change.name for change in changes]
 
-    async def ask(client: ClusterClient) -> list[LevelChangeRow]:
+    async def send(client: ClusterClient) -> list[LevelChangeRow]:
         resources = await loggers_of(client, brokers)
         before = await describe_configs(client, resources, names=names)
         outcomes = await alter_configs(client, dict.fromkeys(resources, changes), validate_only=dry_run)
@@ -85,7 +85,7 @@ def alter(run: Invocation, changes: list[ConfigChange], brokers: list[int] | Non
             for change in changes
         ]
 
-    rows = run.on_brokers(ask)
+    rows = run.on_brokers(send)
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)
 

@@ -86,7 +86,7 @@ def describe(
         typer.Option(
             "--broker",
             metavar="N",
-            help="Ask this broker, which must be a replica.  Default: the leaders.",
+            help="Query this broker, which must be a replica.  Default: the leaders.",
             min=0,
             max=INT32_MAX,
         ),

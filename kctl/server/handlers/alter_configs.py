@@ -7,8 +7,6 @@ own result; one that is listed twice gets INVALID_REQUEST.  Clients should use I
 
 from __future__ import annotations
 
-from collections import Counter
-
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.alter_configs import (
     AlterConfigsRequest,
@@ -20,9 +18,7 @@ from kctl.security.acls import Operation
 from kctl.server.config_alterations import ResourceType, replaced
 from kctl.server.config_resources import ConfigResources, check_access
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
-
-_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+from kctl.server.requests.outcomes import outcomes_of_resources
 
 
 class AlterConfigsHandler:
@@ -33,24 +29,20 @@ class AlterConfigsHandler:
 
     async def handle(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
         """Serves one request and returns the response."""
-        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
-        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
-        responses = []
-        for key, resource in requested.items():
-            outcome = (
-                _NAMED_TWICE
-                if named[key] > 1
-                else await outcome_of(self._alter(resource, context, validate_only=request.validate_only))
-            )
-            responses.append(
+        outcomes = await outcomes_of_resources(
+            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+        )
+        return AlterConfigsResponse(
+            responses=[
                 AlterConfigsResourceResponse(
                     error_code=outcome.code,
                     error_message=outcome.message,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
-            )
-        return AlterConfigsResponse(responses=responses)
+                for resource, outcome in outcomes
+            ]
+        )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""

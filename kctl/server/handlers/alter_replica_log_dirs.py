@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.log_output.peers import by_peer
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -48,7 +49,8 @@ class AlterReplicaLogDirsHandler:
                     )
         if refused:
             tp, code = refused[0]
-            log.info("refused moves between log directories count=%d first=%s error=%s", len(refused), tp, code.name)
+            message = "refused moves between log directories count=%d first=%s error=%s"
+            log.info(message, len(refused), tp, code.name, extra=by_peer(context.listener))
         return AlterReplicaLogDirsResponse(
             results=[
                 AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)

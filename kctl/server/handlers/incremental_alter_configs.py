@@ -6,7 +6,6 @@ an override they start from its default.  The levels of this broker's loggers ca
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from kctl.errors import ApiError, ErrorCode
@@ -21,9 +20,7 @@ from kctl.server.broker_loggers import check_logger, set_logger
 from kctl.server.config_alterations import Alteration, Operation, ResourceType, altered, check_alterations
 from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.outcomes import Outcome, outcome_of
-
-_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+from kctl.server.requests.outcomes import outcomes_of_resources
 
 
 class IncrementalAlterConfigsHandler:
@@ -38,24 +35,20 @@ class IncrementalAlterConfigsHandler:
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         """Serves one request and returns the response."""
-        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
-        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
-        responses = []
-        for key, resource in requested.items():
-            outcome = (
-                _NAMED_TWICE
-                if named[key] > 1
-                else await outcome_of(self._alter(resource, context, validate_only=request.validate_only))
-            )
-            responses.append(
+        outcomes = await outcomes_of_resources(
+            request.resources, lambda each: self._alter(each, context, validate_only=request.validate_only)
+        )
+        return IncrementalAlterConfigsResponse(
+            responses=[
                 AlterConfigsResourceResponse(
                     error_code=outcome.code,
                     error_message=outcome.message,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
-            )
-        return IncrementalAlterConfigsResponse(responses=responses)
+                for resource, outcome in outcomes
+            ]
+        )
 
     async def _alter(self, resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""

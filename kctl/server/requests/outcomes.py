@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from kctl.errors import ApiError, ErrorCode, SessionLostError, ZooKeeperError, shortened
 
@@ -55,3 +57,29 @@ async def outcome_of(work: Awaitable[object]) -> Outcome:
         log.warning("ZooKeeper refused a change, the client gets UNKNOWN_SERVER_ERROR error=%s", error)
         return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
     return SUCCESS
+
+
+class NamedResource(Protocol):
+    """A configuration resource in a request."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=NamedResource)
+_REPEATED = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+
+
+async def outcomes_of_resources(
+    resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[tuple[R, Outcome]]:
+    """Alters each resource of AlterConfigs or IncrementalAlterConfigs; one that is listed more than once is refused.
+
+    `alter` raises ApiError or ZooKeeperError.
+    """
+    by_name = {(each.resource_type, each.resource_name): each for each in resources}
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    return [
+        (resource, _REPEATED if counts[name] > 1 else await outcome_of(alter(resource)))
+        for name, resource in by_name.items()
+    ]

@@ -77,7 +77,7 @@ class RequestLog:
         timing = context.peer.timing
         if not has_response or timing is None or not timing.measuring.is_on:
             times.on_sent(times)
-        elif times not in timing.unsent[-1:]:
+        elif not timing.unsent or timing.unsent[-1] is not times:  # The recorder of metrics may have added it.
             timing.unsent.append(times)
 
     def _sent(self, context: RequestContext, times: RequestTimes) -> None:

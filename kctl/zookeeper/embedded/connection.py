@@ -14,6 +14,7 @@ import struct
 from typing import Protocol
 
 from kctl.limits import ZOOKEEPER_FRAME_BYTES_MAX, ZOOKEEPER_UNREAD_BYTES_MAX
+from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import responses
 from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import EventType
@@ -160,7 +161,9 @@ class Connection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close the connection at once and drop its output."""
         if self._transport is not None and not self._transport.is_closing():
-            log.info("ZooKeeper connection closed peer=%s:%d reason=%s", *self.peer, reason)
+            log.info(
+                "closing ZooKeeper connection peer=%s:%d reason=%s", *self.peer, reason, extra=by_peer("zookeeper")
+            )
             self._transport.abort()
         self.is_open = False
 

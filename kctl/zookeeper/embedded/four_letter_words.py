@@ -62,8 +62,8 @@ class Snapshot:
 
 def response(word: str, snapshot: Snapshot) -> str | None:
     """Return the output of a word; None if it is not a four-letter word of ZooKeeper."""
-    if word in _ANSWERS:
-        return _ANSWERS[word](snapshot)
+    if word in _RESPONSES:
+        return _RESPONSES[word](snapshot)
     if word in _NOT_ALLOWED:
         return f"{word} is not executed because it is not in the whitelist.\n"
     return None
@@ -178,7 +178,7 @@ def _connection_text(connection: Peer) -> str:
     return f"/{host}:{port}[1](queued=0,recved={connection.received_count},sent={connection.sent_count})"
 
 
-_ANSWERS: dict[str, Callable[[Snapshot], str]] = {
+_RESPONSES: dict[str, Callable[[Snapshot], str]] = {
     "ruok": _ruok,
     "isro": _isro,
     "srvr": _srvr,

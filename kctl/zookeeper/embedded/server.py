@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from kctl.errors import MalformedRequest, ZooKeeperError
 from kctl.limits import ZOOKEEPER_CONNECTIONS_MAX, ZOOKEEPER_IDENTITIES_MAX, ZOOKEEPER_SESSIONS_MAX
+from kctl.log_output.peers import by_peer
 from kctl.zookeeper.embedded import four_letter_words, requests, responses
 from kctl.zookeeper.embedded.acl import digest_identity
 from kctl.zookeeper.embedded.batches import Batches
@@ -249,7 +250,8 @@ class EmbeddedZooKeeper:
         try:
             request = requests.decode(op_code, reader)
             if request is None:
-                log.info("unknown ZooKeeper request type=%d peer=%s:%d", op_code, *connection.peer)
+                message = "closing connection after an unknown ZooKeeper request type=%d peer=%s:%d"
+                log.info(message, op_code, *connection.peer, extra=by_peer("zookeeper"))
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
                 return
@@ -257,7 +259,8 @@ class EmbeddedZooKeeper:
         except TooManyWatches:
             connection.abort("too many watches")
         except MalformedRequest as problem:
-            log.info("malformed ZooKeeper request type=%d peer=%s:%d error=%s", op_code, *connection.peer, problem)
+            message = "refusing malformed ZooKeeper request type=%d peer=%s:%d error=%s"
+            log.info(message, op_code, *connection.peer, problem, extra=by_peer("zookeeper"))
             if op_code in requests.WRITES:
                 self._keeper.refuse_write()
             connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))

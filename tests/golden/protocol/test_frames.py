@@ -86,13 +86,13 @@ def test_request_frame(frame: bytes, header: RequestHeader, body: object) -> Non
     assert encode_request_header(header) + encode_bytes(body, header.api_version) == frame
 
 
-def test_api_versions_answer_to_a_version_that_is_too_new_has_the_format_of_version_0() -> None:
+def test_api_versions_response_to_a_version_that_is_too_new_has_the_format_of_version_0() -> None:
     """KIP-511: error 35 and the versions that the broker supports."""
     frame = octets("0000002a", "0023", "00000001 0012 0000 0003")
-    answer = ApiVersionsResponse(
+    response = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)], throttle_time_ms=7
     )
-    assert encode_response_header(18, 9, 42) + encode_bytes(answer, 0) == frame
+    assert encode_response_header(18, 9, 42) + encode_bytes(response, 0) == frame
 
 
 def test_api_versions_response_is_flexible_under_a_plain_header() -> None:
@@ -105,14 +105,14 @@ def test_api_versions_response_is_flexible_under_a_plain_header() -> None:
         "01 08 000000000000000c ; tag 1, 8 bytes: epoch of the features",
     )
     correlation_id, offset = decode_response_header(frame, 18, 3)
-    answer = ApiVersionsResponse(
+    response = ApiVersionsResponse(
         error_code=0,
         api_keys=[ApiVersion(api_key=0, min_version=0, max_version=9)],
         finalized_features_epoch=12,
     )
     assert correlation_id == 42
-    assert decode(ApiVersionsResponse, frame, 3, offset) == (answer, len(frame))
-    assert encode_response_header(18, 3, 42) + encode_bytes(answer, 3) == frame
+    assert decode(ApiVersionsResponse, frame, 3, offset) == (response, len(frame))
+    assert encode_response_header(18, 3, 42) + encode_bytes(response, 3) == frame
 
 
 FETCH_RESPONSE_12 = (
@@ -145,10 +145,10 @@ def test_diverging_epoch_of_a_fetch_response_is_tagged() -> None:
         aborted_transactions=None,
         records=b"\xab\xcd",
     )
-    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     assert decode_response_header(frame, 1, 12) == (9, 5)
-    assert decode(FetchResponse, frame, 12, 5) == (answer, len(frame))
-    assert encode_response_header(1, 12, 9) + encode_bytes(answer, 12) == frame
+    assert decode(FetchResponse, frame, 12, 5) == (response, len(frame))
+    assert encode_response_header(1, 12, 9) + encode_bytes(response, 12) == frame
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
@@ -159,6 +159,6 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         "00               ; topic",
         "01 00 03 010203  ; tag 0 of the body, which is unknown to us, 3 bytes",
     )
-    answer, end = decode(FetchResponse, frame, 12, 5)
+    response, end = decode(FetchResponse, frame, 12, 5)
     assert end == len(frame)
-    assert answer.responses[0].partitions[0].diverging_epoch is None
+    assert response.responses[0].partitions[0].diverging_epoch is None

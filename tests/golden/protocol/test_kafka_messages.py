@@ -1,4 +1,4 @@
-"""What Apache Kafka wrote, read and written again: messages that no Python client knows.
+"""What Apache Kafka wrote, read and written again: messages that no Python client supports.
 
 2.8.2 wrote those between controller, brokers and token owners, 4.4.0 those about groups of the consumer protocol.
 """

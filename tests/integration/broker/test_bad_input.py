@@ -117,8 +117,8 @@ def test_a_corrupt_batch_is_refused_and_nothing_of_it_is_written(broker: KctlBro
         ensure_topic(sock, "corrupt")
         codes = []
         for batch in (corrupt, sound):
-            answer = exchange(sock, header + codec.encode_bytes(produce("corrupt", batch), 7))
-            response, _ = codec.decode(ProduceResponse, answer, 7, 4)
+            reply = exchange(sock, header + codec.encode_bytes(produce("corrupt", batch), 7))
+            response, _ = codec.decode(ProduceResponse, reply, 7, 4)
             partition = response.responses[0].partition_responses[0]
             codes.append((partition.error_code, partition.base_offset))
     assert codes == [(2, -1), (0, 0)]
@@ -126,14 +126,14 @@ def test_a_corrupt_batch_is_refused_and_nothing_of_it_is_written(broker: KctlBro
 
 def ensure_topic(sock: socket.socket, name: str) -> None:
     """Auto-creation by Metadata version 1: repeated until the topic has a leader."""
-    asked = struct.pack(">i", 1) + struct.pack(">h", len(name)) + name.encode()
-    while name.encode() not in (answer := exchange(sock, struct.pack(">hhih", 3, 1, 1, -1) + asked)) or (
-        struct.pack(">hh", 5, len(name)) + name.encode() in answer
+    requested = struct.pack(">i", 1) + struct.pack(">h", len(name)) + name.encode()
+    while name.encode() not in (reply := exchange(sock, struct.pack(">hhih", 3, 1, 1, -1) + requested)) or (
+        struct.pack(">hh", 5, len(name)) + name.encode() in reply
     ):
         continue
 
 
-def test_ten_thousand_malformed_frames_do_not_stop_the_broker_or_grow_its_memory(broker: KctlBroker) -> None:
+def test_ten_thousand_malformed_frames_neither_stop_the_broker_nor_increase_its_memory(broker: KctlBroker) -> None:
     frames = bad_frames(seed=20260101)
     with connected(broker) as sock:
         ensure_topic(sock, "bad-input")

@@ -24,19 +24,19 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
     with kctl_broker(tmp_path / "data", properties=CLEANS_QUICKLY) as broker:
         Confluent(broker.bootstrap).create_topic("orders", PARTITIONS)
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing", "enable.auto.commit": False})
-        wanted = {}
+        expected = {}
         for number in range(ROUNDS):
-            wanted = {partition: number * 10 + partition for partition in range(PARTITIONS)}
-            offsets = [TopicPartition("orders", partition, offset) for partition, offset in wanted.items()]
+            expected = {partition: number * 10 + partition for partition in range(PARTITIONS)}
+            offsets = [TopicPartition("orders", partition, offset) for partition, offset in expected.items()]
             consumer.commit(offsets=offsets, asynchronous=False)
         assert ROUNDS * PARTITIONS * 60 > 150_000, "far more was written than the bound below"
         _wait_until_small(broker)
-        assert _committed(consumer) == wanted
+        assert _committed(consumer) == expected
         consumer.close()
         broker.kill9()
         broker.restart()
         again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
-        assert _committed(again) == wanted
+        assert _committed(again) == expected
         again.close()
         assert "Traceback" not in broker.log_text
 

@@ -41,16 +41,16 @@ async def set_rate(bootstrap: str, rate: float | None) -> None:
 
 
 def served(bootstrap: str, address: str) -> list[bool]:
-    """Whether each of several connections from this address is answered; the broker closes the others, after a time."""
+    """Whether each of several connections from this address gets a response; the broker closes the others later."""
     with contextlib.ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_connection(probe.address(bootstrap), 30, source_address=(address, 0)))
             for _ in range(CONNECTIONS)
         ]
-        return [is_answered(sock) for sock in sockets]
+        return [gets_response(sock) for sock in sockets]
 
 
-def is_answered(sock: socket.socket) -> bool:
+def gets_response(sock: socket.socket) -> bool:
     try:
         sock.sendall(API_VERSIONS)
         return bool(sock.recv(1))

@@ -65,8 +65,8 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
         assert log.count("skipping records that cannot be read topic=__transaction_state partition=0 offset=") == 2
         damaged = [line for line in log.splitlines() if "log is corrupt near its end" in line]
         assert sum("/__consumer_offsets-0 " in line for line in damaged) == 1
-        cleaner_says = "log is uncleanable until restart log=__consumer_offsets-0"
-        probe.wait_until(lambda: cleaner_says in broker.log_text, what="the cleaner to find the damage", timeout_s=60)
+        cleaner_output = "log is uncleanable until restart log=__consumer_offsets-0"
+        probe.wait_until(lambda: cleaner_output in broker.log_text, what="the cleaner to find the damage", timeout_s=60)
 
         consumed = kctl(
             "consume", "__consumer_offsets", "--formatter", "offsets", "--bootstrap-server", broker.bootstrap
@@ -81,7 +81,7 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
         broker.restart()
         assert set(committed(broker)) == set(range(GROUPS)) - lost_groups
         assert "Traceback" not in broker.log_text
-        assert broker.log_text.count(cleaner_says) <= 2
+        assert broker.log_text.count(cleaner_output) <= 2
 
 
 class Segment:
@@ -123,8 +123,8 @@ def committed(broker: KctlBroker) -> dict[int, int]:
     found: dict[int, int] = {}
     for number in range(GROUPS):
         request = ConsumerGroupTopicPartitions(f"g{number:02}", [TopicPartition("orders", 0)])
-        answer = admin.list_consumer_group_offsets([request])[request.group_id].result(timeout=60)
-        (partition,) = answer.topic_partitions
+        response = admin.list_consumer_group_offsets([request])[request.group_id].result(timeout=60)
+        (partition,) = response.topic_partitions
         if partition.offset >= 0:
             found[number] = partition.offset
     return found

@@ -1,4 +1,4 @@
-"""Every version of every advertised API is answered, and the response decodes in that version."""
+"""Every version of every advertised API gets a response that decodes in that version."""
 
 from __future__ import annotations
 
@@ -280,9 +280,9 @@ def topic(broker: KctlBroker) -> str:
         produce = registry.api_named("produce")
         await connection.send(REQUESTS["produce"](7), produce.response, version=7)
         find = registry.api_named("find_coordinator")
-        answer: Any = await connection.send(REQUESTS["find_coordinator"](0), find.response, version=0)
-        while answer.error_code:  # the offsets topic is being created
-            answer = await connection.send(REQUESTS["find_coordinator"](0), find.response, version=0)
+        reply: Any = await connection.send(REQUESTS["find_coordinator"](0), find.response, version=0)
+        while reply.error_code:  # the offsets topic is being created
+            reply = await connection.send(REQUESTS["find_coordinator"](0), find.response, version=0)
 
     on_connection(broker, create)
     return TOPIC
@@ -290,13 +290,13 @@ def topic(broker: KctlBroker) -> str:
 
 def test_all_advertised_apis_are_tested(broker: KctlBroker) -> None:
     async def look(connection: AsyncioConnection) -> None:
-        answer: Any = await connection.send(REQUESTS["api_versions"](3), registry.api_named("api_versions").response)
+        reply: Any = await connection.send(REQUESTS["api_versions"](3), registry.api_named("api_versions").response)
         apis = registry.all_apis()
-        advertised = {apis[entry.api_key].name for entry in answer.api_keys}
+        advertised = {apis[entry.api_key].name for entry in reply.api_keys}
         tried_elsewhere = {name for name in advertised if "txn" in name or "transaction" in name or "producers" in name}
         assert advertised - NOT_FOR_CLIENTS - tried_elsewhere == REQUESTS.keys()
         assert advertised == {api.name for api in apis.values() if api.served}
-        for entry in answer.api_keys:
+        for entry in reply.api_keys:
             assert range(entry.min_version, entry.max_version + 1) == apis[entry.api_key].served
 
     on_connection(broker, look)
@@ -310,11 +310,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
-def test_every_request_version_is_answered(broker: KctlBroker, topic: str, name: str, version: int) -> None:
+def test_every_request_version_gets_a_response(broker: KctlBroker, topic: str, name: str, version: int) -> None:
     api = registry.api_named(name)
 
-    async def ask(connection: AsyncioConnection) -> None:
-        answer: Any = await connection.send(REQUESTS[name](version), api.response, version=version)
-        assert dataclasses.is_dataclass(answer)
+    async def call(connection: AsyncioConnection) -> None:
+        reply: Any = await connection.send(REQUESTS[name](version), api.response, version=version)
+        assert dataclasses.is_dataclass(reply)
 
-    on_connection(broker, ask)
+    on_connection(broker, call)

@@ -114,6 +114,6 @@ def test_a_directory_that_cannot_be_used_at_the_start_is_skipped_with_one_line(t
         assert kctl(broker, "topics create orders --partitions 2").status == 0
         assert kctl(broker, "produce orders --partition 1", stdin=b"served\n").status == 0
         assert values(broker, "orders", 1) == ["served"]
-        told = [line for line in broker.log_text.splitlines() if dirs[0] in line and "ERROR" in line]
-        assert len(told) == 1
-        assert "log directory offline" in told[0]
+        reported = [line for line in broker.log_text.splitlines() if dirs[0] in line and "ERROR" in line]
+        assert len(reported) == 1
+        assert "log directory offline" in reported[0]

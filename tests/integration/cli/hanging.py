@@ -1,4 +1,4 @@
-"""Creates a hanging transaction: a transactional batch in a partition that no coordinator knows of."""
+"""Creates a hanging transaction: a transactional batch in a partition that is unknown to its coordinator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
 
     made: list[InitProducerIdResponse] = []
 
-    async def ask() -> None:
+    async def call() -> None:
         async with ClusterClient(settings, BlockingTransport()) as client:
             connection = await client.any_broker()
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -36,7 +36,7 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
 
     def holds() -> bool:
         """A broker of Kafka that has just started has no producer ids yet."""
-        run_blocking(ask())
+        run_blocking(call())
         return made[-1].error_code == 0
 
     wait_until(holds, what="a producer id", timeout_s=60)

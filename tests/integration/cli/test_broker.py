@@ -40,10 +40,10 @@ def test_background_broker_runs_until_it_is_stopped(kctl: Kctl) -> None:
     assert f"serving on {status['address']}" in started.err
     commands = [line.strip() for line in started.err.splitlines() if line.startswith("  ")]
     assert [command.split()[-1] for command in commands] == [status["address"]] * 3
-    said = [
+    output = [
         subprocess.run(command, shell=True, check=True, capture_output=True, cwd=ROOT).stdout for command in commands
     ]
-    assert b"first record" in said[-1]
+    assert b"first record" in output[-1]
 
     again = kctl("broker start --port 0 --detach")
     assert again.status == 1

@@ -231,7 +231,7 @@ def internal_topic(formatter: str) -> str:
 def records_about(kctl: Kctl, name: str, formatter: str) -> list[dict[str, Any]]:
     """The records of an internal topic about the group or transactional id."""
     lines = kctl(f"consume {internal_topic(formatter)} --formatter {formatter}").out.splitlines()
-    return [told for told in map(json.loads, lines) if name in told["key"].values()]
+    return [reported for reported in map(json.loads, lines) if name in reported["key"].values()]
 
 
 def console_consumer(version: str, main_class: str, args: list[str], count: int) -> subprocess.CompletedProcess[str]:

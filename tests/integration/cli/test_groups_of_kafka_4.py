@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.cli.conftest import KAFKA_4, Kctl
-from tests.integration.cli.test_kafka_tool_output import GROUP_COMMAND, said
+from tests.integration.cli.test_kafka_tool_output import GROUP_COMMAND, output
 from tests.peers import probe
 from tests.peers.probe import wait_until
 
@@ -89,12 +89,12 @@ def test_members_waiting_for_revocation_are_described(kctl: Kctl, topic: str, jo
     (state,) = kctl(f"groups describe {topic} --show state").rows
     assert state[1:4] + state[5:6] + state[7:8] == ["Reconciling", "consumer", "uniform", "2", "consumer"]
     item = described(kctl, topic)
-    has, wants = sorted(item["members"], key=lambda member: member["client_id"], reverse=True)
+    has, requires = sorted(item["members"], key=lambda member: member["client_id"], reverse=True)
     assert has["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
-    assert wants["assignment"] == []
-    goals = [one["partitions"] for member in (has, wants) for one in member["target_assignment"]]
+    assert requires["assignment"] == []
+    goals = [one["partitions"] for member in (has, requires) for one in member["target_assignment"]]
     assert sorted(number for numbers in goals for number in numbers) == [0, 1, 2]
-    assert has["member_epoch"] < wants["member_epoch"] == item["group_epoch"] == item["target_assignment_epoch"]
+    assert has["member_epoch"] < requires["member_epoch"] == item["group_epoch"] == item["target_assignment_epoch"]
     assert {one["client_id"] for one in item["offsets"]} == {"the-first"}
     hold([first, second])
     come_to_rest(kctl, topic, first, second)
@@ -158,8 +158,8 @@ def share_group_heartbeat(bootstrap: str, group: str, *, epoch: int) -> None:
     def is_done() -> bool:
         with socket.create_connection(probe.address(bootstrap), timeout=TIMEOUT_S) as connection:
             connection.sendall(struct.pack(">i", len(frame)) + frame)
-            answer = connection.makefile("rb").read(15)
-        return answer[13:] == b"\0\0"  # Behind size, correlation id, tagged fields and throttle time: the error code.
+            response = connection.makefile("rb").read(15)
+        return response[13:] == b"\0\0"  # Behind size, correlation id, tagged fields and throttle time: the error code.
 
     wait_until(is_done, what="a coordinator that answers", timeout_s=TIMEOUT_S)
 
@@ -204,9 +204,9 @@ def test_kafkas_tools_print_the_same(kctl: Kctl, topic: str, bootstrap: str, joi
         ),
     ):
         version, tool = GROUP_COMMAND[compat]
-        theirs = said(version, [[tool, "--bootstrap-server", bootstrap, *words.split()] for _, words in lines])
-        for (line, _), wanted in zip(lines, theirs, strict=True):
-            assert kctl(f"groups {line} --compat {compat}").out == wanted, line
+        theirs = output(version, [[tool, "--bootstrap-server", bootstrap, *words.split()] for _, words in lines])
+        for (line, _), expected in zip(lines, theirs, strict=True):
+            assert kctl(f"groups {line} --compat {compat}").out == expected, line
         assert ("UPGRADED" in "".join(theirs)) is (compat == "kafka-4")
 
 

@@ -98,9 +98,9 @@ def test_groups_are_printed_as_by_kafkas_tool(kctl: Kctl, groups: list[str], boo
         compare(line, "--describe", *named, f"--{show}")
         if show != "offsets" or compat == "kafka-4":
             compare(f"{line} --verbose", "--describe", *named, f"--{show}", "--verbose")
-    for told, wanted in zip(ours, said(version, theirs), strict=True):
-        assert told == wanted
-    assert all("active" in told for told in ours)
+    for reported, expected in zip(ours, output(version, theirs), strict=True):
+        assert reported == expected
+    assert all("active" in reported for reported in ours)
 
 
 @pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
@@ -146,9 +146,9 @@ def test_transactions_are_printed_as_by_kafkas_tool(kctl: Kctl, topic: str, boot
     ):
         theirs.append([tool, "--bootstrap-server", bootstrap, *words])
         ours.append(kctl(f"transactions {line} --compat {compat}").out)
-    for told, wanted, command in zip(ours, said(version, theirs), theirs, strict=True):
+    for reported, expected, command in zip(ours, output(version, theirs), theirs, strict=True):
         column = DURATIONS.get(command[3])
-        assert without(column, told) == without(column, wanted)
+        assert without(column, reported) == without(column, expected)
     assert ours[1].count("\n") == 3
     assert ours[6].count(topic) == 4
     open_.abort_transaction(TIMEOUT_S)
@@ -169,7 +169,7 @@ def without(column: int | None, table: str) -> str:
     return "".join("\t".join(cells) for cells in lines)
 
 
-def said(version: str, commands: list[list[str]]) -> list[str]:
+def output(version: str, commands: list[list[str]]) -> list[str]:
     """The output of each command."""
     words = [word for command in commands for word in (";", *command)]
     ran = apache_kafka.run_java_tool(version, str(PROGRAM), words[1:])

@@ -95,7 +95,7 @@ def tool(command: str, broker: TwoDirs, *words: str) -> str:
     return ran.stdout
 
 
-def without_what_kafka_always_says(text: str) -> list[str]:
+def without_constant_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("Clearing")]
 
 
@@ -155,7 +155,7 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
 
     kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")
     ours = broker.run(f"reassign verify {option} --compat kafka-2.8")
-    assert (ours.status, without_what_kafka_always_says(ours.out)) == (3, without_what_kafka_always_says(kafka))
+    assert (ours.status, without_constant_lines(ours.out)) == (3, without_constant_lines(kafka))
 
     assert broker.run(f"reassign cancel {option} --dry-run").rows == [[topic, "0", "would be cancelled", "-", "-"]]
     assert is_moving(broker, topic)
@@ -163,7 +163,7 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
     probe.wait_until(lambda: not is_moving(broker, topic), what="cancelled by Kafka's tool", timeout_s=TIMEOUT_S)
     assert broker.run(f"reassign execute {option}").status == 0
     ours = broker.run(f"reassign cancel {option} --compat kafka-2.8")
-    assert (ours.status, without_what_kafka_always_says(ours.out)) == (0, without_what_kafka_always_says(kafka))
+    assert (ours.status, without_constant_lines(ours.out)) == (0, without_constant_lines(kafka))
     probe.wait_until(lambda: not is_moving(broker, topic), what="cancelled", timeout_s=TIMEOUT_S)
     assert broker.run(f"reassign cancel {option}").rows == [[topic, "0", "does not move", "-", "-"]]
     assert broker.places(topic) == before
@@ -174,7 +174,7 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
     assert broker.places(topic) == before | target
     kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")
     ours = broker.run(f"reassign verify {option} --compat kafka-2.8")
-    assert (ours.status, without_what_kafka_always_says(ours.out)) == (0, without_what_kafka_always_says(kafka))
+    assert (ours.status, without_constant_lines(ours.out)) == (0, without_constant_lines(kafka))
 
 
 def test_an_unknown_directory_is_refused_before_anything_moves(broker: TwoDirs, tmp_path: Path) -> None:
@@ -195,10 +195,10 @@ def test_log_dir_responses_equal_those_of_apache_kafka(broker: TwoDirs) -> None:
         ("no-such-topic", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("answers", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    asked = [("answers", 0), ("no-such-topic", 0)]
-    nowhere = dict.fromkeys(asked, ErrorCode.LOG_DIR_NOT_FOUND)
-    assert asyncio.run(_codes(broker.bootstrap, "/nowhere", asked)) == nowhere
-    assert asyncio.run(_codes(broker.bootstrap, there + "/", asked)) == nowhere
+    requested = [("answers", 0), ("no-such-topic", 0)]
+    nowhere = dict.fromkeys(requested, ErrorCode.LOG_DIR_NOT_FOUND)
+    assert asyncio.run(_codes(broker.bootstrap, "/nowhere", requested)) == nowhere
+    assert asyncio.run(_codes(broker.bootstrap, there + "/", requested)) == nowhere
     long_name = ("t" * 220, 0)
     too_long = {long_name: ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert asyncio.run(_codes(broker.bootstrap, there, [long_name])) == too_long
@@ -229,6 +229,6 @@ def test_kafkas_tool_moves_replicas_of_this_broker(broker: TwoDirs, tmp_path: Pa
     before = broker.places("by-tool")
     after = {index: broker.other(path) for index, path in before.items()}
     option = broker.plan(tmp_path / "plan.json", "by-tool", after)
-    said = tool("ReassignPartitionsCommand", broker, *option.split(), "--execute")
-    assert "Successfully started log directory moves for: by-tool-0-0,by-tool-1-0" in said
+    output = tool("ReassignPartitionsCommand", broker, *option.split(), "--execute")
+    assert "Successfully started log directory moves for: by-tool-0-0,by-tool-1-0" in output
     probe.wait_until(lambda: broker.places("by-tool") == after, what="moved", timeout_s=TIMEOUT_S)

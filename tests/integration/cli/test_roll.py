@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,13 +123,17 @@ class Java:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
+def has_begun(producer: Java | Librdkafka) -> bool:
+    return len(producer.acknowledged) > 100
+
+
 def read(bootstrap: str, topic: str) -> list[list[int]]:
     """All values of a topic, by partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
     found: dict[int, list[int]] = defaultdict(list)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        ended = set()
+        ended: set[int] = set()
         while len(ended) < PARTITIONS:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, "no answer"
@@ -161,13 +166,13 @@ def test_rolling_restart_loses_repeats_and_refuses_nothing(
     for topic in ("java", "librdkafka"):
         assert operate(f"topics create {topic} --partitions {PARTITIONS}").status == 0
     before = pids(operate, cluster)
-    producers = {
+    producers: dict[str, Java | Librdkafka] = {
         "java": Java(cluster.bootstrap, "java", tmp_path),
         "librdkafka": Librdkafka(cluster.bootstrap, "librdkafka"),
     }
     try:
         for topic, producer in producers.items():
-            probe.wait_until(lambda p=producer: len(p.acknowledged) > 100, what=topic, timeout_s=TIMEOUT_S)  # type: ignore[misc]
+            probe.wait_until(partial(has_begun, producer), what=topic, timeout_s=TIMEOUT_S)
         rolled = operate(f"cluster roll --data-dir {cluster.folder} --yes --format json")
     finally:
         for producer in producers.values():

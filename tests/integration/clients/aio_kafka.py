@@ -41,9 +41,9 @@ class AioKafka:
     async def _create_topic(self, topic: str, partitions: int) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)
         await admin.start()
-        answer = await admin.create_topics([NewTopic(topic, partitions, 1)])
+        response = await admin.create_topics([NewTopic(topic, partitions, 1)])
         await admin.close()
-        assert [error[1] for error in answer.topic_errors] == [0]
+        assert [error[1] for error in response.topic_errors] == [0]
 
     async def _delete_topic(self, topic: str) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)

@@ -32,13 +32,13 @@ class KafkaJs:
         self.run("produce", topic=topic, records=_pairs(records), codec=codec)
 
     def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
-        answer = self.run("consume", topic=topic, count=count, group=group or str(uuid.uuid4()))
-        return _entries(answer["entries"])
+        response = self.run("consume", topic=topic, count=count, group=group or str(uuid.uuid4()))
+        return _entries(response["entries"])
 
     def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
         pairs = _pairs(records)
-        answer = self.run("share", topic=topic, group=group, records=pairs, codec="none", partitions=partitions)
-        return Shared(_entries(answer["entries"]), answer["owned"])
+        response = self.run("share", topic=topic, group=group, records=pairs, codec="none", partitions=partitions)
+        return Shared(_entries(response["entries"]), response["owned"])
 
     def run(self, action: str, **arguments: object) -> Any:
         """The outcome of one action of the script."""

@@ -216,10 +216,10 @@ class BrokerData:
         assert left == {key: value for key, value in self._latest.items() if key != GONE}
 
     def _check_times(self, bootstrap: str) -> None:
-        wanted = range(0, self._records_with_time, 37)
+        expected = range(0, self._records_with_time, 37)
         with _consumer(bootstrap) as consumer:
             for partition in range(len(CODECS)):
-                for number in wanted:
+                for number in expected:
                     at = TopicPartition("codecs", partition, self._time_ms(number) - 1)
                     assert consumer.offsets_for_times([at], TIMEOUT_S)[0].offset == number
 
@@ -241,18 +241,18 @@ class BrokerData:
                     producer_epoch=self._producer[1],
                     base_sequence=sequence,
                 )
-                answer = _produce(connection, batch)
-                assert (answer.error_code, answer.base_offset) == (0, sequence), answer
-                self._last_batch = batch, answer.base_offset
+                response = _produce(connection, batch)
+                assert (response.error_code, response.base_offset) == (0, sequence), response
+                self._last_batch = batch, response.base_offset
                 self._entries["exact", 0] += ((b"k", value) for value in values)
 
     def _check_duplicate(self, bootstrap: str) -> None:
-        """The broker answers a resent last batch with its offset instead of appending it again."""
+        """The broker responds to a resent last batch with its offset instead of appending it again."""
         assert self._last_batch is not None
         batch, offset = self._last_batch
         with _connection(bootstrap) as connection:
-            answer = _produce(connection, batch)
-        assert (answer.error_code, answer.base_offset) == (0, offset), answer
+            response = _produce(connection, batch)
+        assert (response.error_code, response.base_offset) == (0, offset), response
 
     # Transactions
 
@@ -293,8 +293,8 @@ class BrokerData:
 
     def _check_offsets(self, bootstrap: str) -> None:
         with _consumer(bootstrap) as consumer:
-            asked = [TopicPartition("codecs", partition) for partition in range(len(CODECS))]
-            found = consumer.committed(asked, TIMEOUT_S)
+            requested = [TopicPartition("codecs", partition) for partition in range(len(CODECS))]
+            found = consumer.committed(requested, TIMEOUT_S)
         assert {each.partition: (each.offset, each.metadata) for each in found} == self._offsets
 
 
@@ -373,5 +373,5 @@ def _connection(bootstrap: str) -> Iterator[BlockingConnection]:
 def _produce(connection: BlockingConnection, batch: bytes) -> PartitionProduceResponse:
     data = TopicProduceData(name="exact", partition_data=[PartitionProduceData(index=0, records=bytearray(batch))])
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
-    answer = run_blocking(connection.send(request, ProduceResponse))
-    return answer.responses[0].partition_responses[0]
+    response = run_blocking(connection.send(request, ProduceResponse))
+    return response.responses[0].partition_responses[0]

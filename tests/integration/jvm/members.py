@@ -37,10 +37,10 @@ class Host:
 
     def join(self, assignor: str, name: str, *, group: str = "", static: bool = False) -> None:
         """Without a group it is that of all members with this assignor."""
-        self._say(f"join {group or assignor} {name} {assignor}{' static' if static else ''}")
+        self._print(f"join {group or assignor} {name} {assignor}{' static' if static else ''}")
 
     def leave(self, group: str, name: str) -> None:
-        self._say(f"leave {group} {name}")
+        self._print(f"leave {group} {name}")
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
@@ -56,7 +56,7 @@ class Host:
             found.append(Event(int(nanos), group, member, kind, tuple(map(int, numbers))))
         return found
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()

@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class Responses:
     """The responses of both brokers to one case."""
 
     case: Case
@@ -54,10 +54,10 @@ class SideBySide:
         self.bootstraps = bootstraps
         self.zookeeper = zookeeper
 
-    def ask(self, cases: Sequence[Case]) -> list[Answers]:
+    def call(self, cases: Sequence[Case]) -> list[Responses]:
         """Sends the requests to both brokers in this order, one after the other."""
-        answers = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
-        return [Answers(*each) for each in zip(cases, answers[APACHE], answers[OURS], strict=True)]
+        responses = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
+        return [Responses(*each) for each in zip(cases, responses[APACHE], responses[OURS], strict=True)]
 
     @contextlib.contextmanager
     def zookeepers(self) -> Iterator[list[KazooClient]]:
@@ -100,10 +100,10 @@ def side_by_side(
         yield SideBySide({APACHE: apache, OURS: ours.bootstrap}, zookeeper)
 
 
-def assert_same(answers: Sequence[Answers]) -> None:
+def assert_same(responses: Sequence[Responses]) -> None:
     """Fails with all cases that differ without a reason, and with outdated reasons."""
     wrong = []
-    for each in answers:
+    for each in responses:
         apache, ours = comparable(each.apache), comparable(each.ours)
         if (apache != ours) != (each.case.difference is not None):
             wrong.append(f"{each.case.name} ({each.case.difference}):\n  apache {apache}\n  ours   {ours}")
@@ -130,15 +130,15 @@ def _message_kind(message: str | None) -> str:
 
 async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
     connection = await _connect(bootstrap)
-    answers: list[Any] = []
+    responses: list[Any] = []
     try:
         for case in cases:
             api = registry.api_of(type(case.request))
             version = api.version_max if case.version is None else case.version
-            answers.append(await connection.send(case.request, api.response, version=version))
+            responses.append(await connection.send(case.request, api.response, version=version))
     finally:
         await connection.close()
-    return answers
+    return responses
 
 
 async def _connect(bootstrap: str) -> AsyncioConnection:

@@ -105,29 +105,29 @@ def prepare(both: SideBySide) -> None:
         validate_only=False,
     )
     find = [case("find_coordinator", "to prepare", key="k", key_type=kind) for kind in (0, 1)]
-    wait_for(both, [create], lambda answer: all(topic.error_code in {0, 36} for topic in answer.topics))
-    wait_for(both, find, lambda answer: not answer.error_code)
-    # A coordinator that is still loading would answer otherwise.
+    wait_for(both, [create], lambda response: all(topic.error_code in {0, 36} for topic in response.topics))
+    wait_for(both, find, lambda response: not response.error_code)
+    # A coordinator that is still loading would respond differently.
     heartbeat = [
         case("heartbeat", "to prepare", group_id=f"g-{operation}", generation_id=1, member_id="m")
         for operation in GROUP_OPERATIONS
     ]
-    wait_for(both, heartbeat, lambda answer: answer.error_code == 25)
+    wait_for(both, heartbeat, lambda response: response.error_code == 25)
     end = [
         case(
             "end_txn", "to prepare", transactional_id=f"x-{operation}", producer_id=1, producer_epoch=0, committed=True
         )
         for operation in ID_OPERATIONS
     ]
-    wait_for(both, end, lambda answer: answer.error_code == 49)
+    wait_for(both, end, lambda response: response.error_code == 49)
     grant(both, ("Cluster", "kafka-cluster", NONE), ("Group", "*", NONE), ("TransactionalId", "*", NONE))
 
 
 def wait_for(both: SideBySide, cases: Sequence[Case], is_ready: Callable[[Any], bool]) -> None:
-    """Asks until both answer every case as wanted."""
+    """Repeats the requests until both brokers respond to every case as expected."""
 
     def are_ready() -> bool:
-        return all(is_ready(answer) for each in both.ask(cases) for answer in (each.apache, each.ours))
+        return all(is_ready(response) for each in both.call(cases) for response in (each.apache, each.ours))
 
     probe.wait_until(are_ready, what=cases[0].name, timeout_s=60)
 
@@ -163,7 +163,7 @@ def grant(both: SideBySide, *rules: tuple[str, str, str]) -> None:
                 changed = f"{'TRANSACTIONAL_ID' if kind == 'TransactionalId' else kind.upper()}:{name}"
                 client.create("/kafka-acl-changes/acl_changes_", changed.encode(), sequence=True)
     seen = case("metadata", "marker", topics=[{"name": marker}], allow_auto_topic_creation=False)
-    wait_for(both, [seen], lambda answer: answer.topics[0].error_code == 3)
+    wait_for(both, [seen], lambda response: response.topics[0].error_code == 3)
 
 
 def topic_cases(topic: str) -> list[Case]:
@@ -324,7 +324,7 @@ def cluster_cases(operation: str) -> list[Case]:
 
 
 def verdict(value: Any) -> Any:
-    """What an answer says about permissions: all error codes, authorized operations, and what it lists."""
+    """The part of a response about permissions: all error codes, authorized operations, and what it lists."""
     if dataclasses.is_dataclass(value):
         kept = {}
         for field in dataclasses.fields(value):
@@ -342,7 +342,7 @@ NAMES = {"name", "topic", "group_id", "resource_name", "is_internal", "num_parti
 
 def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
     wrong = []
-    for each in both.ask(cases):
+    for each in both.call(cases):
         apache, ours = verdict(each.apache), verdict(each.ours)
         if apache != ours:
             wrong.append(f"{each.case.name}:\n  apache {apache}\n  ours   {ours}")

@@ -89,17 +89,17 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
 
 def test_the_same_apis_and_versions_are_advertised(brokers: SideBySide) -> None:
     request = api_versions.ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    (answers,) = brokers.ask([Case("api versions", request)])
+    (responses,) = brokers.call([Case("api versions", request)])
     apache, ours = (
-        {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
-        for answer in (answers.apache, answers.ours)
+        {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        for response in (responses.apache, responses.ours)
     )
     assert {key: versions for key, versions in ours.items() if key not in NEWER_THAN_2_8} == apache
     assert ours.keys() - apache.keys() == NEWER_THAN_2_8.keys()
     # Apache Kafka keeps a node /feature, whose version is the epoch; ours keeps none, so there is no epoch.
-    assert (answers.apache.finalized_features_epoch, answers.ours.finalized_features_epoch) == (0, -1)
+    assert (responses.apache.finalized_features_epoch, responses.ours.finalized_features_epoch) == (0, -1)
     for name in ("error_code", "supported_features", "finalized_features"):
-        assert getattr(answers.ours, name) == getattr(answers.apache, name), name
+        assert getattr(responses.ours, name) == getattr(responses.apache, name), name
 
 
 # Requests that a broker without authentication and authorizer refuses.
@@ -183,7 +183,7 @@ REFUSED = [
 
 
 def test_requests_that_need_authentication_or_an_authorizer_are_refused_alike(brokers: SideBySide) -> None:
-    assert_same(brokers.ask(REFUSED))
+    assert_same(brokers.call(REFUSED))
 
 
 def features(*updates: tuple[str, int, bool]) -> update_features.UpdateFeaturesRequest:
@@ -196,7 +196,7 @@ def features(*updates: tuple[str, int, bool]) -> update_features.UpdateFeaturesR
 
 def test_updates_of_features_are_refused_alike(brokers: SideBySide) -> None:
     assert_same(
-        brokers.ask(
+        brokers.call(
             [
                 Case("none", features()),
                 Case("one that no broker supports", features(("f", 1, False))),
@@ -338,8 +338,8 @@ QUOTAS_DESCRIBED = [
 
 
 def test_quotas_are_altered_described_and_stored_as_by_apache_kafka(brokers: SideBySide) -> None:
-    assert_same(brokers.ask([*QUOTAS_SET, *VALUES]))
-    assert_same(brokers.ask(QUOTAS_DESCRIBED))
+    assert_same(brokers.call([*QUOTAS_SET, *VALUES]))
+    assert_same(brokers.call(QUOTAS_DESCRIBED))
     assert_stored_alike(brokers, "/config/clients", "/config/ips")
 
 
@@ -418,7 +418,7 @@ CREDENTIALS = [
 
 
 def test_credentials_are_altered_described_and_stored_as_by_apache_kafka(brokers: SideBySide) -> None:
-    assert_same(brokers.ask(CREDENTIALS))
+    assert_same(brokers.call(CREDENTIALS))
     assert_stored_alike(brokers, "/config/users")
 
 
@@ -674,15 +674,15 @@ def test_the_same_logs_are_described_for_no_topics_all_topics_and_no_partitions(
         for name, request in (("no topics", NO_TOPICS), ("all", ALL_TOPICS), ("no partitions", NO_PARTITIONS))
         for v in range(3)
     ]
-    for each in brokers.ask([Case("create", create(topic("logged"))), *described])[1:]:
+    for each in brokers.call([Case("create", create(topic("logged"))), *described])[1:]:
         apache, ours = (
             {
                 (described_topic.name, partition.partition_index)
-                for result in answer.results
+                for result in response.results
                 for described_topic in result.topics
                 for partition in described_topic.partitions
             }
-            for answer in (each.apache, each.ours)
+            for response in (each.apache, each.ours)
         )
         # Apache Kafka 2.8 also names all other topics, without partitions; ours, as later versions, does not.
         assert ours == apache, each.case.name
@@ -709,14 +709,14 @@ def new_producer(brokers: SideBySide) -> dict[str, Any]:
     ready = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     deadline_s = time.monotonic() + 60
     while True:
-        found = brokers.ask(waiting)
+        found = brokers.call(waiting)
         if all([getattr(each, who).error_code for each in found] == ready for who in (APACHE, OURS)):
             break
         assert time.monotonic() < deadline_s, found
     init = init_producer_id.InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
-    answers = brokers.ask([Case("init", init)])
-    assert_same(answers)
-    ours = answers[0].ours
+    responses = brokers.call([Case("init", init)])
+    assert_same(responses)
+    ours = responses[0].ours
     assert ours.error_code == ErrorCode.NONE
     return {
         "transactional_id": TRANSACTIONAL_ID,
@@ -755,12 +755,12 @@ def test_groups_with_commits_in_an_open_transaction_are_known_alike(brokers: Sid
     before = [Case("create", create(topic("committed"))), described, deleted, added, Case("commit", commits)]
     ended = Case("end", end_txn.EndTxnRequest(committed=True, **producer))
     without_offsets = [deleted, described, deleted, Case("commit again", commits), fetched]
-    answers = brokers.ask(
+    responses = brokers.call(
         [*before, described, *without_offsets, group_deleted, described, deleted, group_deleted, ended]
     )
-    assert_same(answers)
-    assert [each.ours.error_code for each in answers if each.case is deleted] == [69, 0, 0, 69]
+    assert_same(responses)
+    assert [each.ours.error_code for each in responses if each.case is deleted] == [69, 0, 0, 69]
 
 
 def test_error_codes_and_messages_equal_those_of_apache_kafka(brokers: SideBySide) -> None:
-    assert_same(brokers.ask(TOPICS))
+    assert_same(brokers.call(TOPICS))

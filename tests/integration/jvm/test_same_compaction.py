@@ -123,13 +123,13 @@ def _clean(bootstrap: str, logs_dir: Path, ends: dict[str, list[list[int]]]) -> 
         ]
         for altered in admin.incremental_alter_configs(resources).values():
             altered.result(TIMEOUT_S)
-        wanted = {
+        expected = {
             f"{topic} {partition} {offsets[number]}"
             for topic, partitions in ends.items()
             for partition, offsets in enumerate(partitions)
         }
         wait_until(
-            lambda: wanted <= _lines(logs_dir / CLEANER_CHECKPOINT),  # noqa: B023 - called here
+            lambda: expected <= _lines(logs_dir / CLEANER_CHECKPOINT),  # noqa: B023 - called here
             what=f"the end of pass {number}",
             timeout_s=TIMEOUT_S,
         )

@@ -118,7 +118,7 @@ async def fetch(connection: AsyncioConnection) -> tuple[int, int]:
 
 
 async def until_limited(both: SideBySide, who: str, client_id: str, key: str, value: float) -> None:
-    """Sets a quota, and a request quota of 0 with it, whose effect tells that the broker has read both."""
+    """Sets a quota, and a request quota of 0 with it, whose effect shows that the broker has read both."""
     async with connected(both, who, "administrator") as administrator:
         await set_quota(administrator, client_id, key, value)
         marker = f"{client_id}-marker"
@@ -131,7 +131,7 @@ async def until_limited(both: SideBySide, who: str, client_id: str, key: str, va
 def on_both(
     both: SideBySide, client_id: str, key: str, value: float, work: Callable[[AsyncioConnection], Awaitable[T]]
 ) -> tuple[T, T]:
-    """What a limited client is answered by Apache Kafka and by our broker."""
+    """The responses of Apache Kafka and of our broker to a client with a quota."""
 
     async def main(who: str) -> T:
         await until_limited(both, who, client_id, key, value)

@@ -55,7 +55,7 @@ class Broker:
 
     listeners: dict[str, str]
     authority: CertificateAuthority
-    stranger: CertificateAuthority
+    unauthenticated: CertificateAuthority
 
     def properties(self, protocol: str, mechanism: str = "") -> dict[str, str]:
         """Client properties for a listener."""
@@ -220,7 +220,7 @@ def test_mismatch_is_one_line_with_the_property_to_change(
     status: int | None,
 ) -> None:
     address = broker.listeners[listener]
-    words = {"STRANGER": str(broker.stranger.pem), "PORT": address.split(":")[1]}
+    words = {"STRANGER": str(broker.unauthenticated.pem), "PORT": address.split(":")[1]}
     changed = {
         name: functools.reduce(lambda text, word: text.replace(word, words[word]), words, value)
         for name, value in changes.items()

@@ -34,9 +34,9 @@ def test_kafkas_tool_finds_every_record_in_our_segments(broker: KctlBroker, vers
     folder = _partition(broker.bootstrap, broker.logs_dir, codec)
     segments = sorted(folder.glob("*.log"))
     assert len(segments) > 1, "the log was meant to be rolled"
-    said = _dump(version, segments, "--deep-iteration")
-    assert [int(match[1]) for match in map(RECORD.match, said) if match] == list(range(COUNT))
-    batches = [[int(number) for number in match.groups()] for match in map(BATCH.match, said) if match]
+    output = _dump(version, segments, "--deep-iteration")
+    assert [int(match[1]) for match in map(RECORD.match, output) if match] == list(range(COUNT))
+    batches = [[int(number) for number in match.groups()] for match in map(BATCH.match, output) if match]
     assert sum(count for _, _, count in batches) == COUNT
     assert all(last - first + 1 == count for first, last, count in batches)
 
@@ -55,9 +55,9 @@ def test_kafkas_tool_reads_the_offsets_our_coordinator_wrote(broker: KctlBroker,
     _partition(broker.bootstrap, broker.logs_dir, "none")
     _read_and_commit(broker.bootstrap, "dumped-none", group)
     logs = [path for path in sorted(broker.logs_dir.glob("__consumer_offsets-*/*.log")) if path.stat().st_size]
-    said = "\n".join(_dump(version, logs, "--offsets-decoder"))
-    assert group in said
-    assert re.search(rf"{re.escape(group)}.*dumped-none", said)
+    output = "\n".join(_dump(version, logs, "--offsets-decoder"))
+    assert group in output
+    assert re.search(rf"{re.escape(group)}.*dumped-none", output)
 
 
 @versions
@@ -66,8 +66,8 @@ def test_kafkas_tool_reports_the_same_for_files_written_by_kafka(
 ) -> None:
     bootstrap, logs_dir = apache_kafka_logs
     folder = _partition(bootstrap, logs_dir, "none")
-    said = _dump(version, sorted(folder.glob("*.log")), "--deep-iteration")
-    assert [int(match[1]) for match in map(RECORD.match, said) if match] == list(range(COUNT))
+    output = _dump(version, sorted(folder.glob("*.log")), "--deep-iteration")
+    assert [int(match[1]) for match in map(RECORD.match, output) if match] == list(range(COUNT))
     _dump(version, _indexes_of_rolled_segments(folder), "--index-sanity-check")
 
 

@@ -82,9 +82,9 @@ class Places:
         self._last = place
         return place
 
-    def _check_complaints(self, said: str) -> None:
+    def _check_complaints(self, output: str) -> None:
         if not self._is_killed:
-            complaints = [line for line in said.splitlines() if COMPLAINT.search(line) and not NATURAL.search(line)]
+            complaints = [line for line in output.splitlines() if COMPLAINT.search(line) and not NATURAL.search(line)]
             assert not complaints, "\n".join(complaints)
 
     def _end(self, kill: Callable[[], object], stop: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
 
 OURS, FOLLOWER, THEIRS = 1, 2, 10
 TIMEOUT_S = 120
-ANSWER_S = 3
+RESPONSE_S = 3
 PROPERTIES = {
     "inter.broker.protocol.version": "2.8",
     "replica.lag.time.max.ms": "3000",
@@ -59,7 +59,7 @@ class Mixed:
     def isr(self) -> dict[str, set[int]]:
         """The ISR in the metadata of any broker; one may not have the topic yet or may be stopped."""
         try:
-            known = self.admin.list_topics(timeout=ANSWER_S).topics
+            known = self.admin.list_topics(timeout=RESPONSE_S).topics
         except KafkaException:
             return {}
         return {topic: set(known[topic].partitions[0].isrs) for topic in LED if topic in known}

@@ -77,13 +77,13 @@ def test_a_plug_in_authorizes_requests(tmp_path: Path, monkeypatch: pytest.Monke
 def test_super_users_of_a_running_broker_are_known_to_acls_check(tmp_path: Path) -> None:
     properties = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS;User:boss"}
     with kctl_broker(tmp_path / "data", properties=properties) as broker:
-        told = {
+        reported = {
             user: kctl("acls", "check", f"User:{user}", "alter", "cluster", "--bootstrap-server", broker.bootstrap)
             for user in ("boss", "bob")
         }
-    assert {user: ran.returncode for user, ran in told.items()} == {"boss": 0, "bob": 3}
-    assert "super user" in told["boss"].stdout
-    assert "super.users" not in told["bob"].stderr, "no warning that it is unknown"
+    assert {user: ran.returncode for user, ran in reported.items()} == {"boss": 0, "bob": 3}
+    assert "super user" in reported["boss"].stdout
+    assert "super.users" not in reported["bob"].stderr, "no warning that it is unknown"
 
 
 @pytest.mark.parametrize(

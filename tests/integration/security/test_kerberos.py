@@ -1,4 +1,4 @@
-"""GSSAPI with a key distribution centre: the Java client and kafka-python log in with tickets, a stranger does not."""
+"""GSSAPI with a key distribution centre: the Java client and kafka-python log in with tickets, other clients do not."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_users_may_not_write_elsewhere(secured: Secured, mode: str) -> None:
     def write() -> bool:
         try:
             producer.produce("elsewhere", b"value", on_delivery=lambda error, _: outcomes.append(error))
-        except KafkaException as error:  # once the client knows
+        except KafkaException as error:  # once the client has the error
             outcomes.append(error.args[0])
         producer.flush(TIMEOUT_S)
         return bool(outcomes)
@@ -254,7 +254,7 @@ def test_kafkajs_is_admitted_with_a_right_secret_only(
         assert "SASL" in outcome["error"]
 
 
-def test_nothing_of_it_leaves_a_secret_in_a_file_of_the_log(secured: Secured) -> None:
+def test_no_file_of_the_log_contains_a_secret(secured: Secured) -> None:
     folder = Path(secured.authority.identity.folder)
     (output,) = folder.glob("broker/*.output")
     text = output.read_text()

@@ -55,16 +55,16 @@ OWN_SECRETS = (ADMIN_PASSWORD, PLAIN_PASSWORD)
 
 @dataclass
 class Planted:
-    """The broker, and all that it has said to anybody."""
+    """The broker, and everything that it has sent or written."""
 
     broker: SaslBroker
-    answers: list[str]
+    response_texts: list[str]
 
-    def ask(self, client: Attacker, request: Any, response: type[Any], version: int) -> Any:
-        """An answer, which is kept."""
-        answer = client.ask(request, response, version)
-        self.answers.append(repr(answer))
-        return answer
+    def call(self, client: Attacker, request: Any, response: type[Any], version: int) -> Any:
+        """Sends a request; the response is recorded."""
+        reply = client.call(request, response, version)
+        self.response_texts.append(repr(reply))
+        return reply
 
     def alter(self, client: Attacker, resource_type: int, values: dict[str, str]) -> set[int]:
         """Changes properties of the broker, or levels of its loggers, each by itself; returns the error codes."""
@@ -76,7 +76,7 @@ class Planted:
                 configs=[AlterableConfig(name=name, config_operation=0, value=value)],
             )
             request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=False)
-            (response,) = self.ask(client, request, IncrementalAlterConfigsResponse, 1).responses
+            (response,) = self.call(client, request, IncrementalAlterConfigsResponse, 1).responses
             codes.add(response.error_code)
         return codes
 
@@ -84,7 +84,7 @@ class Planted:
         """The names of all properties or loggers."""
         resource = DescribeConfigsResource(resource_type=resource_type, resource_name="0", configuration_keys=None)
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
-        (described,) = self.ask(client, request, DescribeConfigsResponse, 4).results
+        (described,) = self.call(client, request, DescribeConfigsResponse, 4).results
         return [each.name for each in described.configs]
 
 
@@ -99,35 +99,35 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         yield planted
 
 
-def assert_nothing_is_told(planted: Planted, *others: str) -> None:
-    """Neither the log nor an answer nor the system's list of processes has a secret, one of `others` for example."""
+def assert_nothing_is_disclosed(planted: Planted, *others: str) -> None:
+    """Neither the log nor a response nor the system's list of processes has a secret, one of `others` for example."""
     process = Path(f"/proc/{planted.broker.process.pid}")
     places = {
         "log": planted.broker.process.log_text,
-        "answers": "\n".join(planted.answers),
+        "answers": "\n".join(planted.response_texts),
         "command line": (process / "cmdline").read_text() + (process / "comm").read_text(),
     }
     encoded = base64.b64encode(PLANTED.encode()).decode()[:12]
     secrets = (PLANTED, encoded, PLANTED.encode().hex(), *OWN_SECRETS, *others)
-    told = [
+    shown = [
         (place, line[:300])
         for place, text in places.items()
         for line in text.splitlines()
         if any(secret in line for secret in secrets)
     ]
-    assert told == []
+    assert shown == []
 
 
-def test_properties_are_told_nobody(planted: Planted) -> None:
+def test_secret_properties_are_not_disclosed(planted: Planted) -> None:
     """CVE-2026-24308: ZooKeeper logged the values of its client's configuration, passwords of key stores among them."""
     assert "zookeeper.ssl.keystore.password" in PASSWORDS
     with Attacker(planted.broker.plaintext) as client:
         assert PASSWORDS.keys() <= {*planted.describe(client, BROKER)}
     assert PLANTED not in repr(load_broker_config(PASSWORDS))
-    assert_nothing_is_told(planted)
+    assert_nothing_is_disclosed(planted)
 
 
-def test_changes_of_properties_are_told_nobody(planted: Planted) -> None:
+def test_changes_of_secret_properties_are_not_disclosed(planted: Planted) -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     values = {
         "listener.name.sasl.ssl.keystore.password": f"{PLANTED}-keystore",
@@ -147,22 +147,22 @@ def test_changes_of_properties_are_told_nobody(planted: Planted) -> None:
                 resource_type=BROKER, resource_name="0", configs=[ReplacedConfig(name=name, value=value)]
             )
             request = AlterConfigsRequest(resources=[changed], validate_only=True)
-            planted.ask(client, request, AlterConfigsResponse, 1)
+            planted.call(client, request, AlterConfigsResponse, 1)
         planted.describe(client, BROKER)
-    assert_nothing_is_told(planted)
+    assert_nothing_is_disclosed(planted)
 
 
 def authenticate(planted: Planted, mechanism: str, *tokens: bytes) -> Attacker:
     """A connection that has sent these tokens."""
     client = Attacker(planted.broker.sasl)
-    planted.ask(client, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
+    planted.call(client, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
     for token in tokens:
-        answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
-        planted.answers.append(f"{answer.error_message}")
+        reply = client.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
+        planted.response_texts.append(f"{reply.error_message}")
     return client
 
 
-def test_what_clients_authenticate_with_is_told_nobody(planted: Planted) -> None:
+def test_credentials_of_clients_are_not_disclosed(planted: Planted) -> None:
     secret = PLANTED.encode()
     attempts: list[tuple[str, list[bytes]]] = [
         ("PLAIN", [b"\0alice\0" + secret]),
@@ -178,25 +178,25 @@ def test_what_clients_authenticate_with_is_told_nobody(planted: Planted) -> None
     for mechanism, tokens in attempts:
         with authenticate(planted, mechanism, *tokens):
             pass
-    assert_nothing_is_told(planted)
+    assert_nothing_is_disclosed(planted)
 
 
-def test_new_credentials_and_tokens_are_told_nobody_else(planted: Planted) -> None:
+def test_new_credentials_and_tokens_are_returned_to_their_creator_only(planted: Planted) -> None:
     with authenticate(planted, "PLAIN", f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()) as client:
         for name, salt in (("eve", b"salt-of-" + PLANTED.encode()), ("", b"")):
             upsertion = ScramCredentialUpsertion(
                 name=name, mechanism=1, iterations=4096, salt=salt, salted_password=PLANTED.encode() * 4
             )
             request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion])
-            planted.ask(client, request, AlterUserScramCredentialsResponse, 0)
-        created = client.ask(
+            planted.call(client, request, AlterUserScramCredentialsResponse, 0)
+        created = client.call(
             CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), CreateDelegationTokenResponse, 2
         )
         assert created.error_code == 0
         for hmac in (PLANTED.encode(), created.hmac):
             expiry = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
-            planted.ask(client, expiry, ExpireDelegationTokenResponse, 2)
-    assert_nothing_is_told(
+            planted.call(client, expiry, ExpireDelegationTokenResponse, 2)
+    assert_nothing_is_disclosed(
         planted, base64.b64encode(created.hmac).decode(), created.hmac.hex(), repr(created.hmac)[2:-1]
     )
 
@@ -229,4 +229,4 @@ def test_malformed_znodes_are_reported_without_their_secrets(planted: Planted) -
     log = planted.broker.process
     reported = ("mallory", "oscar", "some-id")
     wait_until(lambda: all(each in log.log_text for each in reported), what=f"lines about {reported}", timeout_s=60)
-    assert_nothing_is_told(planted)
+    assert_nothing_is_disclosed(planted)

@@ -44,7 +44,7 @@ def start(data_dir: Path, *words: str) -> Path:
     return path
 
 
-def test_broker_serves_only_who_has_its_files_and_keeps_them(data_dir: Path) -> None:
+def test_broker_serves_only_clients_with_its_files_and_keeps_the_files(data_dir: Path) -> None:
     config = start(data_dir)
     created = kctl("topics", "create", "orders", "--partitions", "1", "--command-config", str(config))
     assert created.returncode == 0, created.stderr

@@ -102,7 +102,7 @@ def test_the_life_of_a_user(broker: SaslBroker, where: list[str], tmp_path: Path
     assert kctl("users", "alter", user, *where, password="x")[1][0]["error"] == "RESOURCE_NOT_FOUND"
 
 
-def test_a_password_is_asked_for_on_a_terminal_only(broker: SaslBroker) -> None:
+def test_a_password_prompt_appears_on_a_terminal_only(broker: SaslBroker) -> None:
     status, _, message = kctl("users", "create", "nobody", "--bootstrap-server", broker.plaintext)
     assert status == 5
     assert "--password-file" in message

@@ -137,8 +137,8 @@ def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str
 
 def export(topic: Topic, folder: Path, *options: str) -> dict[str, Any]:
     """An export that must succeed; returns the document that it printed."""
-    status, document, said = run_export(topic, folder, *options)
-    assert status == 0, said
+    status, document, output = run_export(topic, folder, *options)
+    assert status == 0, output
     return document
 
 

@@ -130,10 +130,10 @@ def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
     topic.produce(entries(4_000, partitions=4))
     planned = lambda: any(tmp_path.glob("_kctl/plans/*.json"))  # noqa: E731
     many_files = ("--target-file-size", "32k")  # the export lasts longer than this process may be delayed
-    status, said = _interrupt(topic, tmp_path, signal.SIGINT, *many_files, when=planned)
+    status, output = _interrupt(topic, tmp_path, signal.SIGINT, *many_files, when=planned)
     # CPython ends by the signal if the interrupt arrives while it creates a class; a shell reports 130 as well.
     assert status in {130, -signal.SIGINT}
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert export(topic, tmp_path)["records"] == 4_000
 
 
@@ -150,12 +150,12 @@ def _interrupt(topic: Topic, folder: Path, number: int, *options: str, when: Cal
         moment = lambda: when() or process.poll() is not None  # noqa: E731
         wait_until(moment, what="the moment to interrupt", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
         process.send_signal(number)
-        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
-        return process.returncode, said
+        _, output = process.communicate(timeout=RUN_TIMEOUT_S)
+        return process.returncode, output
 
 
 @LOCAL
-def test_aborted_transactions_are_left_out_unless_asked_for(
+def test_aborted_transactions_are_left_out_unless_requested(
     apache_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(apache_bootstrap, 1)
@@ -177,11 +177,11 @@ def test_expired_records_end_a_run_with_3_unless_tolerated(
     topic.produce(entries(100, partitions=1))
     export(topic, tmp_path, "--until", "40")
     topic.delete_records(0, before=60)
-    status, document, said = run_export(topic, tmp_path)
+    status, document, output = run_export(topic, tmp_path)
     assert status == 3
     assert document["error"]["code"] == "DATA_LOSS"
-    assert "offsets 40 to 59 are gone" in said
-    assert "--on-data-loss=warn" in said
+    assert "offsets 40 to 59 are gone" in output
+    assert "--on-data-loss=warn" in output
     document = export(topic, tmp_path, "--on-data-loss", "warn")
     assert (document["lost"], document["records"]) == (20, 40)
     assert [row[1] for row in read_rows(tmp_path, topics=[topic.name])] == [*range(40), *range(60, 100)]
@@ -197,9 +197,9 @@ def test_a_recreated_topic_ends_a_run_with_3_unless_tolerated(
     topic.delete()
     topic.create()
     topic.produce(entries(30, tag="new", partitions=1))
-    status, _, said = run_export(topic, tmp_path, "--include-headers")
+    status, _, output = run_export(topic, tmp_path, "--include-headers")
     assert status == 3
-    assert "deleted and created again" in said
+    assert "deleted and created again" in output
     assert export(topic, tmp_path, "--include-headers", "--on-data-loss", "warn")["records"] == 30
     assert len(read_rows(tmp_path, topics=[topic.name])) == 50
 
@@ -229,13 +229,13 @@ def test_export_starts_at_a_time_and_takes_selected_partitions(
 def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
     missing = Topic.__new__(Topic)
     missing.bootstrap, missing.name = kctl_bootstrap, "no-such-topic"
-    status, document, said = run_export(missing, tmp_path)
+    status, document, output = run_export(missing, tmp_path)
     assert (status, document["error"]["code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
-    assert said.count("\n") == 1
+    assert output.count("\n") == 1
     missing.bootstrap = f"127.0.0.1:{free_port()}"
-    status, document, said = run_export(missing, tmp_path, "--timeout", "1s")
+    status, document, output = run_export(missing, tmp_path, "--timeout", "1s")
     assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
-    assert said.count("\n") == 1
+    assert output.count("\n") == 1
 
 
 def test_after_a_warmup_exports_use_its_archive_of_classes(

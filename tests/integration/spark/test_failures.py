@@ -51,11 +51,11 @@ def test_a_killed_jvm_is_reported_as_the_reason(kctl_bootstrap: str, make_topic:
         wait_until(planned, what="the plan", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
         (jvm,) = children(process.pid)
         os.kill(jvm, signal.SIGKILL)
-        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
+        _, output = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 1
-    assert "Spark's Java process was killed by SIGKILL" in said
-    assert "Traceback" not in said
-    assert "Connection refused" not in said
+    assert "Spark's Java process was killed by SIGKILL" in output
+    assert "Traceback" not in output
+    assert "Connection refused" not in output
     export(topic, tmp_path)
     assert_exact(topic, tmp_path)
 
@@ -114,10 +114,10 @@ def test_an_executor_without_packages_is_named(
     python = tmp_path / "bare" / "bin" / "python"
     monkeypatch.setenv("PYSPARK_PYTHON", str(python))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    status, _, said = run_export(topic, tmp_path / "out")
+    status, _, output = run_export(topic, tmp_path / "out")
     assert status == 1
-    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in said
-    assert "lacks numpy, pyarrow" in said
+    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in output
+    assert "lacks numpy, pyarrow" in output
     monkeypatch.delenv("PYSPARK_PYTHON")
     export(topic, tmp_path / "out")
     assert_exact(topic, tmp_path / "out")
@@ -128,12 +128,12 @@ def test_a_master_that_cannot_be_reached_or_is_none_leaves_nothing_behind(
 ) -> None:
     topic = filled(make_topic, kctl_bootstrap, 1, 10)
     master = f"spark://127.0.0.1:{free_port()}"
-    status, _, said = run_export(topic, tmp_path / "new", "--master", master)
+    status, _, output = run_export(topic, tmp_path / "new", "--master", master)
     assert status == 1
-    assert f"cannot reach the Spark master {master}" in said
-    status, _, said = run_export(topic, tmp_path / "new", "--master", "loca[2]")
+    assert f"cannot reach the Spark master {master}" in output
+    status, _, output = run_export(topic, tmp_path / "new", "--master", "loca[2]")
     assert status == 2
-    assert "'loca[2]' is not a Spark master" in said
+    assert "'loca[2]' is not a Spark master" in output
     assert not list(tmp_path.iterdir())
 
 
@@ -164,9 +164,9 @@ def test_a_dry_run_of_a_folder_without_its_log_is_refused(
     (tmp_path / "copy").mkdir()
     (tmp_path / "out" / topic.name).rename(tmp_path / "copy" / topic.name)
     for options in ((), ("--dry-run",)):
-        status, _, said = run_export(topic, tmp_path / "copy", *options)
+        status, _, output = run_export(topic, tmp_path / "copy", *options)
         assert status == 5
-        assert "--adopt" in said
+        assert "--adopt" in output
     topic.produce({"value": b"later", "partition": 0} for _ in range(5))
     document = export(topic, tmp_path / "copy", "--adopt")
     assert [one["status"] for one in document["partitions"]] == ["adopted", "adopted", "exported"]

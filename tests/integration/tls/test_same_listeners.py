@@ -55,7 +55,7 @@ def _connected(stack: contextlib.ExitStack, port: int) -> socket.socket:
 
 
 def _is_served(sock: socket.socket, *, within_s: float = 30) -> bool:
-    """Whether a request is answered; False if the broker closes the connection or does not accept it yet."""
+    """Whether a request gets a response; False if the broker closes the connection or does not accept it yet."""
     sock.settimeout(within_s)
     try:
         sock.sendall(API_VERSIONS)

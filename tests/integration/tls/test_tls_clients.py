@@ -72,7 +72,7 @@ def test_records_make_a_round_trip(secure: SecureBroker, family: str, listener: 
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_every_listener_tells_its_own_endpoint(secure: SecureBroker, listener: str) -> None:
+def test_every_listener_returns_its_own_endpoint(secure: SecureBroker, listener: str) -> None:
     settings = {"bootstrap.servers": secure.bootstrap(listener), **_librdkafka(secure, listener)}
     admin = AdminClient(settings)
     (broker,) = admin.list_topics(timeout=60).brokers.values()

@@ -84,11 +84,11 @@ class Cluster:
     def close(self) -> None:
         self._theirs.close()
 
-    def wait_for_leaders(self, wanted: dict[int, int]) -> None:
+    def wait_for_leaders(self, expected: dict[int, int]) -> None:
         names = (TOPIC, STATE, OFFSETS)
         wait_until(
-            lambda: all(self._partitions(name, lambda each: each.leader) == wanted for name in names),
-            what=f"the leaders {wanted}",
+            lambda: all(self._partitions(name, lambda each: each.leader) == expected for name in names),
+            what=f"the leaders {expected}",
             timeout_s=2 * TIMEOUT_S,
         )
 

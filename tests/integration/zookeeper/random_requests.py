@@ -1,4 +1,4 @@
-"""Random requests of every kind that two servers with empty folders must answer alike, zxids included.
+"""Random requests of every kind that two servers with empty folders must serve alike, zxids included.
 
 The requests depend on a seed and not on responses; `play` returns one line per request with everything in its response.
 Only times of the clock and session ids are masked.
@@ -55,43 +55,43 @@ def play(connect: str, steps: list[Step], clients: int = 2) -> list[str]:
     """The result of each step, and at the end the tree after the first client's session is closed."""
     players = [WireClient(connect) for _ in range(clients)]
     names = {player.connected.session_id: f"session {index}" for index, player in enumerate(players)}
-    told = []
+    reported = []
     for number, step in enumerate(steps):
         player = players[step.client]
         try:
-            answer = _answer(step.op_code, player.ask(step.op_code, step.body, xid=step.xid), names)
+            response = _respond(step.op_code, player.call(step.op_code, step.body, xid=step.xid), names)
         except EOFError:
-            answer = "the connection is closed"
+            response = "the connection is closed"
             player.close()
             session = player.connected
             players[step.client] = WireClient(connect, session_id=session.session_id, password=session.password)
-        told.append(f"{number} client {step.client} {step.name}: {answer}")
+        reported.append(f"{number} client {step.client} {step.name}: {response}")
         for index, player in enumerate(players):
-            told += [f"{number} client {index} hears {event}" for event in player.take_events()]
+            reported += [f"{number} client {index} hears {event}" for event in player.take_events()]
     for index, player in enumerate(players):
-        reply = player.ask(wire.CLOSE)
-        told.append(f"client {index} closes: {reply}")
+        reply = player.call(wire.CLOSE)
+        reported.append(f"client {index} closes: {reply}")
         for other_index, other in enumerate(players[index + 1 :], index + 1):
-            told += sorted(f"client {other_index} hears {event}" for event in other.take_events())
+            reported += sorted(f"client {other_index} hears {event}" for event in other.take_events())
         player.close()
-    told += _everything(connect)
-    return told
+    reported += _everything(connect)
+    return reported
 
 
 def _everything(connect: str) -> list[str]:
     """The whole tree as a client without rights sees it."""
     client = WireClient(connect)
-    told = []
+    reported = []
     paths = ["/"]
     while paths:
         path = paths.pop()
-        told.append(f"{path}: {_answer(wire.EXISTS, client.ask(wire.EXISTS, wire.read(path)), {})}")
-        reply = client.ask(wire.GET_CHILDREN, wire.read(path))
+        reported.append(f"{path}: {_respond(wire.EXISTS, client.call(wire.EXISTS, wire.read(path)), {})}")
+        reply = client.call(wire.GET_CHILDREN, wire.read(path))
         if reply.error == 0:
             paths += [f"{path.rstrip('/')}/{name}" for name in sorted(_strings(reply.body, 0)[0])]
-    client.ask(wire.CLOSE)
+    client.call(wire.CLOSE)
     client.close()
-    return told
+    return reported
 
 
 def _request(rng: random.Random) -> tuple[str, int, bytes] | tuple[str, int, bytes, int]:
@@ -231,7 +231,7 @@ def _broken(rng: random.Random) -> tuple[str, int, bytes]:
     return f"broken {name}", op_code, body[: rng.randrange(4)]
 
 
-def _answer(op_code: int, reply: Reply, names: dict[int, str]) -> object:
+def _respond(op_code: int, reply: Reply, names: dict[int, str]) -> object:
     return reply.zxid, reply.error, _body(op_code, reply.body, 0, names)[0] if reply.error == 0 else reply.body
 
 

@@ -23,7 +23,7 @@ FRAMES = 10_000
 MARSHALLING_ERROR, UNIMPLEMENTED, AUTH_FAILED = -5, -6, -115
 
 
-def answer_to(connect: str, sent: bytes) -> bytes:
+def response_to(connect: str, sent: bytes) -> bytes:
     """All bytes received until the server closes the connection."""
     with socket.create_connection(probe.address(connect), timeout=60) as connection:
         connection.sendall(sent)
@@ -51,7 +51,7 @@ def resident_kb(pid: int) -> int:
     ],
 )
 def test_an_invalid_connect_request_closes_the_connection(shared_embedded: str, sent: bytes) -> None:
-    assert answer_to(shared_embedded, sent) == b""
+    assert response_to(shared_embedded, sent) == b""
 
 
 @pytest.mark.parametrize("length", [-1, 0, JUTE_MAX_BUFFER + 1, 3])
@@ -66,16 +66,16 @@ def test_an_impossible_frame_closes_the_connection(shared_embedded: str, length:
 def test_a_malformed_body_is_an_error_and_the_session_continues(shared_embedded: str) -> None:
     client = WireClient(shared_embedded)
     for op_code in (wire.CREATE, wire.GET_DATA, wire.MULTI, wire.SET_WATCHES):
-        assert client.ask(op_code, b"\0\0\0\5ab").error == MARSHALLING_ERROR
-    assert client.ask(wire.EXISTS, wire.read("/")).error == 0
-    client.ask(wire.CLOSE)
+        assert client.call(op_code, b"\0\0\0\5ab").error == MARSHALLING_ERROR
+    assert client.call(wire.EXISTS, wire.read("/")).error == 0
+    client.call(wire.CLOSE)
     client.close()
 
 
 @pytest.mark.parametrize("op_code", [0, 77, -10, wire.SASL])
 def test_an_unknown_request_type_is_an_error_and_closes_the_connection(shared_embedded: str, op_code: int) -> None:
     client = WireClient(shared_embedded)
-    assert client.ask(op_code).error == UNIMPLEMENTED
+    assert client.call(op_code).error == UNIMPLEMENTED
     with pytest.raises(EOFError):
         client.receive()
     client.close()
@@ -84,7 +84,7 @@ def test_an_unknown_request_type_is_an_error_and_closes_the_connection(shared_em
 def test_an_unknown_auth_scheme_closes_the_connection(shared_embedded: str) -> None:
     client = WireClient(shared_embedded)
     body = struct.pack(">i", 0) + wire.string("sasl") + wire.buffer(b"")
-    assert client.ask(wire.AUTH, body, xid=-4).error == AUTH_FAILED
+    assert client.call(wire.AUTH, body, xid=-4).error == AUTH_FAILED
     with pytest.raises(EOFError):
         client.receive()
     client.close()
@@ -94,7 +94,7 @@ def test_a_session_is_not_resumed_with_a_wrong_password(shared_embedded: str) ->
     owner = WireClient(shared_embedded)
     thief = WireClient(shared_embedded, session_id=owner.connected.session_id, password=b"x" * 16)
     assert thief.connected == (0, 0, bytes(16))
-    assert owner.ask(wire.EXISTS, wire.read("/")).error == 0
+    assert owner.call(wire.EXISTS, wire.read("/")).error == 0
     for client in (owner, thief):
         client.close()
 
@@ -112,33 +112,33 @@ def test_a_reconnecting_client_closes_its_old_connection(shared_embedded: str) -
     second = WireClient(shared_embedded, session_id=first.connected.session_id, password=first.connected.password)
     with pytest.raises(EOFError):
         first.receive()
-    assert second.ask(wire.EXISTS, wire.read("/")).error == 0
+    assert second.call(wire.EXISTS, wire.read("/")).error == 0
     for client in (first, second):
         client.close()
 
 
-@pytest.mark.parametrize(("asked_ms", "given_ms"), [(1, 4000), (10_000, 10_000), (1_000_000, 40_000)])
-def test_session_timeouts_are_between_2_and_20_ticks(shared_embedded: str, asked_ms: int, given_ms: int) -> None:
-    client = WireClient(shared_embedded, timeout_ms=asked_ms)
+@pytest.mark.parametrize(("requested_ms", "given_ms"), [(1, 4000), (10_000, 10_000), (1_000_000, 40_000)])
+def test_session_timeouts_are_between_2_and_20_ticks(shared_embedded: str, requested_ms: int, given_ms: int) -> None:
+    client = WireClient(shared_embedded, timeout_ms=requested_ms)
     assert client.connected.timeout_ms == given_ms
     client.close()
 
 
 @pytest.mark.timeout(180)
-def test_ten_thousand_malformed_frames_do_not_stop_the_server_or_grow_its_memory(
+def test_ten_thousand_malformed_frames_neither_stop_the_server_nor_increase_its_memory(
     embedded: EmbeddedZooKeeperProcess,
 ) -> None:
     rng = random.Random(4)
     keeper = WireClient(embedded.connect)
-    keeper.ask(wire.CREATE, wire.create("/kept", b"data", flags=1))
+    keeper.call(wire.CREATE, wire.create("/kept", b"data", flags=1))
     _throw(embedded.connect, rng, FRAMES // 10)
     before_kb = resident_kb(embedded.pid)
     for _ in range(10):
-        keeper.ask(wire.PING, xid=-2)  # Long enough for a slow machine.
+        keeper.call(wire.PING, xid=-2)  # Long enough for a slow machine.
         _throw(embedded.connect, rng, FRAMES // 10)
     assert resident_kb(embedded.pid) - before_kb < 8 * 1024
-    assert b"data" in keeper.ask(wire.GET_DATA, wire.read("/kept")).body
-    keeper.ask(wire.CLOSE)
+    assert b"data" in keeper.call(wire.GET_DATA, wire.read("/kept")).body
+    keeper.call(wire.CLOSE)
     keeper.close()
     assert "Traceback" not in embedded.log_text
 

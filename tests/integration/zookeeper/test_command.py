@@ -23,8 +23,8 @@ def kctl(*words: str) -> subprocess.CompletedProcess[str]:
 def filled(shared_embedded: str) -> str:
     client = WireClient(shared_embedded)
     for path, data in (("/app", None), ("/app/text", "zweiundvierzig ü".encode()), ("/app/bytes", b"\xff\0")):
-        client.ask(zookeeper_wire.CREATE, zookeeper_wire.create(path, data))
-    client.ask(zookeeper_wire.CLOSE)
+        client.call(zookeeper_wire.CREATE, zookeeper_wire.create(path, data))
+    client.call(zookeeper_wire.CLOSE)
     client.close()
     return shared_embedded
 
@@ -40,7 +40,7 @@ def test_a_chroot_is_the_root(filled: str) -> None:
     assert kctl("ls", "/", "--zookeeper", f"{filled}/app").stdout == "bytes\t/bytes\ntext\t/text\n"
 
 
-def test_get_prints_text_and_json_tells_the_encoding(filled: str) -> None:
+def test_get_prints_text_and_json_contains_the_encoding(filled: str) -> None:
     assert kctl("get", "/app/text", "--zookeeper", filled).stdout == "zweiundvierzig ü\n"
     text = json.loads(kctl("get", "/app/text", "--zookeeper", filled, "--format", "json").stdout)
     assert (text["data"], text["encoding"], text["version"]) == ("zweiundvierzig ü", "utf-8", 0)
@@ -84,7 +84,7 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("word", "says"),
+    ("word", "output"),
     [
         ("ruok", "imok"),
         ("isro", "rw"),
@@ -101,8 +101,8 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> No
         ("crst", "crst is not executed because it is not in the whitelist."),
     ],
 )
-def test_read_only_four_letter_words_are_answered(filled: str, word: str, says: str) -> None:
+def test_read_only_four_letter_words_get_a_response(filled: str, word: str, output: str) -> None:
     with socket.create_connection(probe.address(filled), timeout=60) as connection:
         connection.sendall(word.encode())
-        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
-    assert says in answer
+        response = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    assert output in response

@@ -75,7 +75,7 @@ def run_suite(folder: Path, *options: str) -> str:
 
 
 def counts(output: str) -> tuple[int, int]:
-    """Passed and failed tests, and errors, from the last line."""
-    last = output.rstrip().rpartition("\n")[2]
-    found = {what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error)", last)}
+    """Passed and failed tests, and errors, from the summary, which the client's warnings may follow."""
+    summary = re.findall(r"^=+ (.+) in [\d.]+s", output, re.MULTILINE)[-1]
+    found = {what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error)", summary)}
     return found.get("passed", 0), found.get("failed", 0) + found.get("error", 0)

@@ -1,4 +1,4 @@
-"""The embedded server answers every request as Apache ZooKeeper does, zxids and watch events included.
+"""The embedded server responds to every request as Apache ZooKeeper does, zxids and watch events included.
 
 Random requests of every kind by hand-made bytes, on both servers with empty folders.
 """
@@ -18,14 +18,14 @@ LENGTH = 700
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("seed", range(3))
-def test_every_request_is_answered_as_by_apache_zookeeper(tmp_path: Path, seed: int) -> None:
+def test_every_response_equals_that_of_apache_zookeeper(tmp_path: Path, seed: int) -> None:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     steps = random_requests(seed, LENGTH)
     with apache_zookeeper(tmp_path / "apache") as connect:
         expected = play(connect, steps)
     with embedded_zookeeper(tmp_path / "embedded") as server:
-        answers = play(server.connect, steps)
-    for mine, theirs in zip(answers, expected, strict=False):
+        responses = play(server.connect, steps)
+    for mine, theirs in zip(responses, expected, strict=False):
         assert mine == theirs, f"seed {seed}"
-    assert len(answers) == len(expected)
+    assert len(responses) == len(expected)

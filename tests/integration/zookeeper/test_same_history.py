@@ -45,7 +45,7 @@ class HistoryRecorder:
         self._rng = random.Random(seed)
         self._sessions: list[ZooKeeper] = []
         self._names: dict[int, str] = {}
-        self._heard: list[str] = []
+        self._received: list[str] = []
         self.history: list[str] = []
 
     async def play(self) -> list[str]:
@@ -56,19 +56,19 @@ class HistoryRecorder:
             if self._rng.random() < 0.02:
                 await self._sessions[index].close()
                 self._sessions[index] = await self._new_session(index)
-                said: object = "begins again"
+                output: object = "begins again"
             else:
-                said = await self._step(self._sessions[index])
+                output = await self._step(self._sessions[index])
             for session in self._sessions:
                 await session.sync("/")
-            self.history += [f"{number} session {index}: {said}", *sorted(self._heard)]
-            self._heard.clear()
+            self.history += [f"{number} session {index}: {output}", *sorted(self._received)]
+            self._received.clear()
         for session in self._sessions:
             await session.close()
         return self.history
 
     async def _new_session(self, index: int) -> ZooKeeper:
-        session = self._open_session(lambda event: self._heard.append(f"    session {index} hears {event}"))
+        session = self._open_session(lambda event: self._received.append(f"    session {index} hears {event}"))
         await session.start(START_TIMEOUT_MS)
         self._names[session.session_id] = f"session {index}"
         return session
@@ -79,7 +79,7 @@ class HistoryRecorder:
         flag, other_flag, data = rng.random() < 0.5, rng.random() < 0.2, rng.choice((None, b"", b"data"))
         several = [self._operation() for _ in range(rng.randrange(4))]
         call = rng.choices(CALLS, WEIGHTS)[0]
-        told = f"{call} {path} {version} {flag} {other_flag} {data!r}"
+        reported = f"{call} {path} {version} {flag} {other_flag} {data!r}"
         try:
             match call:
                 case "create":
@@ -98,13 +98,13 @@ class HistoryRecorder:
                 case "children":
                     result = await session.children(path, watch=flag)
                 case _:
-                    told = f"multi {several}"
+                    reported = f"multi {several}"
                     result = [self._plain(each) for each in await session.multi(several)]
         except ZooKeeperError as error:
             result = f"{type(error).__name__}: {error} ({error.path})"
         if isinstance(result, tuple) and not isinstance(result, ZnodeStat):
-            return told, result[0], self._plain(result[1])
-        return told, self._plain(result)
+            return reported, result[0], self._plain(result[1])
+        return reported, self._plain(result)
 
     def _operation(self) -> Operation:
         rng = self._rng
@@ -134,7 +134,7 @@ def history_of(open_session: OpenSession, seed: int) -> list[str]:
 def simulated(seed: int) -> list[str]:
     async def main() -> list[str]:
         ensemble = SimZooKeeper()
-        return await HistoryRecorder(lambda hear: ensemble.session(on_watch=hear), seed).play()
+        return await HistoryRecorder(lambda receive: ensemble.session(on_watch=receive), seed).play()
 
     return asyncio.run(main())
 
@@ -142,7 +142,7 @@ def simulated(seed: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(6))
 def test_simulated_and_real_servers_give_the_same_history(ensemble: str, seed: int) -> None:
     folder = own_folder(ensemble)
-    real = history_of(lambda hear: ZooKeeperSession(folder, on_watch=hear), seed)
+    real = history_of(lambda receive: ZooKeeperSession(folder, on_watch=receive), seed)
     for theirs, mine in zip(real, simulated(seed), strict=False):
-        # A session's own /zookeeper does not show below a chroot, so nothing is asked about the root.
+        # A session's own /zookeeper does not show below a chroot, so no request is about the root.
         assert mine == theirs, f"seed {seed}"

@@ -48,10 +48,10 @@ def own_folder(ensemble: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def session_on(connect: str, heard: list[object] | None = None) -> AsyncIterator[ZooKeeperSession]:
-    """A session that is closed at the end; `heard` receives its events and states."""
-    hear = heard.append if heard is not None else lambda _: None
-    session = ZooKeeperSession(connect, session_timeout_ms=SESSION_TIMEOUT_MS, on_watch=hear, on_state=hear)
+async def session_on(connect: str, received: list[object] | None = None) -> AsyncIterator[ZooKeeperSession]:
+    """A session that is closed at the end; `received` receives its events and states."""
+    receive = received.append if received is not None else lambda _: None
+    session = ZooKeeperSession(connect, session_timeout_ms=SESSION_TIMEOUT_MS, on_watch=receive, on_state=receive)
     await session.start(START_TIMEOUT_MS)
     try:
         yield session
@@ -128,19 +128,19 @@ def test_watch_events_arrive_before_responses_that_show_the_change(ensemble: str
     """kazoo's own handler reorders about one in twenty, because it uses two threads."""
 
     async def main() -> None:
-        heard: list[object] = []
+        received: list[object] = []
         folder = own_folder(ensemble)
-        async with session_on(folder, heard) as session, session_on(folder) as writer:
+        async with session_on(folder, received) as session, session_on(folder) as writer:
             await session.create("/a")
             for number in range(300):
                 await session.get("/a", watch=True)
-                heard.clear()
+                received.clear()
                 writing = asyncio.create_task(writer.set("/a", str(number).encode()))
                 while True:
                     data, _ = await session.get("/a")
                     if data == str(number).encode():
                         break
-                assert heard == [WatchEvent(WatchEventType.CHANGED, "/a")]
+                assert received == [WatchEvent(WatchEventType.CHANGED, "/a")]
                 await writing
 
     run(main)
@@ -148,24 +148,24 @@ def test_watch_events_arrive_before_responses_that_show_the_change(ensemble: str
 
 def test_a_deletion_is_reported_once_to_data_and_child_watches(ensemble: str) -> None:
     async def main() -> None:
-        heard: list[object] = []
-        async with session_on(own_folder(ensemble), heard) as session:
+        received: list[object] = []
+        async with session_on(own_folder(ensemble), received) as session:
             await session.create("/a")
             await session.get("/a", watch=True)
             await session.exists("/a", watch=True)
             await session.children("/a", watch=True)
-            heard.clear()
+            received.clear()
             await session.delete("/a")
-            assert heard == [WatchEvent(WatchEventType.DELETED, "/a")]
+            assert received == [WatchEvent(WatchEventType.DELETED, "/a")]
 
     run(main)
 
 
 def test_watches_survive_a_broken_connection_and_report_missed_changes(ensemble: str) -> None:
     async def main() -> None:
-        heard: list[object] = []
+        received: list[object] = []
         folder = own_folder(ensemble)
-        async with session_on(folder, heard) as session, session_on(folder) as other:
+        async with session_on(folder, received) as session, session_on(folder) as other:
             await session.create("/data")
             await session.create("/later")
             await session.create("/ephemeral", ephemeral=True)
@@ -174,24 +174,24 @@ def test_watches_survive_a_broken_connection_and_report_missed_changes(ensemble:
             await session.exists("/new", watch=True)
             await session.children("/", watch=True)
             first_id = session.session_id
-            heard.clear()
+            received.clear()
             break_connection(session)
             await other.set("/data", b"changed")
             await other.create("/new")
-            await until(lambda: SessionState.CONNECTED in heard)
+            await until(lambda: SessionState.CONNECTED in received)
             await session.sync("/")
             assert session.session_id == first_id
-            assert heard[:2] == [SessionState.SUSPENDED, SessionState.CONNECTED]
-            assert set(heard[2:]) == {
+            assert received[:2] == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            assert set(received[2:]) == {
                 WatchEvent(WatchEventType.CHANGED, "/data"),
                 WatchEvent(WatchEventType.CREATED, "/new"),
                 WatchEvent(WatchEventType.CHILD, "/"),
             }
             assert await other.exists("/ephemeral") is not None
-            heard.clear()
+            received.clear()
             await other.set("/later", b"changed")
             await session.get("/later")
-            assert heard == [WatchEvent(WatchEventType.CHANGED, "/later")]
+            assert received == [WatchEvent(WatchEventType.CHANGED, "/later")]
 
     run(main)
 
@@ -220,25 +220,25 @@ def test_reads_wait_for_a_broken_connection_and_writes_under_way_are_in_doubt(en
 
 def test_a_session_that_another_client_closed_has_expired(ensemble: str) -> None:
     async def main() -> None:
-        heard: list[object] = []
+        received: list[object] = []
         folder = own_folder(ensemble)
-        async with session_on(folder, heard) as session, session_on(folder) as other:
+        async with session_on(folder, received) as session, session_on(folder) as other:
             await session.create("/e", ephemeral=True)
             await session.get("/e", watch=True)
             assert session._link is not None
             client = session._link._client
-            heard.clear()
+            received.clear()
             end_session(ensemble, client._session_id, client._session_passwd)
             await until(lambda: session.state is SessionState.EXPIRED)
-            assert heard == [SessionState.SUSPENDED, SessionState.EXPIRED]
+            assert received == [SessionState.SUSPENDED, SessionState.EXPIRED]
             assert await other.exists("/e") is None
             with pytest.raises(SessionLostError):
                 await session.get("/")
             await session.reconnect(START_TIMEOUT_MS)
-            assert heard[-1] is SessionState.CONNECTED
+            assert received[-1] is SessionState.CONNECTED
             assert session.session_id != client._session_id
             await session.create("/e", ephemeral=True)
-            assert heard[-1] is SessionState.CONNECTED, "watches of the old session are gone"
+            assert received[-1] is SessionState.CONNECTED, "watches of the old session are gone"
 
     run(main)
 
@@ -319,19 +319,19 @@ async def server_on(folder: Path, port: int = 0) -> AsyncIterator[EmbeddedZooKee
 
 def test_sessions_watches_and_nodes_survive_a_restart_of_the_embedded_server(tmp_path: Path) -> None:
     async def main() -> None:
-        heard: list[object] = []
+        received: list[object] = []
         async with server_on(tmp_path) as server:
-            session = ZooKeeperSession(server.connect, on_watch=heard.append, on_state=heard.append)
+            session = ZooKeeperSession(server.connect, on_watch=received.append, on_state=received.append)
             await session.start(START_TIMEOUT_MS)
             await session.create("/e", b"x", ephemeral=True)
             await session.get("/e", watch=True)
-            port, first_id, heard[:] = server.port, session.session_id, []
-        await until(lambda: SessionState.SUSPENDED in heard)
+            port, first_id, received[:] = server.port, session.session_id, []
+        await until(lambda: SessionState.SUSPENDED in received)
         async with server_on(tmp_path, port):
             assert (await session.get("/e"))[0] == b"x"
             assert session.session_id == first_id
             await session.set("/e", b"y")
-            assert heard == [
+            assert received == [
                 SessionState.SUSPENDED,
                 SessionState.CONNECTED,
                 WatchEvent(WatchEventType.CHANGED, "/e"),

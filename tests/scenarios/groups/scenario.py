@@ -60,7 +60,7 @@ class Scenario:
         self._generations: dict[str, int] = {}
         self._processes: dict[int, tuple[str, str]] = {}
         self._seen = 0
-        self._answers: defaultdict[str, list[str]] = defaultdict(list)
+        self._responses: defaultdict[str, list[str]] = defaultdict(list)
 
     def run(self, text: str) -> None:
         """Raises ScenarioFailed at the first line that does not hold."""
@@ -114,11 +114,11 @@ class Scenario:
         self._world.heartbeat(
             self._member_ids[name], generation=self._generations[name], instance=self._instances.get(name)
         )
-        self._processes[id(self._world.asked[-1])] = name, "heartbeat"
+        self._processes[id(self._world.requested[-1])] = name, "heartbeat"
 
     def _leave(self, words: list[str]) -> None:
         self._world.leave(*(Leaver(self._member_ids[name], self._instances.get(name)) for name in words))
-        self._processes[id(self._world.asked[-1])] = words[0], "leave"
+        self._processes[id(self._world.requested[-1])] = words[0], "leave"
 
     def _commit(self, words: list[str]) -> None:
         name = words[0]
@@ -152,10 +152,10 @@ class Scenario:
 
     def _delete(self, words: list[str]) -> None:
         if words == ["group"]:
-            self._world.ask(DeleteGroup)
+            self._world.call(DeleteGroup)
         else:
-            self._world.ask(DeleteOffsets, tuple(_partition(word) for word in words[1:]))
-        self._processes[id(self._world.asked[-1])] = "admin", "delete"
+            self._world.call(DeleteOffsets, tuple(_partition(word) for word in words[1:]))
+        self._processes[id(self._world.requested[-1])] = "admin", "delete"
 
     def _forget(self, words: list[str]) -> None:
         self._world.do(ForgetTopics(frozenset(words)))
@@ -184,7 +184,7 @@ class Scenario:
         self._collect()
         match words:
             case ["nothing"]:
-                left = [text for texts in self._answers.values() for text in texts]
+                left = [text for texts in self._responses.values() for text in texts]
                 _check(not left, "there are answers:\n" + "\n".join(left))
             case ["group", *claims]:
                 _holds(claims, self._group_text())
@@ -196,16 +196,16 @@ class Scenario:
                 _check(bool(self._world.log), "the log is empty")
                 _holds(claims, self._log_text())
             case [name, *claims]:
-                _check(bool(self._answers[name]), f"{name} has no answer")
-                _holds([name, *claims], self._answers[name].pop(0))
+                _check(bool(self._responses[name]), f"{name} has no answer")
+                _holds([name, *claims], self._responses[name].pop(0))
 
     def _collect(self) -> None:
         for token, outcome in self._world.given[self._seen :]:
             name, call = self._processes[id(token)]
-            self._answers[name].append(self._answer_text(name, call, token, outcome))
+            self._responses[name].append(self._response_text(name, call, token, outcome))
         self._seen = len(self._world.given)
 
-    def _answer_text(self, name: str, call: str, _token: Token[Any], outcome: object) -> str:
+    def _response_text(self, name: str, call: str, _token: Token[Any], outcome: object) -> str:
         match outcome:
             case JoinOutcome(error=ErrorCode.NONE):
                 self._member_ids[name] = outcome.member_id

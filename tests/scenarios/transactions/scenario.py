@@ -40,7 +40,7 @@ class Scenario:
         self._world = TransactionWorld()
         self._world.holds_markers = True
         self._producers: dict[str, ProducerIdAndEpoch] = {}
-        self._answers: defaultdict[str, list[str]] = defaultdict(list)
+        self._responses: defaultdict[str, list[str]] = defaultdict(list)
         self._waiting: list[tuple[str, str, Token]] = []
 
     def run(self, text: str) -> None:
@@ -118,7 +118,7 @@ class Scenario:
         self._collect()
         match words:
             case ["nothing"]:
-                left = [text for texts in self._answers.values() for text in texts]
+                left = [text for texts in self._responses.values() for text in texts]
                 _check(not left, "there are answers:\n" + "\n".join(left))
             case ["transaction", *claims]:
                 _holds(claims, self._transaction_text())
@@ -127,16 +127,16 @@ class Scenario:
             case ["log", *claims]:
                 _holds(claims, self._log_text())
             case [name, *claims]:
-                _check(bool(self._answers[name]), f"{name} has no answer")
-                _holds([name, *claims], self._answers[name].pop(0))
+                _check(bool(self._responses[name]), f"{name} has no answer")
+                _holds([name, *claims], self._responses[name].pop(0))
 
     def _collect(self) -> None:
         for name, call, token in list(self._waiting):
-            if token.answers:
+            if token.responses:
                 self._waiting.remove((name, call, token))
-                self._answers[name].append(self._answer_text(name, call, token.answers[0]))
+                self._responses[name].append(self._response_text(name, call, token.responses[0]))
 
-    def _answer_text(self, name: str, call: str, outcome: Outcome) -> str:
+    def _response_text(self, name: str, call: str, outcome: Outcome) -> str:
         if isinstance(outcome, ErrorCode):
             return f"{name} {call} {outcome.name}"
         assert isinstance(outcome, InitOutcome)

@@ -189,10 +189,10 @@ class MovingCluster(FakeCluster):
         return elect_leaders.ElectLeadersResponse(error_code=0, replica_election_results=list(results.values()))
 
     def _describe_log_dirs(self, broker: int, request: Any) -> Any:
-        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        expected = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
         topics: dict[str, Any] = {}
         for (holder, tp), size in sorted(self.sizes.items()):
-            if holder == broker and tp in wanted:
+            if holder == broker and tp in expected:
                 topic = topics.setdefault(
                     tp.topic, describe_log_dirs.DescribeLogDirsTopic(name=tp.topic, partitions=[])
                 )
@@ -216,13 +216,13 @@ class MovingCluster(FakeCluster):
                 configs += [_config(key, value, 4) for key, value in STATIC.items() if key not in own]
             if not code and kind == TOPIC and "min.insync.replicas" not in own:
                 configs.append(_config("min.insync.replicas", "1", 5))
-            wanted = resource.configuration_keys
+            expected = resource.configuration_keys
             results.append(
                 describe_configs.DescribeConfigsResult(
                     error_code=code,
                     resource_type=kind,
                     resource_name=name,
-                    configs=[one for one in configs if wanted is None or one.name in wanted],
+                    configs=[one for one in configs if expected is None or one.name in expected],
                 )
             )
         return describe_configs.DescribeConfigsResponse(results=results)

@@ -25,15 +25,15 @@ def found(cluster: FakeCluster) -> list[TopicPartition]:
 def come_up(cluster: FakeCluster, after: int) -> None:
     """For so many requests the broker has the topic without its partitions."""
 
-    def answer(request: MetadataRequest) -> MetadataResponse | None:
-        if len(cluster.asked(MetadataRequest)) > after:
+    def reply(request: MetadataRequest) -> MetadataResponse | None:
+        if len(cluster.requested(MetadataRequest)) > after:
             return None
         response: MetadataResponse = cluster._metadata(0, request)
         for topic in response.topics:
             topic.error_code, topic.partitions = ErrorCode.LEADER_NOT_AVAILABLE, []
         return response
 
-    cluster.intercept(MetadataRequest, answer)
+    cluster.intercept(MetadataRequest, reply)
 
 
 def test_a_topic_with_unknown_partitions_is_looked_up_again() -> None:
@@ -57,4 +57,4 @@ def test_a_topic_that_does_not_exist_is_an_error_at_once() -> None:
         with pytest.raises(ApiError) as raised:
             found(cluster)
         assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert len(cluster.asked(MetadataRequest)) == 1
+        assert len(cluster.requested(MetadataRequest)) == 1

@@ -21,7 +21,7 @@ TP = TopicPartition("orders", 0)
 
 
 def plan_one(target: tuple[int, ...], *, ongoing: Ongoing | None = None, sizes: dict[int, int] | None = None) -> Move:
-    """The move of a partition on brokers 0 and 1, or as `ongoing` says."""
+    """The move of a partition on brokers 0 and 1, or as in `ongoing`."""
     now = cluster(partition(0, ongoing.replicas if ongoing else (0, 1), leader=0))
     known = ReplicaSizes({(broker, TP): size for broker, size in (sizes or {}).items()})
     (move,) = plan_moves({TP: target}, now, {TP: ongoing} if ongoing else {}, known)

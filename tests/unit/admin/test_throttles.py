@@ -130,7 +130,7 @@ def test_unreadable_setting_is_kept_for_a_later_release() -> None:
     assert release(record, present, []).changes.keys() == {broker(1)}
 
 
-def test_same_move_with_another_rate_remembers_what_was_before_the_first() -> None:
+def test_same_move_with_another_rate_keeps_the_state_before_the_first() -> None:
     cluster = Cluster({(broker(0), RATES[0]): "777"})
     first = cluster.throttle(MOVE, rate=1000)
     second = cluster.throttle(MOVE, rate=2000, before=first)

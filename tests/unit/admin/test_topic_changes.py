@@ -26,44 +26,44 @@ def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]
     return transport.monotonic_ms()
 
 
-def asked_of(cluster: FakeCluster) -> list[int]:
+def requested_from(cluster: FakeCluster) -> list[int]:
     """The brokers that got requests about the topic, in order."""
-    return [broker for broker, request in cluster.asked(MetadataRequest) if request.topics]
+    return [broker for broker, request in cluster.requested(MetadataRequest) if request.topics]
 
 
-def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: int) -> None:
+def slow_to_update(cluster: FakeCluster, broker: int, *, partitions: int, times: int) -> None:
     """One broker's metadata lacks partitions of the topic for so many requests."""
 
-    def answer(request: MetadataRequest) -> MetadataResponse | None:
-        asked = asked_of(cluster)
-        if not asked or asked[-1] != broker or asked.count(broker) > times:
+    def reply(request: MetadataRequest) -> MetadataResponse | None:
+        requested = requested_from(cluster)
+        if not requested or requested[-1] != broker or requested.count(broker) > times:
             return None
         response: MetadataResponse = cluster._metadata(broker, request)
         for topic in response.topics:
             del topic.partitions[partitions:]
         return response
 
-    cluster.intercept(MetadataRequest, answer)
+    cluster.intercept(MetadataRequest, reply)
 
 
 def test_creation_waits_for_the_last_broker_to_update_its_metadata() -> None:
     with FakeCluster(BROKERS) as cluster:
-        slow_to_hear(cluster, 1, partitions=0, times=3)
+        slow_to_update(cluster, 1, partitions=0, times=3)
         assert run(cluster, lambda client: create_topics(client, [NewTopic("orders", partitions=2)])) > 0
-        assert asked_of(cluster) == [0, 1, 2, 1, 1, 1]
+        assert requested_from(cluster) == [0, 1, 2, 1, 1, 1]
 
 
 def test_added_partitions_are_waited_for() -> None:
     with FakeCluster(BROKERS) as cluster:
         cluster.create("orders", 2)
-        slow_to_hear(cluster, 2, partitions=2, times=1)
+        slow_to_update(cluster, 2, partitions=2, times=1)
         run(cluster, lambda client: create_partitions(client, "orders", 4))
-        assert asked_of(cluster) == [0, 1, 2, 2]
+        assert requested_from(cluster) == [0, 1, 2, 2]
 
 
 def test_broker_with_stale_metadata_is_waited_for_a_bounded_time() -> None:
     with FakeCluster(BROKERS) as cluster:
-        slow_to_hear(cluster, 0, partitions=0, times=1_000)
+        slow_to_update(cluster, 0, partitions=0, times=1_000)
         assert 0 < run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) <= KNOWN_WAIT_MS
 
 
@@ -78,4 +78,4 @@ def test_validation_and_refusals_do_not_wait() -> None:
         run(cluster, lambda client: create_topics(client, [NewTopic("orders")], validate_only=True))
         cluster.create("payments", 1)
         run(cluster, lambda client: create_topics(client, [NewTopic("payments")]))
-        assert asked_of(cluster) == []
+        assert requested_from(cluster) == []

@@ -54,7 +54,7 @@ NOT_LEADER = 6
 OUT_OF_RANGE = 1
 NO_SUCH_GROUP = 69
 
-Answer = Callable[[Any], Any]
+Response = Callable[[Any], Any]
 
 
 @dataclass
@@ -92,7 +92,7 @@ class FakeGroup:
     """NON_EMPTY_GROUP unless it is Stable or Empty."""
 
     @property
-    def told_state(self) -> str:
+    def reported_state(self) -> str:
         return self.state or ("Stable" if self.members else "Empty")
 
 
@@ -104,11 +104,11 @@ class FakeCluster:
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
-        self.intercepts: dict[type, Answer] = {}
+        self.intercepts: dict[type, Response] = {}
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
-        speaks = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
-        self.versions = speaks | (versions or {})
+        supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
+        self.versions = supports | (versions or {})
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -134,16 +134,16 @@ class FakeCluster:
         self.configs[name] = {}
         return self.topics[name]
 
-    def intercept(self, request_class: type, answer: Answer) -> None:
-        """`answer` returns the response; None means the usual one."""
-        self.intercepts[request_class] = answer
+    def intercept(self, request_class: type, reply: Response) -> None:
+        """`reply` returns the response; None means the usual one."""
+        self.intercepts[request_class] = reply
 
     def records_of(self, name: str, partition: int) -> list[Any]:
         """The records of the topic."""
         data = bytes(self.topics[name][partition].data)
         return [record for header in iterate_batches(data) for record in iterate_records(data, header)]
 
-    def asked(self, request_class: type) -> list[tuple[int, Any]]:
+    def requested(self, request_class: type) -> list[tuple[int, Any]]:
         """The requests of a class so far, with the broker that got them."""
         return [(broker, request) for broker, request in self.requests if isinstance(request, request_class)]
 
@@ -221,14 +221,14 @@ class FakeCluster:
         if response == b"":
             return b""
         if isinstance(response, bytes):
-            answer = struct.pack(">i", header.correlation_id) + response
-            return struct.pack(">i", len(answer)) + answer
+            reply = struct.pack(">i", header.correlation_id) + response
+            return struct.pack(">i", len(reply)) + reply
         body = b"".join(bytes(chunk) for chunk in encode(response, version))
-        answer = encode_response_header(header.api_key, version, header.correlation_id) + body
-        return struct.pack(">i", len(answer)) + answer
+        reply = encode_response_header(header.api_key, version, header.correlation_id) + body
+        return struct.pack(">i", len(reply)) + reply
 
     def _serves(self, key: int) -> bool:
-        """True for an API that this class or the test answers."""
+        """True for an API that this class or the test serves."""
         known = api(key)
         assert known is not None
         return hasattr(self, f"_{known.name}") or known.request in self.intercepts
@@ -278,13 +278,13 @@ class FakeCluster:
         return partitions[partition], 0
 
     def _list_offsets(self, broker: int, request: Any) -> Any:
-        def answer(topic: str, asked: Any) -> Any:
-            found, error = self._find(broker, topic, asked.partition_index)
+        def reply(topic: str, requested: Any) -> Any:
+            found, error = self._find(broker, topic, requested.partition_index)
             offset, timestamp = -1, -1
             if found is not None:
-                offset, timestamp = self._offset_at(found, asked.timestamp, request.isolation_level)
+                offset, timestamp = self._offset_at(found, requested.timestamp, request.isolation_level)
             return list_offsets.ListOffsetsPartitionResponse(
-                partition_index=asked.partition_index,
+                partition_index=requested.partition_index,
                 error_code=error,
                 offset=offset,
                 timestamp=timestamp,
@@ -294,7 +294,7 @@ class FakeCluster:
         return list_offsets.ListOffsetsResponse(
             topics=[
                 list_offsets.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[answer(topic.name, asked) for asked in topic.partitions]
+                    name=topic.name, partitions=[reply(topic.name, requested) for requested in topic.partitions]
                 )
                 for topic in request.topics
             ]
@@ -331,31 +331,35 @@ class FakeCluster:
             responses=[
                 fetch.FetchableTopicResponse(
                     topic=topic.topic,
-                    partitions=[self._fetch_one(broker, topic.topic, asked, request) for asked in topic.partitions],
+                    partitions=[
+                        self._fetch_one(broker, topic.topic, requested, request) for requested in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
         )
 
-    def _fetch_one(self, broker: int, topic: str, asked: Any, request: Any) -> Any:
-        found, error = self._find(broker, topic, asked.partition)
-        if found is not None and not found.start <= asked.fetch_offset <= found.end:
+    def _fetch_one(self, broker: int, topic: str, requested: Any, request: Any) -> Any:
+        found, error = self._find(broker, topic, requested.partition)
+        if found is not None and not found.start <= requested.fetch_offset <= found.end:
             found, error = None, OUT_OF_RANGE
         if found is None:
             return fetch.PartitionData(
-                partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+                partition_index=requested.partition, error_code=error, high_watermark=-1, records=b""
             )
         data = bytes(found.data)
-        position = next((h.position for h in iterate_batches(data) if h.next_offset > asked.fetch_offset), len(data))
+        position = next(
+            (h.position for h in iterate_batches(data) if h.next_offset > requested.fetch_offset), len(data)
+        )
         aborted = [fetch.AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in found.aborted]
         return fetch.PartitionData(
-            partition_index=asked.partition,
+            partition_index=requested.partition,
             error_code=0,
             high_watermark=found.end,
             last_stable_offset=found.end if found.last_stable_offset is None else found.last_stable_offset,
             log_start_offset=found.start,
             aborted_transactions=aborted if request.isolation_level else None,
-            records=data[position : position + asked.partition_max_bytes],
+            records=data[position : position + requested.partition_max_bytes],
         )
 
     def _create_topics(self, broker: int, request: Any) -> Any:
@@ -451,7 +455,7 @@ class FakeCluster:
                 list_groups.ListedGroup(
                     group_id=name,
                     protocol_type=group.protocol_type,
-                    group_state=group.told_state,
+                    group_state=group.reported_state,
                     group_type=group.type,
                 )
                 for name, group in groups.items()
@@ -469,7 +473,7 @@ class FakeCluster:
                 describe_groups.DescribedGroup(
                     error_code=NO_SUCH_GROUP if group is None and self.versions[15][1] >= 6 else 0,
                     group_id=name,
-                    group_state="Dead" if group is None else group.told_state,
+                    group_state="Dead" if group is None else group.reported_state,
                     protocol_type=group.protocol_type if group else "",
                     protocol_data="range" if group and group.members else "",
                     members=group.members if group else [],
@@ -489,7 +493,7 @@ class FakeCluster:
                     error_code=NO_SUCH_GROUP if group is None else 0,
                     error_message=None if group else f"Group {name} not found.",
                     group_id=name,
-                    group_state=group.told_state if group else "",
+                    group_state=group.reported_state if group else "",
                     group_epoch=3 if group else 0,
                     assignment_epoch=(2 if group.state else 3) if group else 0,
                     assignor_name="uniform" if group else "",
@@ -618,7 +622,7 @@ class FakeCluster:
         return delete_groups.DeleteGroupsResponse(results=results)
 
     def _init_producer_id(self, _broker: int, _request: Any) -> Any:
-        number = len(self.asked(init_producer_id.InitProducerIdRequest))
+        number = len(self.requested(init_producer_id.InitProducerIdRequest))
         return init_producer_id.InitProducerIdResponse(error_code=0, producer_id=4000 + number, producer_epoch=0)
 
 

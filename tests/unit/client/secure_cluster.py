@@ -1,6 +1,6 @@
 """A fake cluster behind TLS and SASL: real handshakes by Python's ssl, and the server's end of each mechanism.
 
-What a broker may do wrong is a hook: `answer_of_sasl` may replace the server's message.
+What a broker may do wrong is a hook: `sasl_response` may replace the server's message.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SecureCluster(FakeCluster):
         self.iterations = iterations
         self.session_lifetime_ms = session_lifetime_ms
         self.sessions: list[SaslSession] = []
-        self.answer_of_sasl: Callable[[SaslSession, bytes], bytes] = lambda _, message: message
+        self.sasl_response: Callable[[SaslSession, bytes], bytes] = lambda _, message: message
 
     def settings_with(self, protocol: str, properties: dict[str, str], *, timeout_ms: int = 30_000) -> ClientSettings:
         """Client settings for this cluster, by the name localhost."""
@@ -110,12 +110,12 @@ class SecureCluster(FakeCluster):
                     message = self._step(session, frame)
                     connection.sendall(struct.pack(">i", len(message)) + message)
                     continue
-                answer = self._answer(broker, session, frame)
-                if not isinstance(answer, bytes):
+                reply = self._respond_to(broker, session, frame)
+                if not isinstance(reply, bytes):
                     return
-                connection.sendall(answer)
+                connection.sendall(reply)
 
-    def _answer(self, broker: int, session: SaslSession, frame: bytes) -> Any:
+    def _respond_to(self, broker: int, session: SaslSession, frame: bytes) -> Any:
         header, position = decode_request_header(frame)
         known = api(header.api_key)
         assert known is not None
@@ -130,8 +130,8 @@ class SecureCluster(FakeCluster):
         else:
             return None
         body = b"".join(bytes(chunk) for chunk in encode(response, header.api_version))
-        answer = encode_response_header(header.api_key, header.api_version, header.correlation_id) + body
-        return struct.pack(">i", len(answer)) + answer
+        reply = encode_response_header(header.api_key, header.api_version, header.correlation_id) + body
+        return struct.pack(">i", len(reply)) + reply
 
     def _handshake(self, session: SaslSession, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         is_enabled = request.mechanism in self.mechanisms
@@ -158,13 +158,13 @@ class SecureCluster(FakeCluster):
             _, user, password = message.decode().split("\0")
             if self.users.get(user) != password:
                 raise Refused("Authentication failed: Invalid username or password")
-            answer = b""
+            reply = b""
             session.is_authenticated = True
         elif session.mechanism == "OAUTHBEARER":
-            answer = self._check_token(session, message)
+            reply = self._check_token(session, message)
         else:
-            answer = self._scram(session, message)
-        return self.answer_of_sasl(session, answer)
+            reply = self._scram(session, message)
+        return self.sasl_response(session, reply)
 
     def _check_token(self, session: SaslSession, message: bytes) -> bytes:
         if message == b"\x01":
@@ -190,11 +190,11 @@ class SecureCluster(FakeCluster):
             session.scram = ScramServer(mechanism, nonce=secrets.token_urlsafe(NONCE_BYTES), lookup=lookup)
             return session.scram.respond(message)
         try:
-            answer = session.scram.respond(message)
+            reply = session.scram.respond(message)
         except ScramError:
             raise Refused("Authentication failed during authentication due to invalid credentials") from None
         session.is_authenticated = True
-        return answer
+        return reply
 
 
 def jwt(claims: dict[str, Any]) -> str:

@@ -14,14 +14,14 @@ def reader(member_id: str, *topics: str, instance: str | None = None) -> Subscri
     return Subscriber(member_id, instance, frozenset(topics))
 
 
-def told(assignment: Assignment) -> dict[str, list[str]]:
+def reported(assignment: Assignment) -> dict[str, list[str]]:
     """`t0-1` of every member."""
     return {member: [str(tp) for tp in tps] for member, tps in assignment.items()}
 
 
 def test_range_assigns_each_topic_independently() -> None:
     members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
-    assert told(assign_ranges(members, {"t0": 3, "t1": 3})) == {
+    assert reported(assign_ranges(members, {"t0": 3, "t1": 3})) == {
         "C0": ["t0-0", "t0-1", "t1-0", "t1-1"],
         "C1": ["t0-2", "t1-2"],
     }
@@ -29,7 +29,7 @@ def test_range_assigns_each_topic_independently() -> None:
 
 def test_round_robin_continues_across_topics() -> None:
     members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
-    assert told(assign_round_robin(members, {"t0": 3, "t1": 3})) == {
+    assert reported(assign_round_robin(members, {"t0": 3, "t1": 3})) == {
         "C0": ["t0-0", "t0-2", "t1-1"],
         "C1": ["t0-1", "t1-0", "t1-2"],
     }
@@ -37,7 +37,7 @@ def test_round_robin_continues_across_topics() -> None:
 
 def test_round_robin_skips_members_without_the_subscription() -> None:
     members = [reader("C0", "t0"), reader("C1", "t0", "t1"), reader("C2", "t0", "t1", "t2")]
-    assert told(assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3})) == {
+    assert reported(assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3})) == {
         "C0": ["t0-0"],
         "C1": ["t1-0"],
         "C2": ["t1-1", "t2-0", "t2-1", "t2-2"],
@@ -47,12 +47,12 @@ def test_round_robin_skips_members_without_the_subscription() -> None:
 def test_static_members_come_first_in_the_order_of_their_own_ids() -> None:
     members = [reader("a", "t"), reader("z", "t", instance="1"), reader("y", "t", instance="2")]
     for assign in ASSIGNORS.values():
-        assert told(assign(members, {"t": 3})) == {"z": ["t-0"], "y": ["t-1"], "a": ["t-2"]}
+        assert reported(assign(members, {"t": 3})) == {"z": ["t-0"], "y": ["t-1"], "a": ["t-2"]}
 
 
 def test_members_without_partitions_get_an_empty_assignment() -> None:
     for assign in ASSIGNORS.values():
-        assert told(assign([reader("a", "t"), reader("b", "t"), reader("c", "gone")], {"t": 1})) == {
+        assert reported(assign([reader("a", "t"), reader("b", "t"), reader("c", "gone")], {"t": 1})) == {
             "a": ["t-0"],
             "b": [],
             "c": [],
@@ -66,16 +66,16 @@ TOPICS = st.sets(st.sampled_from("tuvw"), min_size=1)
     st.dictionaries(st.text("abc", min_size=1, max_size=3), TOPICS, min_size=1, max_size=7),
     st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)),
 )
-def test_every_subscribed_partition_is_assigned_once(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
-    members = [reader(member, *topics) for member, topics in wanted.items()]
+def test_every_subscribed_partition_is_assigned_once(expected: dict[str, set[str]], counts: dict[str, int]) -> None:
+    members = [reader(member, *topics) for member, topics in expected.items()]
     for assign in ASSIGNORS.values():
         assignment = assign(members, counts)
         given_out = [tp for tps in assignment.values() for tp in tps]
-        readable = set[str]().union(*wanted.values()) & counts.keys()
+        readable = set[str]().union(*expected.values()) & counts.keys()
         assert sorted(given_out) == [
             TopicPartition(topic, n) for topic in sorted(readable) for n in range(counts[topic])
         ]
-        assert all(tp.topic in wanted[member] for member, tps in assignment.items() for tp in tps)
+        assert all(tp.topic in expected[member] for member, tps in assignment.items() for tp in tps)
         assert assign(list(reversed(members)), dict(reversed(counts.items()))) == assignment
 
 

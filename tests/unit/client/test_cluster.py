@@ -37,7 +37,7 @@ def cluster() -> Iterator[FakeCluster]:
         yield started
 
 
-def ask(
+def call(
     cluster: FakeCluster,
     work: Callable[[ClusterClient], Awaitable[T]],
     transport: type[BlockingTransport] = BlockingTransport,
@@ -49,13 +49,13 @@ def ask(
     return run_blocking(main())
 
 
-def once(answer: Any) -> Callable[[Any], Any]:
+def once(response: Any) -> Callable[[Any], Any]:
     """Responds like this the first time and as usual afterwards."""
-    answers = [answer]
-    return lambda _: answers.pop() if answers else None
+    responses = [response]
+    return lambda _: responses.pop() if responses else None
 
 
-async def ask_controller_address(client: ClusterClient) -> str:
+async def request_controller_address(client: ClusterClient) -> str:
     async def address(connection: Connection) -> str:
         return connection.address
 
@@ -84,24 +84,24 @@ def test_unreachable_cluster_names_every_address_tried() -> None:
 
 
 def test_controller_is_found(cluster: FakeCluster) -> None:
-    assert ask(cluster, ask_controller_address) == f"127.0.0.1:{cluster.ports[2]}"
+    assert call(cluster, request_controller_address) == f"127.0.0.1:{cluster.ports[2]}"
 
 
 def test_moved_controller_is_looked_up_again(cluster: FakeCluster) -> None:
-    asked = []
+    requested = []
 
     async def work(client: ClusterClient) -> str:
         async def create(connection: Connection) -> str:
-            asked.append(connection.address)
-            if len(asked) == 1:
+            requested.append(connection.address)
+            if len(requested) == 1:
                 cluster.controller = 0
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             return connection.address
 
         return await client.on_controller(create)
 
-    assert ask(cluster, work) == f"127.0.0.1:{cluster.ports[0]}"
-    assert asked == [f"127.0.0.1:{cluster.ports[2]}", f"127.0.0.1:{cluster.ports[0]}"]
+    assert call(cluster, work) == f"127.0.0.1:{cluster.ports[0]}"
+    assert requested == [f"127.0.0.1:{cluster.ports[2]}", f"127.0.0.1:{cluster.ports[0]}"]
 
 
 def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
@@ -110,19 +110,19 @@ def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) ->
 
     cluster.intercept(CreateTopicsRequest, lambda _: DROP)
     with pytest.raises(ClusterUnreachable, match="the broker closed the connection"):
-        ask(cluster, lambda client: create_topics(client, [NewTopic("orders")]))
-    assert len(cluster.asked(CreateTopicsRequest)) == 1
+        call(cluster, lambda client: create_topics(client, [NewTopic("orders")]))
+    assert len(cluster.requested(CreateTopicsRequest)) == 1
 
 
 def test_read_request_is_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, once(DROP))
-    metadata = ask(cluster, lambda client: client.metadata([]))
+    metadata = call(cluster, lambda client: client.metadata([]))
     assert sorted(metadata.brokers) == [0, 1, 2]
 
 
 def test_metadata_requests_never_create_topics(cluster: FakeCluster) -> None:
-    ask(cluster, lambda client: client.metadata(["nope"]))
-    assert [request.allow_auto_topic_creation for _, request in cluster.asked(MetadataRequest)] == [False]
+    call(cluster, lambda client: client.metadata(["nope"]))
+    assert [request.allow_auto_topic_creation for _, request in cluster.requested(MetadataRequest)] == [False]
 
 
 def test_unavailable_coordinator_is_looked_up_again(cluster: FakeCluster) -> None:
@@ -132,8 +132,8 @@ def test_unavailable_coordinator_is_looked_up_again(cluster: FakeCluster) -> Non
     async def address(connection: Connection) -> str:
         return connection.address
 
-    assert ask(cluster, lambda client: client.on_coordinator("billing", address)) == f"127.0.0.1:{cluster.ports[2]}"
-    assert len(cluster.asked(FindCoordinatorRequest)) == 2
+    assert call(cluster, lambda client: client.on_coordinator("billing", address)) == f"127.0.0.1:{cluster.ports[2]}"
+    assert len(cluster.requested(FindCoordinatorRequest)) == 2
 
 
 def test_permanently_unavailable_coordinator_raises_its_error(cluster: FakeCluster) -> None:
@@ -143,27 +143,27 @@ def test_permanently_unavailable_coordinator_raises_its_error(cluster: FakeClust
     async def nothing(_: Connection) -> None: ...
 
     with pytest.raises(ApiError) as caught:
-        ask(cluster, lambda client: client.on_coordinator("billing", nothing), NoPauseBlockingTransport)
+        call(cluster, lambda client: client.on_coordinator("billing", nothing), NoPauseBlockingTransport)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_every_leader_is_asked_about_its_own_partitions(cluster: FakeCluster) -> None:
+def test_every_leader_gets_a_request_for_its_own_partitions(cluster: FakeCluster) -> None:
     partitions = cluster.create("orders", leaders=[0, 1, 2, 0])
     for index, partition in enumerate(partitions):
         partition.end = 10 + index
     tps = [TopicPartition("orders", index) for index in range(4)]
-    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)))
+    found = call(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)))
     assert {tp.partition: outcome.offset for tp, outcome in found.items() if isinstance(outcome, OffsetAt)} == {
         0: 10,
         1: 11,
         2: 12,
         3: 13,
     }
-    asked = {
+    requested = {
         broker: [one.partition_index for topic in request.topics for one in topic.partitions]
-        for broker, request in cluster.asked(ListOffsetsRequest)
+        for broker, request in cluster.requested(ListOffsetsRequest)
     }
-    assert asked == {0: [0, 3], 1: [1], 2: [2]}
+    assert requested == {0: [0, 3], 1: [1], 2: [2]}
 
 
 def test_partition_with_a_moved_leader_is_requested_from_the_new_one(cluster: FakeCluster) -> None:
@@ -183,17 +183,17 @@ def test_partition_with_a_moved_leader_is_requested_from_the_new_one(cluster: Fa
 
     cluster.intercept(ListOffsetsRequest, move)
     tp = TopicPartition("orders", 0)
-    found = ask(cluster, lambda client: list_offsets(client, {tp: EARLIEST}))
+    found = call(cluster, lambda client: list_offsets(client, {tp: EARLIEST}))
     outcome = found[tp]
     assert isinstance(outcome, OffsetAt)
     assert outcome.offset == 0
-    assert [broker for broker, _ in cluster.asked(ListOffsetsRequest)] == [0, 1]
+    assert [broker for broker, _ in cluster.requested(ListOffsetsRequest)] == [0, 1]
 
 
 def test_partition_without_a_leader_does_not_fail_the_others(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[-1, 1])
     tps = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nope", 0)]
-    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), NoPauseBlockingTransport)
+    found = call(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), NoPauseBlockingTransport)
     codes = {str(tp): outcome.code.name if isinstance(outcome, ApiError) else "" for tp, outcome in found.items()}
     assert codes == {"nope-0": "UNKNOWN_TOPIC_OR_PARTITION", "orders-0": "LEADER_NOT_AVAILABLE", "orders-1": ""}
 
@@ -203,4 +203,4 @@ def test_connections_are_shared(cluster: FakeCluster) -> None:
         assert await client.broker(0) is await client.any_broker()
         assert await client.broker(1) is await client.broker(1)
 
-    ask(cluster, work)
+    call(cluster, work)

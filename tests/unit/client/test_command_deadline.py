@@ -132,10 +132,10 @@ def test_all_groups_are_described_with_one_request_per_broker(cluster: FakeClust
     described = run_blocking(main())
     assert [group.outcome.name for group in described] == GROUPS
     assert all(group.offsets[2].log_end_offset == 0 for group in described)
-    assert len(cluster.asked(DescribeGroupsRequest)) == 2  # a hundred groups each
-    assert len(cluster.asked(FindCoordinatorRequest)) == 0
-    assert sorted(broker for broker, _ in cluster.asked(ListOffsetsRequest)) == [0, 1, 2]
-    assert len(cluster.asked(MetadataRequest)) == 2
+    assert len(cluster.requested(DescribeGroupsRequest)) == 2  # a hundred groups each
+    assert len(cluster.requested(FindCoordinatorRequest)) == 0
+    assert sorted(broker for broker, _ in cluster.requested(ListOffsetsRequest)) == [0, 1, 2]
+    assert len(cluster.requested(MetadataRequest)) == 2
 
 
 @pytest.mark.parametrize(("has_topic", "waits_ms"), [(True, ABSENCE_WAIT_MS), (False, 30_000)])

@@ -134,13 +134,13 @@ def test_reading_continues_at_the_new_leader(cluster: FakeCluster) -> None:
 
     cluster.intercept(FetchRequest, move)
     assert poll_values(cluster, {ORDERS: 0}, polls=2) == ["a"]
-    assert [broker for broker, _ in cluster.asked(FetchRequest)] == [0, 1]
+    assert [broker for broker, _ in cluster.requested(FetchRequest)] == [0, 1]
 
 
 def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
     """Broker 0 is the leader and names broker 1 as preferred read replica, which has the same records, or an error."""
 
-    def answer(request: FetchRequest) -> FetchResponse | None:
+    def reply(request: FetchRequest) -> FetchResponse | None:
         broker, _ = cluster.requests[-1]
         response: FetchResponse = cluster._fetch(0, request)
         for topic in response.responses:
@@ -151,7 +151,7 @@ def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
                     partition.error_code, partition.records = error, b""
         return response
 
-    cluster.intercept(FetchRequest, answer)
+    cluster.intercept(FetchRequest, reply)
 
 
 def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
@@ -165,7 +165,7 @@ def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
                 (one.value or b"").decode() for _ in range(polls) for _, got in await consumer.poll() for one in got
             ]
 
-    return run_blocking(main()), [broker for broker, _ in cluster.asked(FetchRequest)]
+    return run_blocking(main()), [broker for broker, _ in cluster.requested(FetchRequest)]
 
 
 def test_a_consumer_with_a_rack_reads_from_the_preferred_read_replica(cluster: FakeCluster) -> None:
@@ -224,7 +224,7 @@ def test_an_error_of_one_partition_loses_no_records_of_another(cluster: FakeClus
     assert read(cluster, work) == {"orders-0": ["a"], "orders-1": ["a"]}
 
 
-def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
+def test_broker_that_supports_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
     cluster.versions |= {1: (0, 3), 3: (0, 2)}
     cluster.create("orders")
     with pytest.raises(ApiError, match=r"older than Kafka 0\.11, which is the minimum"):

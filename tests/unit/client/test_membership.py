@@ -82,7 +82,7 @@ def refused(code: ErrorCode, member_id: str = "") -> Joined:
     return Joined(JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id=member_id, members=[]))
 
 
-def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatResponseReceived:
+def reported(code: ErrorCode, *, generation: int = 1) -> HeartbeatResponseReceived:
     return HeartbeatResponseReceived(HeartbeatResponse(error_code=code), generation)
 
 
@@ -119,7 +119,7 @@ def subscription(join: object, assignor: str) -> ConsumerProtocolSubscription:
     return decode_subscription(metadata)
 
 
-def told_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
+def reported_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, number) for one in owned for number in one.partitions]
 
 
@@ -154,8 +154,8 @@ def test_heartbeats_are_sent_at_their_interval() -> None:
 
 def test_eager_rebalance_revokes_all_partitions_before_rejoining() -> None:
     member = reading()
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == []
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == []
     (beat,) = step(member, HeartbeatDue(), BEAT_MS)
     assert isinstance(beat, SendHeartbeat), "the session goes on while it commits"
     (join,) = step(member, Revoked(), BEAT_MS)
@@ -166,7 +166,7 @@ def test_eager_rebalance_revokes_all_partitions_before_rejoining() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 def test_coordinator_move_revokes_no_partition(code: ErrorCode) -> None:
     member = reading()
-    assert step(member, told(code), 1_000) == [LookUpCoordinator()]
+    assert step(member, reported(code), 1_000) == [LookUpCoordinator()]
     assert member.phase is Phase.STABLE
     assert step(member, HeartbeatDue(), 1_000 + BEAT_AGAIN_MS - 1) == []
     assert len(step(member, HeartbeatDue(), 1_000 + BEAT_AGAIN_MS)) == 1
@@ -185,7 +185,7 @@ def test_lost_connection_revokes_no_partition_before_the_session_timeout() -> No
     ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
 def test_removed_member_commits_nothing_and_rejoins(code: ErrorCode, member_id: str) -> None:
-    for event in (told(code), CommitResultReceived(code, 1)):
+    for event in (reported(code), CommitResultReceived(code, 1)):
         member = reading()
         assert step(member, event, SOON_MS) == [StopReading()]
         assert not member.is_in_generation
@@ -201,7 +201,7 @@ def test_response_of_an_earlier_generation_is_ignored() -> None:
     step(member, joined(leader="you", generation=2), 0)
     step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0)
     for code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID):
-        assert step(member, told(code, generation=1), SOON_MS) == []
+        assert step(member, reported(code, generation=1), SOON_MS) == []
     assert member.phase is Phase.STABLE
 
 
@@ -246,10 +246,10 @@ def test_member_missing_in_the_assignment_reads_nothing() -> None:
 
 def test_cooperative_member_keeps_and_claims_its_partitions() -> None:
     member = cooperating(T0, T1)
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke(())]
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke(())]
     (join,) = step(member, Revoked(), SOON_MS)
     claim = subscription(join, "cooperative-sticky")
-    assert told_partitions(claim.owned_partitions) == [T0, T1]
+    assert reported_partitions(claim.owned_partitions) == [T0, T1]
     assert (claim.generation_id, claim.user_data) == (1, b"\0\0\0\1")
     assert member.owned == (T0, T1)
     assert member.may_commit
@@ -258,20 +258,20 @@ def test_cooperative_member_keeps_and_claims_its_partitions() -> None:
 
 def test_cooperative_member_revokes_lost_partitions_and_rejoins() -> None:
     member = cooperating(T0, T1)
-    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
     assert step(member, synced(T1, T2), SOON_MS) == [StartReading((T2,)), Revoke((T0,))]
     assert member.is_in_generation, "it commits what it gives up"
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=2), SOON_MS) == []
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS, generation=2), SOON_MS) == []
     (join,) = step(member, Revoked(), SOON_MS)
     claim = subscription(join, "cooperative-sticky")
-    assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T1, T2], 2)
+    assert (reported_partitions(claim.owned_partitions), claim.generation_id) == ([T1, T2], 2)
 
 
 def test_cooperative_member_without_revocations_keeps_reading() -> None:
     member = cooperating(T0)
-    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
     assert step(member, synced(T0), SOON_MS) == [StartReading(())]
@@ -283,10 +283,10 @@ def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
     for phase in (Phase.STABLE, Phase.SYNCING):
         member = cooperating(T0)
         if phase is Phase.STABLE:
-            assert step(member, told(code), SOON_MS) == [StopReading()]
+            assert step(member, reported(code), SOON_MS) == [StopReading()]
             (join,) = step(member, PollRequested(), SOON_MS)
         else:
-            step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+            step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
             step(member, Revoked(), SOON_MS)
             step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
             refusal = Synced(SyncGroupResponse(error_code=code, assignment=b""))
@@ -299,18 +299,18 @@ def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
 def test_cooperative_member_claims_the_generation_of_its_last_assignment() -> None:
     """It joined the next generation but has no assignment in it."""
     member = cooperating(T0)
-    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
     refusal = Synced(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, assignment=b""))
     (join,) = step(member, refusal, SOON_MS)
     claim = subscription(join, "cooperative-sticky")
-    assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T0], 1)
+    assert (reported_partitions(claim.owned_partitions), claim.generation_id) == ([T0], 1)
 
 
 def test_cooperative_member_without_a_coordinator_reads_until_its_session_timeout() -> None:
     member = cooperating(T0)
-    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     assert step(member, Disconnected(Phase.JOINING), SOON_MS) == [LookUpCoordinator()]
     assert step(member, HeartbeatDue(), SESSION_MS - 1) == []
@@ -324,7 +324,7 @@ def test_member_that_supports_an_eager_assignor_always_revokes_everything() -> N
     step(member, PollRequested(), 0)
     step(member, joined("you", assignor="cooperative-sticky"), 0)
     step(member, synced(T0), 0)
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
     (join,) = step(member, Revoked(), SOON_MS)
     assert subscription(join, "cooperative-sticky").owned_partitions == []
 
@@ -334,7 +334,7 @@ def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
     step(member, PollRequested(), 0)
     step(member, joined("you", generation=7, assignor="sticky"), 0)
     step(member, synced(T0, T2), 0)
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=7), SOON_MS) == [Revoke((T0, T2))]
+    assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS, generation=7), SOON_MS) == [Revoke((T0, T2))]
     (join,) = step(member, Revoked(), SOON_MS)
     claim = subscription(join, "sticky")
     assert claim.owned_partitions == []
@@ -354,6 +354,6 @@ def test_leader_that_withheld_partitions_without_effect_rebalances_again() -> No
     step(member, synced(T0), 0)
     for now_ms in range(BEAT_MS, SESSION_MS, BEAT_MS):
         step(member, HeartbeatDue(), now_ms)
-        step(member, told(ErrorCode.NONE, generation=2), now_ms)
+        step(member, reported(ErrorCode.NONE, generation=2), now_ms)
     assert member.phase is Phase.STABLE
     assert step(member, HeartbeatDue(), SESSION_MS) == [Revoke(())]

@@ -66,7 +66,7 @@ def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
     """Refuses so many requests with a code, then accepts them."""
     left = [times]
 
-    def answer(request: Any) -> Any:
+    def response(request: Any) -> Any:
         if left[0] == 0:
             return None
         left[0] -= 1
@@ -83,13 +83,13 @@ def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
             ]
         )
 
-    return answer
+    return response
 
 
 def headers_of(cluster: FakeCluster) -> list[Any]:
     return [
         parse_header(bytes(request.topic_data[0].partition_data[0].records))
-        for _, request in cluster.asked(ProduceRequest)
+        for _, request in cluster.requested(ProduceRequest)
     ]
 
 
@@ -169,7 +169,7 @@ def test_producer_id_request_is_retried_while_the_broker_fetches_a_block(cluster
     cluster.intercept(InitProducerIdRequest, lambda _: loading.pop() if loading else None)
     (delivery,) = produce(cluster, sending("a"))
     assert delivery.error is None
-    assert len(cluster.asked(InitProducerIdRequest)) == 2
+    assert len(cluster.requested(InitProducerIdRequest)) == 2
 
 
 def test_batch_with_a_lost_response_is_resent_as_it_was(cluster: FakeCluster) -> None:
@@ -180,7 +180,7 @@ def test_batch_with_a_lost_response_is_resent_as_it_was(cluster: FakeCluster) ->
     (delivery,) = produce(cluster, sending("a"))
     assert delivery.error is None
     assert [header.base_sequence for header in headers_of(cluster)] == [0, 0]
-    first, again = (request.topic_data[0] for _, request in cluster.asked(ProduceRequest))
+    first, again = (request.topic_data[0] for _, request in cluster.requested(ProduceRequest))
     assert (first.name, bytes(first.partition_data[0].records)) == (again.name, bytes(again.partition_data[0].records))
 
 
@@ -193,7 +193,7 @@ def test_batch_follows_its_leader(cluster: FakeCluster) -> None:
     cluster.intercept(ProduceRequest, move)
     (delivery,) = produce(cluster, sending("a"))
     assert delivery.error is None
-    assert [broker for broker, _ in cluster.asked(ProduceRequest)] == [0, 1]
+    assert [broker for broker, _ in cluster.requested(ProduceRequest)] == [0, 1]
 
 
 def test_retriable_error_is_retried(cluster: FakeCluster) -> None:
@@ -225,7 +225,7 @@ def test_acks_0_gets_no_response(cluster: FakeCluster) -> None:
     cluster.create("orders")
     (delivery,) = produce(cluster, sending("a"), acks=0, idempotent=False)
     assert (delivery.base_offset, delivery.error) == (-1, None)
-    assert cluster.asked(InitProducerIdRequest) == []
+    assert cluster.requested(InitProducerIdRequest) == []
 
 
 def test_topic_that_does_not_exist_is_refused_at_once(cluster: FakeCluster) -> None:

@@ -213,7 +213,7 @@ def test_mechanism_that_is_not_enabled_is_named_with_those_that_are(run: Run[Any
             topics_of(run, cluster.settings_with("SASL_PLAINTEXT", properties))
 
 
-def test_listener_that_wants_sasl_is_named_to_a_client_without(run: Run[Any]) -> None:
+def test_client_without_sasl_gets_an_error_that_the_listener_requires_it(run: Run[Any]) -> None:
     with serving(SecureCluster(mechanisms=("PLAIN",))) as cluster:
         with pytest.raises(ClusterUnreachable, match=r"set security\.protocol to SASL_PLAINTEXT"):
             topics_of(run, cluster.settings())
@@ -243,7 +243,7 @@ def test_refused_reauthentication_ends_the_connection(run: Run[Any]) -> None:
             cluster.users.clear()
             return message
 
-        cluster.answer_of_sasl = forget_user
+        cluster.sasl_response = forget_user
         properties = sasl("PLAIN", PLAIN, username="alice", password=QUOTED)
         with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
             topics_of(run, cluster.settings_with("SASL_PLAINTEXT", properties), times=3)
@@ -293,12 +293,12 @@ def test_broker_that_breaks_scram_is_refused(
     run: Run[Any], change: Callable[[SaslSession, bytes], bytes], versions: dict[int, tuple[int, int]] | None
 ) -> None:
     with serving(SecureCluster(mechanisms=("SCRAM-SHA-256",), users={"alice": SECRET}, versions=versions)) as cluster:
-        cluster.answer_of_sasl = change
+        cluster.sasl_response = change
         properties = sasl("SCRAM-SHA-256", SCRAM, username="alice", password=QUOTED)
         with pytest.raises((AuthenticationFailed, ClusterUnreachable)) as caught:
             topics_of(run, cluster.settings_with("SASL_PLAINTEXT", properties))
         assert "orders" not in str(caught.value)
-        assert len(cluster.asked(SaslAuthenticateRequest)) <= 2
+        assert len(cluster.requested(SaslAuthenticateRequest)) <= 2
 
 
 def test_broker_that_drips_bytes_exceeds_the_one_deadline(run: Run[Any], authority: CertificateAuthority) -> None:
@@ -351,7 +351,7 @@ def test_token_of_a_file_is_read_for_each_authentication(run: Run[Any], tmp_path
             cluster.tokens = {new}
             return message
 
-        cluster.answer_of_sasl = renew
+        cluster.sasl_response = renew
         properties = bearer() | {"sasl.oauthbearer.token.endpoint.url": f"file:{path}"}
         assert topics_of(run, cluster.settings_with("SASL_PLAINTEXT", properties), times=3) == ["orders"]
 
@@ -369,7 +369,7 @@ def test_refused_token_fails_with_the_reason_of_the_broker(run: Run[Any], tmp_pa
 class TokenEndpoint:
     """An HTTP server that issues tokens to one client.  A context manager."""
 
-    def __init__(self, answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
+    def __init__(self, response: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
         self.requests: list[tuple[str, str]] = []
         """(Authorization, body)"""
 
@@ -378,7 +378,7 @@ class TokenEndpoint:
                 body = handler.rfile.read(int(handler.headers["Content-Length"])).decode()
                 self.requests.append((handler.headers["Authorization"], body))
                 with contextlib.suppress(OSError):
-                    answer(handler)
+                    response(handler)
 
             def log_message(handler, *_: object) -> None:
                 return
@@ -406,22 +406,22 @@ class TokenEndpoint:
         self.server.server_close()
 
 
-def answer_with(document: object, status: int = 200) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
-    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+def respond_with(document: object, status: int = 200) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+    def response(handler: http.server.BaseHTTPRequestHandler) -> None:
         body = json.dumps(document).encode() if not isinstance(document, bytes) else document
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
 
-    return answer
+    return response
 
 
 def test_token_of_an_endpoint_is_fetched_once_and_reused(run: Run[Any]) -> None:
     token = jwt({"sub": "kctl", "exp": time.time() + 300})
     with serving(SecureCluster(mechanisms=("OAUTHBEARER",), session_lifetime_ms=1)) as cluster:
         cluster.tokens = {token}
-        with TokenEndpoint(answer_with({"access_token": token, "expires_in": 300})) as endpoint:
+        with TokenEndpoint(respond_with({"access_token": token, "expires_in": 300})) as endpoint:
             settings = cluster.settings_with("SASL_PLAINTEXT", endpoint.properties)
             assert topics_of(run, settings, times=3) == ["orders"]
             assert endpoint.requests == [("Basic a2N0bDpzM2NyZXQ=", "grant_type=client_credentials&scope=kafka")]
@@ -432,7 +432,7 @@ def test_token_of_an_endpoint_is_fetched_once_and_reused(run: Run[Any]) -> None:
 def test_a_token_is_fetched_again_after_the_part_of_its_lifetime_that_is_set(factor: str | None, reused_s: int) -> None:
     token = jwt({"sub": "kctl"})
     now_s = [1_000.0]
-    with TokenEndpoint(answer_with({"access_token": token, "expires_in": 100})) as endpoint:
+    with TokenEndpoint(respond_with({"access_token": token, "expires_in": 100})) as endpoint:
         more = {} if factor is None else {"sasl.login.refresh.window.factor": factor}
         settings = sasl_settings(endpoint.properties | {"sasl.mechanism": "OAUTHBEARER"} | more).oauth
         assert settings is not None
@@ -445,7 +445,7 @@ def test_a_token_is_fetched_again_after_the_part_of_its_lifetime_that_is_set(fac
 
 @pytest.mark.parametrize("factor", ["0.4", "1.1", "nan", "most"])
 def test_an_impossible_part_of_a_lifetime_is_refused(factor: str) -> None:
-    with TokenEndpoint(answer_with({})) as endpoint, pytest.raises(ConfigError, match=r"between 0\.5 and 1\.0"):
+    with TokenEndpoint(respond_with({})) as endpoint, pytest.raises(ConfigError, match=r"between 0\.5 and 1\.0"):
         sasl_settings(
             endpoint.properties | {"sasl.mechanism": "OAUTHBEARER", "sasl.login.refresh.window.factor": factor}
         )
@@ -466,21 +466,21 @@ def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "problem"),
+    ("response", "problem"),
     [
-        (answer_with({"error": "invalid_client"}, 401), "status 401, invalid_client"),
-        (answer_with(b"x" * 400_000), "cannot be used|no access_token"),
-        (answer_with({"access_token": "x" * 300_000}), "cannot be used|contains no token"),
-        (answer_with({"access_token": "a\nb"}), "contains no token"),
-        (answer_with([]), "no access_token"),
+        (respond_with({"error": "invalid_client"}, 401), "status 401, invalid_client"),
+        (respond_with(b"x" * 400_000), "cannot be used|no access_token"),
+        (respond_with({"access_token": "x" * 300_000}), "cannot be used|contains no token"),
+        (respond_with({"access_token": "a\nb"}), "contains no token"),
+        (respond_with([]), "no access_token"),
         (redirect, "status 302"),
         (drip, "did not respond in time"),
     ],
 )
 def test_bad_token_endpoint_fails_at_once(
-    run: Run[Any], answer: Callable[[http.server.BaseHTTPRequestHandler], None], problem: str
+    run: Run[Any], response: Callable[[http.server.BaseHTTPRequestHandler], None], problem: str
 ) -> None:
-    with serving(SecureCluster(mechanisms=("OAUTHBEARER",))) as cluster, TokenEndpoint(answer) as endpoint:
+    with serving(SecureCluster(mechanisms=("OAUTHBEARER",))) as cluster, TokenEndpoint(response) as endpoint:
         properties = endpoint.properties | {"sasl.login.connect.timeout.ms": "200", "sasl.login.read.timeout.ms": "200"}
         with pytest.raises(AuthenticationFailed, match=problem) as caught:
             topics_of(run, cluster.settings_with("SASL_PLAINTEXT", properties))

@@ -22,7 +22,7 @@ def reader(member_id: str, *topics: str, claims: tuple[TopicPartition, ...] = ()
     return Subscriber(member_id, None, frozenset(topics), frozenset(claims), generation)
 
 
-def told(assignment: Assignment) -> dict[str, str]:
+def reported(assignment: Assignment) -> dict[str, str]:
     """`t0-1` of every member."""
     return {member: " ".join(map(str, tps)) for member, tps in assignment.items()}
 
@@ -32,7 +32,7 @@ def after(members: Members, assignment: Assignment, generation: int = 1) -> Memb
     return [replace(one, claims=frozenset(assignment[one.member_id]), generation=generation) for one in members]
 
 
-def wanted(members: Members, counts: Counts) -> set[TopicPartition]:
+def expected(members: Members, counts: Counts) -> set[TopicPartition]:
     topics = frozenset[str]().union(*(one.topics for one in members))
     return {TopicPartition(topic, number) for topic in topics & counts.keys() for number in range(counts[topic])}
 
@@ -51,17 +51,17 @@ def test_unassigned_partitions_are_distributed() -> None:
     members = [reader(name, "t0", "t1", "t2", "t3") for name in ("C0", "C1", "C2")]
     counts = {f"t{number}": 2 for number in range(4)}
     first = assign_sticky(members, counts)
-    assert told(first) == {"C0": "t0-0 t1-1 t3-0", "C1": "t0-1 t2-0 t3-1", "C2": "t1-0 t2-1"}
+    assert reported(first) == {"C0": "t0-0 t1-1 t3-0", "C1": "t0-1 t2-0 t3-1", "C2": "t1-0 t2-1"}
     left = [one for one in after(members, first) if one.member_id != "C1"]
-    assert told(assign_sticky(left, counts)) == {"C0": "t0-0 t1-1 t2-0 t3-0", "C2": "t0-1 t1-0 t2-1 t3-1"}
+    assert reported(assign_sticky(left, counts)) == {"C0": "t0-0 t1-1 t2-0 t3-0", "C2": "t0-1 t1-0 t2-1 t3-1"}
 
 
 def test_members_with_fewer_subscriptions_get_more_of_them() -> None:
     members = [reader("C0", "t0"), reader("C1", "t0", "t1"), reader("C2", "t0", "t1", "t2")]
     counts = {"t0": 1, "t1": 2, "t2": 3}
     first = assign_sticky(members, counts)
-    assert told(first) == {"C0": "t0-0", "C1": "t1-0 t1-1", "C2": "t2-0 t2-1 t2-2"}
-    assert told(assign_sticky(after(members, first)[1:], counts)) == {
+    assert reported(first) == {"C0": "t0-0", "C1": "t1-0 t1-1", "C2": "t2-0 t2-1 t2-2"}
+    assert reported(assign_sticky(after(members, first)[1:], counts)) == {
         "C1": "t0-0 t1-0 t1-1",
         "C2": "t2-0 t2-1 t2-2",
     }
@@ -74,21 +74,21 @@ def test_chain_of_moves_balances_what_no_single_move_can() -> None:
         reader("b", "t", "u", claims=u, generation=1),
         reader("c", "u"),
     ]
-    assert told(assign_sticky(members, {"t": 2, "u": 1})) == {"a": "t-0", "b": "t-1", "c": "u-0"}
+    assert reported(assign_sticky(members, {"t": 2, "u": 1})) == {"a": "t-0", "b": "t-1", "c": "u-0"}
 
 
 def test_claim_of_the_latest_generation_wins() -> None:
     tps = tuple(TopicPartition("t", number) for number in range(4))
     old = reader("a", "t", claims=tps, generation=3)
     new = reader("b", "t", claims=tps[:2], generation=4)
-    assert told(assign_sticky([old, new], {"t": 4})) == {"a": "t-2 t-3", "b": "t-0 t-1"}
-    assert told(assign_cooperatively([old, new], {"t": 4})) == {"a": "t-2 t-3", "b": "t-0 t-1"}
+    assert reported(assign_sticky([old, new], {"t": 4})) == {"a": "t-2 t-3", "b": "t-0 t-1"}
+    assert reported(assign_cooperatively([old, new], {"t": 4})) == {"a": "t-2 t-3", "b": "t-0 t-1"}
 
 
 def test_partition_claimed_twice_is_unassigned_until_both_revoke_it() -> None:
     tps = (TopicPartition("t", 0),)
     members = [reader(name, "t", claims=tps, generation=3) for name in ("a", "b")]
-    assert told(assign_cooperatively(members, {"t": 1})) == {"a": "", "b": ""}
+    assert reported(assign_cooperatively(members, {"t": 1})) == {"a": "", "b": ""}
     assert len(assign_sticky(members, {"t": 1})["a"]) == 1
 
 
@@ -123,7 +123,7 @@ def groups(draw: st.DrawFn, *, alike: bool = False) -> tuple[Members, Counts]:
 def test_every_subscribed_partition_is_assigned_once(group: tuple[Members, Counts]) -> None:
     members, counts = group
     assignment = assign_sticky(members, counts)
-    assert Counter(tp for tps in assignment.values() for tp in tps) == Counter(wanted(members, counts))
+    assert Counter(tp for tps in assignment.values() for tp in tps) == Counter(expected(members, counts))
     assert all(tp.topic in one.topics for one in members for tp in assignment[one.member_id])
     assert assign_sticky(members[::-1], dict(reversed(counts.items()))) == assignment
 
@@ -153,7 +153,7 @@ def test_equal_subscriptions_are_balanced_with_the_fewest_moves(group: tuple[Mem
     assignment = assign_sticky(members, counts)
     sizes = sorted(len(tps) for tps in assignment.values())
     assert sizes[-1] - sizes[0] <= 1
-    everything = wanted(members, counts)
+    everything = expected(members, counts)
     kept: dict[str, int] = {}
     for one in members:
         rivals = [other for other in members if other is not one and other.generation >= one.generation]
@@ -214,6 +214,6 @@ def test_cooperative_assignment_revokes_first_and_settles_within_two_rounds(
         members = after(members, rounds[-1], generation)
         rounds.append(assign_cooperatively(members, counts))
     assert rounds[1] == rounds[2] == rounds[3]
-    assert {tp for tps in rounds[1].values() for tp in tps} == wanted(members, counts)
+    assert {tp for tps in rounds[1].values() for tp in tps} == expected(members, counts)
     assert all(set(first[name]) <= set(then[name]) for first, then in pairwise(rounds) for name in first)
     assert unevenness(rounds[-1]) == unevenness(assign_sticky(members, counts))

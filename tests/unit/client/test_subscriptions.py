@@ -16,7 +16,7 @@ PREVIOUS = bytes.fromhex("00000001 0001 74 00000002 00000001 00000002")
 """t-1 and t-2 as Java's StickyAssignor encoded them before it included the generation."""
 
 
-def told(
+def reported(
     assignor: str, *, version: int, user_data: bytes | None = b"", owned: bool = True, generation: int = -1
 ) -> Subscriber:
     subscription = ConsumerProtocolSubscription(
@@ -40,7 +40,7 @@ def told(
 def test_cooperative_claims_are_the_owned_partitions(
     client: str, version: int, user_data: bytes | None, generation: int, expected: int
 ) -> None:
-    one = told("cooperative-sticky", version=version, user_data=user_data, generation=generation)
+    one = reported("cooperative-sticky", version=version, user_data=user_data, generation=generation)
     assert (one.claims, one.generation) == (CLAIMS, expected), client
 
 
@@ -58,10 +58,10 @@ def test_cooperative_claims_are_the_owned_partitions(
 def test_sticky_claims_are_in_the_user_data(
     user_data: bytes | None, claims: frozenset[TopicPartition], generation: int
 ) -> None:
-    one = told("sticky", version=1, user_data=user_data, owned=False)
+    one = reported("sticky", version=1, user_data=user_data, owned=False)
     assert (one.claims, one.generation) == (claims, generation)
 
 
 def test_ranges_take_no_claims() -> None:
-    one = told("range", version=3, generation=4)
+    one = reported("range", version=3, generation=4)
     assert (one.topics, one.claims) == (frozenset({"t"}), frozenset())

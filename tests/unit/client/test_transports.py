@@ -71,7 +71,7 @@ def test_highest_common_version_is_used(run: Run[Any], cluster: FakeCluster) -> 
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2, 3, 4])
-def test_broker_that_knows_other_versions_of_api_versions_is_understood(
+def test_broker_with_other_versions_of_api_versions_is_supported(
     run: Run[Any], cluster: FakeCluster, newest: int
 ) -> None:
     cluster.versions[18] = (0, newest)
@@ -82,7 +82,7 @@ def test_broker_that_knows_other_versions_of_api_versions_is_understood(
         await connection.close()
 
     run(work)
-    names = [request.client_software_name for _, request in cluster.asked(ApiVersionsRequest)]
+    names = [request.client_software_name for _, request in cluster.requested(ApiVersionsRequest)]
     assert names == ["kctl" if newest >= 3 else ""]
 
 
@@ -178,14 +178,14 @@ def test_closed_connection_sends_nothing(run: Run[Any], cluster: FakeCluster) ->
 
 def test_other_protocols_are_recognised(run: Run[Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_answer_http, args=(listener,))
+        thread = threading.Thread(target=_respond_over_http, args=(listener,))
         thread.start()
         with pytest.raises((ConnectionLost, MalformedRequest), match="does not use Kafka's protocol"):
             run(lambda transport: connect(transport, listener.getsockname()[1]))
         thread.join()
 
 
-def _answer_http(listener: socket.socket) -> None:
+def _respond_over_http(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection:
         connection.recv(1000)
@@ -230,13 +230,13 @@ def test_gather_raises_the_first_error_after_all_have_ended(run: Run[Any]) -> No
 def test_in_flight_requests_are_matched_by_correlation_id(cluster: FakeCluster) -> None:
     async def work() -> None:
         connection = await connect(AsyncioTransport(), cluster.ports[0])
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             connection.send(ALL_TOPICS, MetadataResponse),
             connection.send(ListGroupsRequest(), ListGroupsResponse),
             connection.send(ALL_TOPICS, MetadataResponse),
         )
         await connection.close()
-        assert [type(answer) for answer in answers] == [MetadataResponse, ListGroupsResponse, MetadataResponse]
+        assert [type(reply) for reply in responses] == [MetadataResponse, ListGroupsResponse, MetadataResponse]
 
     asyncio.run(work())
 

@@ -80,7 +80,7 @@ class QuotaCluster(FakeCluster):
         )
 
     def _describe_users(self, request: Any) -> Any:
-        wanted = [user.name for user in request.users or []] or list(self.scram_users)
+        expected = [user.name for user in request.users or []] or list(self.scram_users)
         return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
             error_code=0,
             error_message=None,
@@ -93,7 +93,7 @@ class QuotaCluster(FakeCluster):
                         describe_user_scram_credentials.CredentialInfo(mechanism=1, iterations=self.scram_users[name])
                     ],
                 )
-                for name in wanted
+                for name in expected
                 if name in self.scram_users
             ],
         )

@@ -136,9 +136,9 @@ def test_check_works_from_an_exported_document(
     path = tmp_path / "acls.json"
     path.write_text(json.dumps({"version": 1, "acls": [GOOD | {"principal": "User:bob"}, deny]}))
     assert main(["acls", "check", *words.split(), "--from", str(path), "--format", "json"]) == status
-    told = capsys.readouterr()
-    assert json.loads(told.out)["reason"] == reason
-    assert "super.users" in told.err
+    reported = capsys.readouterr()
+    assert json.loads(reported.out)["reason"] == reason
+    assert "super.users" in reported.err
 
 
 @pytest.mark.parametrize("resource", ["t", "topic:", "any:x", "thing:x"])

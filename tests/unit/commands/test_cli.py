@@ -32,7 +32,7 @@ def test_version(kctl: Kctl) -> None:
 
 
 @pytest.mark.parametrize("line", ["--help", "help", "-h", "--format json --help"])
-def test_help_that_was_asked_for_is_on_stdout(kctl: Kctl, line: str) -> None:
+def test_requested_help_is_on_stdout(kctl: Kctl, line: str) -> None:
     ran = kctl(line)
     assert (ran.status, ran.err) == (0, "")
     assert all(f"  {noun} " in ran.out for noun in kctl_nouns())
@@ -43,7 +43,7 @@ def kctl_nouns() -> list[str]:
 
 
 @pytest.mark.parametrize("line", ["", "topics", "--format json topics"])
-def test_help_that_was_not_asked_for_is_on_stderr_with_status_2(kctl: Kctl, line: str) -> None:
+def test_help_after_an_incomplete_command_line_is_on_stderr_with_status_2(kctl: Kctl, line: str) -> None:
     ran = kctl(line)
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
     assert ran.err.startswith("Usage: kctl")
@@ -175,9 +175,7 @@ def test_every_exception_has_its_exit_status(error: BaseException, status: int) 
     assert kctl.cli.exit_status_of(error) == status
 
 
-def test_bug_is_one_line_unless_debug_is_asked_for(
-    kctl: Kctl, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug_is_one_line_without_debug(kctl: Kctl, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(*_: object) -> None:
         raise ZeroDivisionError("what now")
 

@@ -63,7 +63,7 @@ def test_health_of_no_cluster_at_all_is_status_4(kctl: Kctl) -> None:
     assert kctl("cluster health --bootstrap-server 127.0.0.1:1").status == ExitStatus.UNREACHABLE
 
 
-def test_topics_describe_shows_only_partitions_in_trouble(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_topics_describe_filters_by_problem(kctl: Kctl, cluster: MovingCluster) -> None:
     line = "topics describe --under-replicated --unavailable --under-min-isr"
     ran = kctl(line)
     assert (ran.status, ran.out) == (ExitStatus.DONE, "")
@@ -104,9 +104,9 @@ def test_next_start_takes_up_what_was_there() -> None:
     ],
 )
 def test_what_cannot_change_is_refused(change: dict[str, object], why: str) -> None:
-    wanted: dict[str, object] = {"brokers": None, "port": None, "zookeeper": None, "overrides": None}
+    expected: dict[str, object] = {"brokers": None, "port": None, "zookeeper": None, "overrides": None}
     with pytest.raises(UsageError, match=why):
-        settle(Layout((19092, 19093), None, 2181), **{**wanted, **change})  # type: ignore[arg-type]
+        settle(Layout((19092, 19093), None, 2181), **{**expected, **change})  # type: ignore[arg-type]
 
 
 def test_brokers_have_what_makes_them_different_and_what_suits_so_many() -> None:
@@ -125,7 +125,7 @@ def test_groups_wait_for_their_members_in_a_cluster_longer_than_beside_a_lone_br
         assert int(defaults_for(brokers)[delay]) > int(SINGLE_BROKER_PROPERTIES[delay]) > 0
 
 
-def test_folder_without_a_cluster_is_said(kctl: Kctl, tmp_path: Path) -> None:
+def test_folder_without_a_cluster_is_reported(kctl: Kctl, tmp_path: Path) -> None:
     for verb in ("status", "stop"):
         ran = kctl(f"cluster {verb} --data-dir {tmp_path}")
         assert (ran.status, "there is no cluster in" in ran.err) == (ExitStatus.FAILED, True)

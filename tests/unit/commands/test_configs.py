@@ -52,7 +52,7 @@ def test_describe_all_shows_sources_and_synonyms(kctl: Kctl, cluster: MovingClus
     ]
 
 
-def test_describe_asks_each_broker_about_itself(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_describe_sends_a_request_to_each_broker(kctl: Kctl, cluster: MovingCluster) -> None:
     items = kctl("configs describe broker --property log.cleaner.threads --format json").document
     assert [(item["name"], item["error"]) for item in items] == [("0", None), ("1", None), ("2", None)]
     items = kctl("configs describe broker default 7 --format json").document
@@ -75,13 +75,13 @@ def test_alter_changes_some_and_leaves_the_rest(kctl: Kctl, cluster: MovingClust
     assert cluster.overrides[TOPIC, "orders"] == {"a": "b=c", "cleanup.policy": "compact"}
 
 
-def test_dry_run_lets_the_broker_judge_and_changes_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_dry_run_is_validated_by_the_broker_and_changes_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
     ran = kctl("configs alter topic orders --set retention.ms=5 --dry-run")
     assert ran.rows == [["topic", "orders", "retention.ms", "set", "1000", "5", "would be altered", "-", "-"]]
     refused = kctl("configs alter topic orders --set no.such.property=5 --dry-run")
     assert (refused.status, refused.rows[0][7]) == (ExitStatus.FAILED, "INVALID_CONFIG")
     assert cluster.overrides[TOPIC, "orders"] == {"retention.ms": "1000"}
-    assert len(cluster.asked(IncrementalAlterConfigsRequest)) == 2
+    assert len(cluster.requested(IncrementalAlterConfigsRequest)) == 2
 
 
 def test_alter_of_brokers_goes_to_each_of_them(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -101,7 +101,7 @@ def test_value_after_a_deletion_is_that_of_the_next_source(kctl: Kctl, cluster: 
     assert kctl("configs alter broker 1 --delete log.cleaner.threads").rows[0][4:6] == ["3", "1"]
 
 
-def test_broker_that_cannot_change_single_properties_is_said(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: MovingCluster) -> None:
     """Replacing all properties instead would lose concurrent changes and sensitive values."""
     del cluster.versions[INCREMENTAL_ALTER_CONFIGS]
     (row,) = kctl("configs alter topic orders --set retention.ms=5 --format json").document
@@ -123,4 +123,4 @@ def test_broker_that_cannot_change_single_properties_is_said(kctl: Kctl, cluster
 )
 def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
     assert kctl(line).status == ExitStatus.USAGE
-    assert cluster.asked(IncrementalAlterConfigsRequest) == []
+    assert cluster.requested(IncrementalAlterConfigsRequest) == []

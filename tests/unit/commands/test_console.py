@@ -61,13 +61,13 @@ def test_default_is_table_on_a_terminal_and_plain_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(("format_", "expected"), [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.PLAIN, "")])
-def test_nothing_is_an_empty_list_and_never_prose(format_: Format, expected: str) -> None:
+def test_an_empty_result_is_an_empty_list_without_text(format_: Format, expected: str) -> None:
     one = console(format_)
     one.show(COLUMNS, [])
     assert written(one) == expected
 
 
-def test_json_knows_null_from_empty_and_keeps_what_tables_escape() -> None:
+def test_json_distinguishes_null_from_empty_and_keeps_what_tables_escape() -> None:
     one = console(Format.JSON)
     one.show(COLUMNS, ROWS)
     assert json.loads(written(one)) == ROWS
@@ -182,9 +182,9 @@ def test_no_color_means_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_confirmation_is_requested_only_on_a_terminal() -> None:
     assert console(None).confirm("Delete?") is None
-    for answer, expected in (("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)):
-        asking = Console(io.StringIO(), Terminal(), stdin=Terminal(answer))
-        assert asking.confirm("Delete?") is expected
+    for response, expected in (("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)):
+        requesting = Console(io.StringIO(), Terminal(), stdin=Terminal(response))
+        assert requesting.confirm("Delete?") is expected
 
 
 def test_quiet_keeps_warnings() -> None:

@@ -139,21 +139,21 @@ def damage(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(content)
 
 
-def test_wrong_checksum_is_said_and_the_next_batches_are_shown(kctl: Kctl, folder: Path) -> None:
+def test_wrong_checksum_is_reported_and_the_next_batches_are_shown(kctl: Kctl, folder: Path) -> None:
     damage(folder / f"{BASE}.log", 70, b"\x55")
     ran = kctl(f"dump-log --records --format json orders-3/{BASE}.log")
     assert [message.partition(" ")[0] for message in problems(ran)] == ["checksum"]
     assert [item["offset"] for item in ran.document if item["type"] == "record"] == [103, 104, 105]
 
 
-def test_torn_tail_is_said_with_its_size(kctl: Kctl, folder: Path) -> None:
+def test_torn_tail_is_reported_with_its_size(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes()[:-10])
     (message,) = problems(kctl(f"dump-log --format json orders-3/{BASE}.log"))
     assert message.startswith("the remaining 68 bytes are not batches: ")
 
 
-def test_zeros_that_a_crash_left_are_told_from_garbage(kctl: Kctl, folder: Path) -> None:
+def test_zeros_after_a_crash_are_distinguished_from_garbage(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes() + bytes(100))
     assert problems(kctl(f"dump-log --format json orders-3/{BASE}.log")) == [
@@ -161,7 +161,7 @@ def test_zeros_that_a_crash_left_are_told_from_garbage(kctl: Kctl, folder: Path)
     ]
 
 
-def test_offsets_that_go_back_are_said(kctl: Kctl, folder: Path) -> None:
+def test_offsets_that_go_back_are_reported(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes() + batches()[0])
     message = "batch has base offset 100, expected 106"
@@ -177,7 +177,7 @@ def test_offsets_that_go_back_are_said(kctl: Kctl, folder: Path) -> None:
         (8, struct.pack(">i", 1), "entry 101 at"),
     ],
 )
-def test_bad_entries_of_the_offset_index_are_said(
+def test_bad_entries_of_the_offset_index_are_reported(
     kctl: Kctl, folder: Path, position: int, data: bytes, complaint: str
 ) -> None:
     damage(folder / f"{BASE}.index", position, data)
@@ -193,7 +193,7 @@ def test_bad_entries_of_the_offset_index_are_said(
         (12, struct.pack(">q", T0), f"entry {T0} for offset 105 is not above the one before"),
     ],
 )
-def test_bad_entries_of_the_time_index_are_said(
+def test_bad_entries_of_the_time_index_are_reported(
     kctl: Kctl, folder: Path, position: int, data: bytes, complaint: str
 ) -> None:
     damage(folder / f"{BASE}.timeindex", position, data)
@@ -236,7 +236,7 @@ def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
 @pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--index-sanity-check"])
-def test_missing_file_is_said_to_be_missing_whatever_its_name(
+def test_missing_file_is_reported_as_missing_whatever_its_name(
     kctl: Kctl, folder: Path, name: str, options: str
 ) -> None:
     ran = kctl(f"dump-log {options} {name}")
@@ -316,16 +316,16 @@ def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
         (b"", b"\xff"),
     ])  # fmt: skip
     items = kctl("dump-log --offsets-decoder --format json orders-3/00000000000000000000.log").document
-    told = [(item["key"], item["value"]) for item in items if item["type"] == "record"]
+    reported = [(item["key"], item["value"]) for item in items if item["type"] == "record"]
     committed = {"type": "offset_commit", "group": "billing", "topic": "orders", "partition": 2}
-    assert told[0] == (
+    assert reported[0] == (
         committed,
         {"offset": 42, "leader_epoch": 1, "metadata": "note", "commit_timestamp_ms": T0, "expire_timestamp_ms": -1},
     )
-    assert told[1][0] == {"type": "group_metadata", "group": "billing"}
-    assert told[1][1]["members"][0]["subscription"] == ["orders", "payments"]
-    assert told[1][1]["members"][0]["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
-    assert told[2:] == [(committed, None), ("\x00cnewer", "unknown"), ("", "/w==")]
+    assert reported[1][0] == {"type": "group_metadata", "group": "billing"}
+    assert reported[1][1]["members"][0]["subscription"] == ["orders", "payments"]
+    assert reported[1][1]["members"][0]["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
+    assert reported[2:] == [(committed, None), ("\x00cnewer", "unknown"), ("", "/w==")]
     (row, *_) = kctl("dump-log --offsets-decoder orders-3/00000000000000000000.log").rows
     assert json.loads(row[4]) == committed
 
@@ -366,7 +366,7 @@ def test_damaged_length_does_not_hide_the_batches_behind_it(kctl: Kctl, folder: 
     assert [item["base_offset"] for item in ran.document if item["type"] == "batch"] == [100, 103, 105]
 
 
-def test_records_that_make_no_sense_are_said_where_they_are(kctl: Kctl, folder: Path) -> None:
+def test_invalid_records_are_reported_with_their_position(kctl: Kctl, folder: Path) -> None:
     log = bytearray(batches()[0])
     log[61] = 0x7F
     header = parse_header(log)
@@ -378,7 +378,7 @@ def test_records_that_make_no_sense_are_said_where_they_are(kctl: Kctl, folder: 
         assert (ran.status, problem["position"], problem["size"]) == (1, 0, len(log))
 
 
-def test_verify_only_shows_what_is_wrong_and_nothing_else(kctl: Kctl, folder: Path) -> None:
+def test_verify_only_shows_only_errors(kctl: Kctl, folder: Path) -> None:
     ran = kctl("dump-log --verify-only --format table .")
     assert (ran.status, ran.out) == (0, "")
     damage(folder / f"{BASE}.log", 70, b"\x55")
@@ -402,11 +402,11 @@ def test_log_dir_is_all_its_partitions_and_its_own_files(kctl: Kctl, folder: Pat
         "batch", "offset_index", "time_index", "aborted_transaction", "producer", "leader_epoch", "checkpoint",
         "property",
     }  # fmt: skip
-    told = {item["type"]: item for item in items}
-    assert (told["checkpoint"]["topic"], told["checkpoint"]["partition"], told["checkpoint"]["offset"]) == (
+    reported = {item["type"]: item for item in items}
+    assert (reported["checkpoint"]["topic"], reported["checkpoint"]["partition"], reported["checkpoint"]["offset"]) == (
         "orders", 3, 106
     )  # fmt: skip
-    assert (told["leader_epoch"]["epoch"], told["leader_epoch"]["start_offset"]) == (2, 100)
+    assert (reported["leader_epoch"]["epoch"], reported["leader_epoch"]["start_offset"]) == (2, 100)
 
 
 def record_offsets(ran: Any) -> list[int]:
@@ -463,16 +463,16 @@ def test_offset_range_reads_from_the_index_on(kctl: Kctl, folder: Path) -> None:
         ("long", b"abc", "abc", "utf-8"),
     ],
 )
-def test_values_are_decoded_as_asked(
+def test_values_are_decoded_as_requested(
     kctl: Kctl, folder: Path, decoder: str, data: bytes, shown: object, encoding: str
 ) -> None:
     (folder / f"{BASE}.log").write_bytes(build_batch([Record(0, T0, data, data)], base_offset=100))
     (item,) = kctl(
         f"dump-log --key-decoder {decoder} --value-decoder {decoder} --offset 100 --format jsonl orders-3/{BASE}.log"
     ).out.splitlines()[1:]
-    told = json.loads(item)
-    assert (told["value"], told["value_encoding"]) == (shown, encoding)
-    assert (told["key"], told["key_encoding"]) == (shown, encoding)
+    reported = json.loads(item)
+    assert (reported["value"], reported["value_encoding"]) == (shown, encoding)
+    assert (reported["key"], reported["key_encoding"]) == (shown, encoding)
 
 
 def test_messages_of_old_formats_are_read(kctl: Kctl, folder: Path) -> None:
@@ -515,7 +515,7 @@ def test_indexes_are_rebuilt_as_a_broker_would(kctl: Kctl, folder: Path) -> None
     assert kctl(f"dump-log {' '.join(map(str, [log, *files]))}").status == 0
 
 
-def test_rebuilding_says_what_is_wrong_with_the_log(kctl: Kctl, folder: Path) -> None:
+def test_rebuilding_reports_errors_in_the_log(kctl: Kctl, folder: Path) -> None:
     log = big_segment(folder)
     damage(log, 70, b"\x55")
     ran = kctl(f"dump-log --rebuild-index --format json {log.with_suffix('.index')}")

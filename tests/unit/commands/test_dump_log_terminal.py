@@ -49,9 +49,7 @@ def run_on_terminal(words: list[str], out: Path) -> bytes:
 
 
 @pytest.mark.parametrize("words", [["--key", "none"], ["--compat", "kafka-4"]])
-def test_a_terminal_sees_how_far_it_is_and_nothing_of_that_in_the_end(
-    large_log: Path, tmp_path: Path, words: list[str]
-) -> None:
+def test_a_terminal_shows_progress_and_erases_it_at_the_end(large_log: Path, tmp_path: Path, words: list[str]) -> None:
     out = tmp_path / "out"
     seen = run_on_terminal(["dump-log", "--records", *words, str(large_log)], out)
     size = f"{large_log.stat().st_size:,}".encode()
@@ -70,7 +68,7 @@ def test_the_line_is_gone_when_a_dump_ends_early(large_log: Path, tmp_path: Path
     assert seen.endswith(ERASE)
 
 
-def test_where_stderr_is_no_terminal_nothing_is_said(large_log: Path) -> None:
+def test_no_progress_is_written_if_stderr_is_not_a_terminal(large_log: Path) -> None:
     command = [sys.executable, "-m", "kctl", "dump-log", "--verify-only", str(large_log)]
     ran = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
     assert ran.stderr == b""

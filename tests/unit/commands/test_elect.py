@@ -27,9 +27,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MovingCluster]:
         yield started
 
 
-def test_dry_run_names_who_would_lead(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_dry_run_shows_the_leaders_to_be(kctl: Kctl, cluster: MovingCluster) -> None:
     assert kctl("elect --preferred --dry-run").rows == [["orders", "0", "1", "0", "would be elected", "-", "-"]]
-    assert cluster.asked(ElectLeadersRequest) == []
+    assert cluster.requested(ElectLeadersRequest) == []
 
 
 def test_all_partitions_that_need_it_are_elected(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -65,13 +65,13 @@ def test_failure_is_a_row_and_status_1(kctl: Kctl, cluster: MovingCluster) -> No
     assert kctl("elect --preferred --topic nope").status == ExitStatus.FAILED
 
 
-def test_unclean_election_needs_consent(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_unclean_election_needs_confirmation(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.leaders[ZERO] = -1
     cluster.isr[ZERO] = [0]
     cluster.away = {0}
     assert kctl("elect --unclean").status == ExitStatus.REFUSED
     assert kctl("elect --unclean --dry-run").rows[0][2:5] == ["-", "1", "would be elected"]
-    assert cluster.asked(ElectLeadersRequest) == []
+    assert cluster.requested(ElectLeadersRequest) == []
     assert kctl("elect --unclean --yes").rows[0][2:5] == ["-", "1", "elected"]
 
 

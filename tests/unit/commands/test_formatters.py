@@ -66,14 +66,14 @@ def test_offsets_as_lines_of_json(kctl: Kctl, cluster: FakeCluster) -> None:
     assert len(kctl("consume __consumer_offsets --formatter offsets -n 2").out.splitlines()) == 2
 
 
-def test_offsets_in_kafkas_words(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_offsets_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
     offsets(cluster)
-    told = "OffsetAndMetadata(offset={}, leaderEpoch={}, metadata={}, commitTimestamp={}, expireTimestamp={})"
+    reported = "OffsetAndMetadata(offset={}, leaderEpoch={}, metadata={}, commitTimestamp={}, expireTimestamp={})"
     assert kctl("consume __consumer_offsets --formatter offsets --compat kafka-2.8").out == (
         "[g,orders,0]::"
-        + told.format(3, "Optional[1]", OFFSET.metadata, 5, "None")
+        + reported.format(3, "Optional[1]", OFFSET.metadata, 5, "None")
         + "\n"
-        + f"[g,orders,0]::{told.format(2, 'Optional.empty', '', 1, 'Some(6)')}\n"
+        + f"[g,orders,0]::{reported.format(2, 'Optional.empty', '', 1, 'Some(6)')}\n"
         + "[g,orders,0]::NULL\n"
     )
     key = '{"key":{"type":1,"data":{"group":"g","topic":"orders","partition":0}},"value":'

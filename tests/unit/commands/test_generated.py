@@ -125,8 +125,10 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
             for parameter in command.params:
                 sentences = [one.strip(". ").lower() for one in help_of(parameter).split("  ")]
                 assert len(set(sentences)) == len(sentences), (command.name, parameter.name)
-                told = [one for one in sentences if "repeat" in one or one.startswith("default:")]
-                assert len(told) == len({one[:7] for one in told}), f"{command.name} {parameter.name}: {told}"
+                reported = [one for one in sentences if "repeat" in one or one.startswith("default:")]
+                assert len(reported) == len({one[:7] for one in reported}), (
+                    f"{command.name} {parameter.name}: {reported}"
+                )
             texts = [command.help, command.epilog, *(param.help for param in command.params)]
             assert not any(re.search(r"\[[a-z#/@]", text) for text in texts), "rich takes this for markup"
             text = help_text(noun if noun == verb else f"{noun} {verb}", command)

@@ -130,7 +130,10 @@ def test_conditions_select_rows_and_decide_the_status(kctl: Kctl, cluster: FakeC
     fill(cluster, age_ms=10 * MINUTE)
     for name, offset in (("late", 0), ("near", 9), ("done", 10)):
         cluster.groups[name] = FakeGroup({TopicPartition("orders", 0): offset})
-    names = lambda line: [row[0] for row in kctl(line).rows]  # noqa: E731
+
+    def names(line: str) -> list[str]:
+        return [row[0] for row in kctl(line).rows]
+
     assert names("groups lag") == ["late", "near", "done"]
     assert names("groups lag --sort name") == ["done", "late", "near"]
     assert names("groups lag --lag >1") == ["late"]
@@ -165,9 +168,9 @@ def test_many_groups_share_requests_to_leaders(kctl: Kctl, cluster: FakeCluster)
     for number in range(30):
         cluster.groups[f"g{number}"] = FakeGroup({TopicPartition("orders", one): number % 9 for one in range(3)})
     kctl("groups lag")
-    assert len(cluster.asked(OffsetFetchRequest)) == 30
-    assert len(cluster.asked(ListOffsetsRequest)) <= 3 * len(cluster.ports)
-    assert len(cluster.asked(FetchRequest)) <= 2 * len(cluster.ports)
+    assert len(cluster.requested(OffsetFetchRequest)) == 30
+    assert len(cluster.requested(ListOffsetsRequest)) <= 3 * len(cluster.ports)
+    assert len(cluster.requested(FetchRequest)) <= 2 * len(cluster.ports)
 
 
 def test_verdicts_are_named_as_in_the_help(kctl: Kctl) -> None:

@@ -55,7 +55,7 @@ def test_scenarios(
     ran = kctl(f"groups reset-offsets billing --topic orders {scenario} --dry-run")
     assert [row[3:6] for row in ran.rows] == expected
     assert {row[6] for row in ran.rows} == {"would be reset"}
-    assert (ran.status, cluster.asked(OffsetCommitRequest), billing.offsets) == (0, [], {P0: 30, P1: 15})
+    assert (ran.status, cluster.requested(OffsetCommitRequest), billing.offsets) == (0, [], {P0: 30, P1: 15})
 
 
 def test_shifting_beyond_the_ends_is_clamped_with_a_warning(kctl: Kctl, billing: FakeGroup) -> None:
@@ -74,7 +74,7 @@ def test_nothing_is_committed_unless_all_offsets_are_found(
         ["orders", "0", "would be reset", "-"],
         ["orders", "7", "-", "UNKNOWN_TOPIC_OR_PARTITION"],
     ]
-    assert (ran.status, cluster.asked(OffsetCommitRequest)) == (ExitStatus.FAILED, [])
+    assert (ran.status, cluster.requested(OffsetCommitRequest)) == (ExitStatus.FAILED, [])
     ran = kctl("groups reset-offsets billing --topic orders:2 --shift-by 1 --execute")
     assert (ran.status, ran.rows[0][-1]) == (ExitStatus.FAILED, "There is no committed offset to shift.")
 
@@ -148,7 +148,7 @@ def test_long_names_are_quoted_as_kafka_does(kctl: Kctl, cluster: FakeCluster) -
 
 
 @pytest.mark.usefixtures("billing")
-def test_in_kafkas_words(kctl: Kctl) -> None:
+def test_output_in_kafkas_format(kctl: Kctl) -> None:
     head = f"{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}\n"
     row = f"{'billing':<30} {'orders':<30} {'0':<10} {'10':<15}\n"
     line = "groups reset-offsets billing --topic orders:0 --to-earliest --compat"
@@ -186,7 +186,7 @@ def test_columns_are_padded_as_java_counts(kctl: Kctl, cluster: FakeCluster) -> 
 
 
 @pytest.mark.usefixtures("billing")
-def test_kafka_4_says_where_nothing_is_of_that_time_or_later(kctl: Kctl) -> None:
+def test_kafka_4_reports_partitions_without_records_of_that_time_or_later(kctl: Kctl) -> None:
     line = "groups reset-offsets billing --topic orders:0 --to-datetime 2020-01-01 --compat"
     warning = "\nWarn: Partition 0 from topic orders is empty. Falling back to latest known offset.\n"
     assert kctl(f"{line} kafka-4").out.startswith(f"{warning}\nGROUP")
@@ -219,9 +219,7 @@ def test_times_are_read_as_everywhere(kctl: Kctl, time: str) -> None:
     assert (ran.status, ran.rows[0][4]) == (0, "40")
 
 
-def test_file_that_says_nothing_about_a_group(
-    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path
-) -> None:
+def test_file_without_a_group(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path) -> None:
     """The reset is refused, or warns if the file contains other groups."""
     cluster.groups["busy"] = FakeGroup({P0: 1}, members=[member("m", 0)])
     file = tmp_path / "offsets.csv"
@@ -263,7 +261,7 @@ def test_members_and_states(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
     assert one["assignment"] == [{"topic": "orders", "partitions": [0]}]
     assert kctl("groups members nope").status == ExitStatus.FAILED
     assert kctl("groups list --state Stable --state Dead").status == 0
-    assert {tuple(request.states_filter) for _, request in cluster.asked(ListGroupsRequest)} >= {("Stable", "Dead")}
+    assert {tuple(request.states_filter) for _, request in cluster.requested(ListGroupsRequest)} >= {("Stable", "Dead")}
     cluster.versions[16] = (0, 3)
     assert kctl("groups list --state Stable").rows[0][-2] == "UNSUPPORTED_VERSION"
 

@@ -31,23 +31,23 @@ def billing(cluster: FakeCluster) -> FakeGroup:
     return group
 
 
-def test_list_asks_all_brokers(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_list_queries_all_brokers(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list").rows == [
         ["audit", "Empty", "consumer", "1", "classic", "-", "-"],
         ["billing", "Stable", "consumer", "1", "classic", "-", "-"],
     ]
-    assert sorted(broker for broker, _ in cluster.asked(ListGroupsRequest)) == [0, 1]
+    assert sorted(broker for broker, _ in cluster.requested(ListGroupsRequest)) == [0, 1]
 
 
-def test_list_leaves_open_what_old_brokers_do_not_tell(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_list_shows_null_for_what_old_brokers_do_not_return(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.versions[16] = (0, 3)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list").rows == [["audit", "-", "consumer", "1", "-", "-", "-"]]
 
 
-def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_brokers_that_do_not_return_types_have_classic_groups_only(kctl: Kctl, cluster: FakeCluster) -> None:
     """The output of Kafka's own client."""
     cluster.versions[16] = (0, 4)
     cluster.groups["audit"] = FakeGroup()
@@ -61,7 +61,7 @@ def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, 
     ]
 
 
-def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_broker_that_cannot_list_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.intercept(ListGroupsRequest, lambda _: ListGroupsResponse(error_code=14, groups=[]))
     ran = kctl("groups list --format json")
     assert ran.status == ExitStatus.FAILED
@@ -71,7 +71,7 @@ def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCl
     ]
 
 
-def test_describe_tells_lag_and_who_reads(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_describe_shows_lag_and_members(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     assert kctl("groups describe billing").rows == [
         ["billing", "orders", "0", "30", "40", "10", "m-1", "10.0.0.1", "app", "-", "-"],
@@ -91,7 +91,7 @@ def test_describe_members_and_state(kctl: Kctl, cluster: FakeCluster) -> None:
     assert state == [*front, "classic", "-", "-", "-", "-"]
 
 
-def test_json_tells_everything_at_once(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_json_contains_all_details(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     (item,) = kctl("groups describe --format json").document
     assert (item["group"], item["state"], item["total_lag"]) == ("billing", "Stable", 10)
@@ -122,7 +122,7 @@ def test_assignment_of_another_kind_of_client_is_not_shown(kctl: Kctl, cluster: 
     assert row == ["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-", "-", "-"]
 
 
-def test_delete_refuses_without_consent_and_tells_each_group_its_fate(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_delete_requires_confirmation_and_shows_the_outcome_of_each_group(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups delete audit").status == ExitStatus.REFUSED
@@ -139,7 +139,7 @@ def test_delete_refuses_without_consent_and_tells_each_group_its_fate(kctl: Kctl
     assert (done.status, sorted(cluster.groups)) == (ExitStatus.FAILED, ["billing"])
 
 
-def test_kafkas_tool_knows_no_groups_but_consumers(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_kafkas_tool_shows_consumer_groups_only(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.groups.update({"connect": FakeGroup(protocol_type="connect"), "consumers": FakeGroup()})
     for compat in ("kafka-2.8", "kafka-4"):
         ran = kctl(f"groups describe connect consumers --compat {compat}")

@@ -53,12 +53,12 @@ def billing(cluster: FakeCluster) -> FakeGroup:
     return group
 
 
-def test_types_of_the_list_are_those_that_kctl_knows() -> None:
+def test_types_of_the_list_are_those_that_kctl_supports() -> None:
     assert (CLASSIC, CONSUMER, *OTHER_TYPES) == tuple(GroupType)
 
 
 @pytest.mark.usefixtures("billing")
-def test_list_tells_the_type_and_asks_for_some(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_list_shows_types_and_filters_by_them(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.groups["audit"] = FakeGroup()
     cluster.groups["jobs"] = FakeGroup(protocol_type="share", type="share")
     assert [row[:5] for row in kctl("groups list").rows] == [
@@ -70,11 +70,11 @@ def test_list_tells_the_type_and_asks_for_some(kctl: Kctl, cluster: FakeCluster)
         "billing",
         "jobs",
     ]
-    assert cluster.asked(ListGroupsRequest)[-1][1].types_filter == ["share", "consumer"]
+    assert cluster.requested(ListGroupsRequest)[-1][1].types_filter == ["share", "consumer"]
 
 
 @pytest.mark.usefixtures("billing")
-def test_describe_tells_what_members_have_and_shall_have(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_describe_shows_current_and_target_assignments(kctl: Kctl, cluster: FakeCluster) -> None:
     (state,) = kctl("groups describe billing --show state").rows
     front = ["billing", "Reconciling", "consumer", "uniform", f"127.0.0.1:{cluster.ports[1]}", "2", "10"]
     assert state == [*front, "consumer", "3", "2", "-", "-"]
@@ -91,7 +91,7 @@ def test_describe_tells_what_members_have_and_shall_have(kctl: Kctl, cluster: Fa
 
 
 @pytest.mark.usefixtures("billing")
-def test_json_tells_epochs_and_subscriptions(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_json_contains_epochs_and_subscriptions(kctl: Kctl, cluster: FakeCluster) -> None:
     (item,) = kctl("groups describe billing --format json").document
     assert (item["type"], item["group_epoch"], item["target_assignment_epoch"]) == ("consumer", 3, 2)
     first = item["members"][0]
@@ -111,7 +111,7 @@ def test_people_see_columns_of_these_groups_only_where_there_are_some(kctl: Kctl
         assert ("GROUP-EPOCH" in titles) is is_shown, group
 
 
-def test_group_is_described_whichever_versions_its_broker_knows(
+def test_group_is_described_whichever_versions_its_broker_supports(
     kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
 ) -> None:
     cluster.versions[69], cluster.versions[15] = (0, 0), (0, 5)  # Kafka 3.9
@@ -180,7 +180,7 @@ def test_active_group_is_refused_and_an_empty_one_is_reset(
 ) -> None:
     line = "groups reset-offsets billing --topic orders:0 --to-offset 12 --execute"
     ran = kctl(line)
-    assert (ran.status, ran.out, cluster.asked(OffsetCommitRequest)) == (ExitStatus.REFUSED, "", [])
+    assert (ran.status, ran.out, cluster.requested(OffsetCommitRequest)) == (ExitStatus.REFUSED, "", [])
     assert "group 'billing' is active (Reconciling) with m-1 (10.0.0.1), m-2 (10.0.0.1)" in ran.err
     assert kctl("groups delete billing --dry-run").rows[0][2] == "NON_EMPTY_GROUP"
     billing.members.clear()
@@ -189,7 +189,7 @@ def test_active_group_is_refused_and_an_empty_one_is_reset(
     assert billing.offsets[P0] == 12
 
 
-def test_static_member_that_has_left_is_told_from_one_that_is_there(kctl: Kctl, billing: FakeGroup) -> None:
+def test_static_member_that_has_left_is_distinguished_from_a_present_one(kctl: Kctl, billing: FakeGroup) -> None:
     billing.members[0].member_epoch = -2
     ran = kctl("groups reset-offsets billing --topic orders:0 --to-offset 12 --execute")
     assert ran.status == ExitStatus.REFUSED
@@ -204,7 +204,7 @@ def test_offsets_of_subscribed_topics_stay_although_no_member_has_a_partition(kc
 
 
 @pytest.mark.usefixtures("billing")
-def test_kafkas_tool_tells_types_and_epochs(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_kafkas_tool_shows_types_and_epochs(kctl: Kctl, cluster: FakeCluster) -> None:
     """The output of version 4; in that of 2.8 the group does not exist."""
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list --type consumer --verbose --compat kafka-4").out == (
@@ -222,9 +222,7 @@ def test_kafkas_tool_tells_types_and_epochs(kctl: Kctl, cluster: FakeCluster) ->
     )
 
 
-def test_kafkas_tool_tells_who_is_upgraded_while_some_are_not(
-    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
-) -> None:
+def test_kafkas_tool_shows_which_members_are_upgraded(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
     line = "groups describe billing --show members --verbose --compat kafka-4"
     billing.members[0].member_type = 0
     lines = kctl(line).out.splitlines()
@@ -235,7 +233,7 @@ def test_kafkas_tool_tells_who_is_upgraded_while_some_are_not(
 
 @pytest.mark.usefixtures("billing")
 @pytest.mark.parametrize("name", ["nope", "jobs"])
-def test_kafkas_tool_tells_nothing_when_a_broker_of_kafka_4_has_no_such_group_of_consumers(
+def test_kafkas_tool_prints_nothing_for_an_unknown_consumer_group_on_kafka_4(
     kctl: Kctl, cluster: FakeCluster, name: str
 ) -> None:
     """For older brokers and for the tool of 2.8 such a group does not exist; the others are shown."""
@@ -249,9 +247,9 @@ def test_kafkas_tool_tells_nothing_when_a_broker_of_kafka_4_has_no_such_group_of
         ExitStatus.FAILED,
         f"\nError: Executing consumer group command failed due to {reason}\n",
     )
-    told = kctl(f"{line} kafka-2.8").out
-    assert missing in told
-    assert "audit" in told
+    reported = kctl(f"{line} kafka-2.8").out
+    assert missing in reported
+    assert "audit" in reported
     if name == "nope":
         cluster.versions[15] = (0, 5)
         assert missing in kctl(f"{line} kafka-4").out

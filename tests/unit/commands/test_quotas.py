@@ -90,12 +90,12 @@ def test_alter_of_every_kind(
     assert cluster.quotas == {entity: {key: value}}
 
 
-def test_a_dry_run_and_a_missing_consent_change_nothing(kctl: Kctl, cluster: QuotaCluster) -> None:
+def test_a_dry_run_and_a_missing_confirmation_change_nothing(kctl: Kctl, cluster: QuotaCluster) -> None:
     ran = kctl("quotas alter --user alice --producer-rate 5 --dry-run")
     assert ran.rows == [["alice", "-", "-", "producer_byte_rate", "-", "5", "would be altered", "-", "-"]]
     assert kctl("quotas alter --user alice --producer-rate 5").status == ExitStatus.REFUSED
     assert cluster.quotas == {}
-    assert [request.validate_only for _, request in cluster.asked(AlterClientQuotasRequest)] == [True]
+    assert [request.validate_only for _, request in cluster.requested(AlterClientQuotasRequest)] == [True]
 
 
 def test_what_the_broker_refuses_is_a_row_with_its_error(kctl: Kctl, cluster: QuotaCluster) -> None:
@@ -137,7 +137,7 @@ def test_contradictory_or_incomplete_lines_are_usage_errors(kctl: Kctl, cluster:
     assert cluster.requests == []
 
 
-def test_check_tells_which_quota_applies_and_which_it_overrides(kctl: Kctl, cluster: QuotaCluster) -> None:
+def test_check_shows_which_quota_applies_and_which_it_overrides(kctl: Kctl, cluster: QuotaCluster) -> None:
     cluster.quotas = {
         ALICE: {"producer_byte_rate": 2.0},
         ALICE_APP: {"producer_byte_rate": 1.0},

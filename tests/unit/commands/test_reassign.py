@@ -87,7 +87,7 @@ def test_execute_starts_and_writes_the_way_back(kctl: Kctl, cluster: MovingClust
     assert cluster.moving == {TP: ([0, 1], [1, 2])}
 
 
-def test_way_back_goes_where_it_is_wanted(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+def test_rollback_is_written_to_the_given_file(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
     kctl(f"reassign execute orders:0=1,2 --rollback-file {tmp_path}/back.json")
     assert cluster.moving
     assert (tmp_path / "back.json").exists()
@@ -136,24 +136,24 @@ def test_refused_move_gives_its_throttle_back(kctl: Kctl, cluster: MovingCluster
     refused = ReassignableTopicResponse(
         name="orders", partitions=[ReassignablePartitionResponse(partition_index=0, error_code=39, error_message="no")]
     )
-    answer = AlterPartitionReassignmentsResponse(error_code=0, responses=[refused])
-    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: answer)
+    response = AlterPartitionReassignmentsResponse(error_code=0, responses=[refused])
+    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: response)
     ran = kctl("reassign execute orders:0=1,2 --throttle 1k --wait")
     assert (ran.status, ran.rows[0][9:]) == (ExitStatus.FAILED, ["-", "any,any", "INVALID_REPLICA_ASSIGNMENT", "no"])
-    assert cluster.asked(IncrementalAlterConfigsRequest)
+    assert cluster.requested(IncrementalAlterConfigsRequest)
     assert throttles(cluster) == {}
 
 
 def test_failure_of_the_whole_request_gives_the_throttle_back(kctl: Kctl, cluster: MovingCluster) -> None:
-    answer = AlterPartitionReassignmentsResponse(error_code=31, error_message="not you", responses=[])
-    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: answer)
+    response = AlterPartitionReassignmentsResponse(error_code=31, error_message="not you", responses=[])
+    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: response)
     ran = kctl("reassign execute orders:0=1,2 --throttle 1k --format json")
     assert (ran.status, ran.document["error"]["code"]) == (ExitStatus.FAILED, "CLUSTER_AUTHORIZATION_FAILED")
-    assert cluster.asked(IncrementalAlterConfigsRequest)
+    assert cluster.requested(IncrementalAlterConfigsRequest)
     assert throttles(cluster) == {}
 
 
-def test_move_beside_others_has_to_be_asked_for(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_move_beside_others_requires_an_option(kctl: Kctl, cluster: MovingCluster) -> None:
     kctl("reassign execute orders:0=1,2")
     assert kctl("reassign execute orders:1=2,0").status == ExitStatus.REFUSED
     assert list(cluster.moving) == [TP]
@@ -167,7 +167,7 @@ def test_partition_that_is_elsewhere_and_not_moving_is_a_failure(kctl: Kctl, clu
         assert (ran.status, ran.rows[0][2], ran.rows[0][8]) == (1, "different", "NO_REASSIGNMENT_IN_PROGRESS")
 
 
-def test_status_tells_bytes_and_touches_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_status_shows_bytes_and_changes_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
     kctl("reassign execute orders:0=1,2 --throttle 1k")
     cluster.sizes[2, TP] = 250
     ran = kctl("reassign status")
@@ -180,7 +180,7 @@ def test_status_tells_bytes_and_touches_nothing(kctl: Kctl, cluster: MovingClust
     assert throttles(cluster)
 
 
-def test_list_tells_what_anybody_moves(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_list_shows_all_moves(kctl: Kctl, cluster: MovingCluster) -> None:
     assert kctl("reassign list --format json").document == []
     cluster.moving[TP] = ([1, 2], [0, 1])
     assert kctl("reassign list").rows == [["orders", "0", "1,2,0", "2", "0"]]
@@ -196,7 +196,7 @@ def test_cancel_takes_a_move_and_its_throttle_back(kctl: Kctl, cluster: MovingCl
     assert (cluster.moving, throttles(cluster)) == ({}, {})
 
 
-def test_cancel_says_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_cancel_shows_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.moving[TP] = ([1, 2], [0, 1])
     assert kctl("reassign cancel").status == ExitStatus.USAGE
     assert kctl("reassign cancel orders:0 --all").status == ExitStatus.USAGE
@@ -223,7 +223,7 @@ def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str)
     assert cluster.requests == []
 
 
-def test_words_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
+def test_output_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
     """The texts of kafka.admin.ReassignPartitionsCommand 2.8.2; tests/integration compares with the tool itself."""
     given = f"--reassignment-json-file {file} --compat kafka-2.8"
     assert kctl(f"reassign execute {given} --throttle 1000").out == (
@@ -268,16 +268,16 @@ def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_wait_keeps_the_throttle_and_says_what_removes_it(
+def test_interrupted_wait_keeps_the_throttle_and_shows_how_to_remove_it(
     kctl: Kctl, cluster: MovingCluster, number: signal.Signals, status: int
 ) -> None:
     with waiting_process(cluster) as process:
         process.send_signal(number)
-        _, said = process.communicate(timeout=START_TIMEOUT_S)
+        _, output = process.communicate(timeout=START_TIMEOUT_S)
     assert process.returncode == status
     assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
-    assert "the brokers continue to move orders-0" in said.decode()
-    assert "remove it with: kctl reassign verify\n" in said.decode()
+    assert "the brokers continue to move orders-0" in output.decode()
+    assert "remove it with: kctl reassign verify\n" in output.decode()
     cluster.looks_until_arrival = None
     cluster.arrive()
     assert kctl("reassign verify").status == ExitStatus.DONE
@@ -289,10 +289,10 @@ def test_cluster_that_is_lost_while_waiting_keeps_the_throttle(cluster: MovingCl
         for broker in range(len(cluster.ports)):
             cluster.kill(broker)
         cluster.drop_connections()
-        _, said = process.communicate(timeout=START_TIMEOUT_S)
+        _, output = process.communicate(timeout=START_TIMEOUT_S)
     assert process.returncode in {ExitStatus.FAILED, ExitStatus.UNREACHABLE}
     assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
-    assert "remove it with: kctl reassign verify\n" in said.decode()
+    assert "remove it with: kctl reassign verify\n" in output.decode()
 
 
 def test_deadline_while_starting_keeps_the_throttle(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
@@ -308,8 +308,10 @@ def test_rollback_files_are_never_overwritten(kctl: Kctl, cluster: MovingCluster
     for replicas in ("1,2", "2,0", "0,1"):
         assert kctl(f"reassign execute orders:0={replicas}").status == ExitStatus.DONE
         cluster.arrive()
-    told = [json.loads(path.read_text())["partitions"][0]["replicas"] for path in state_files(tmp_path, "rollback-*")]
-    assert sorted(told) == [[0, 1], [1, 2], [2, 0]]
+    reported = [
+        json.loads(path.read_text())["partitions"][0]["replicas"] for path in state_files(tmp_path, "rollback-*")
+    ]
+    assert sorted(reported) == [[0, 1], [1, 2], [2, 0]]
     file = tmp_path / "back.json"
     file.write_text("mine")
     ran = kctl(f"reassign execute orders:0=1,2 --rollback-file {file}")

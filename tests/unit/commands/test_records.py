@@ -115,16 +115,16 @@ def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: 
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
     assert "standard input line 2: orders has no partition 7; it has 2" in ran.err
     assert [one.value for number in range(2) for one in cluster.records_of("orders", number)] == [b"a"]
-    assert len(cluster.asked(MetadataRequest)) < 10
+    assert len(cluster.requested(MetadataRequest)) < 10
 
 
 def test_a_partition_that_was_added_meanwhile_is_found(kctl: Kctl, cluster: FakeCluster) -> None:
     partitions = cluster.create("orders")
-    answers = [lambda: None, lambda: partitions.append(FakePartition(0))]
+    results = [lambda: None, lambda: partitions.append(FakePartition(0))]
 
     def grow(_: MetadataRequest) -> None:
-        if answers:
-            answers.pop(0)()
+        if results:
+            results.pop(0)()
 
     cluster.intercept(MetadataRequest, grow)
     with stdin(b'{"value":"b","partition":1}\n'):
@@ -139,7 +139,7 @@ def test_headers_of_the_same_name_are_all_written(kctl: Kctl, cluster: FakeClust
     assert [one.headers for one in cluster.records_of("orders", 0)] == [(("a", b"1"), ("a", b"2"))]
 
 
-def test_null_empty_and_dash_are_told_apart_and_no_header_is_lost(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_null_empty_and_dash_are_distinguished_and_no_header_is_lost(kctl: Kctl, cluster: FakeCluster) -> None:
     (partition,) = cluster.create("orders")
     headers = (("a", b"1"), ("a", None), ("a", b""), ("a", b"-"), ("b=c", b"x,y=z"))
     for key, value in ((None, b""), (b"", b"-"), (b"-", None), (b'""', b"\\x2d")):
@@ -169,8 +169,8 @@ def test_acknowledgements_are_rows_under_json(kctl: Kctl, cluster: FakeCluster) 
 def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     refused = PartitionProduceResponse(index=0, error_code=10, base_offset=-1)
-    answer = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[refused])])
-    cluster.intercept(ProduceRequest, lambda _: answer)
+    response = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[refused])])
+    cluster.intercept(ProduceRequest, lambda _: response)
     with stdin(b"a\n"):
         ran = kctl("produce orders --format json")
     assert (ran.status, ran.document[0]["offset"], ran.document[0]["error"]) == (1, None, "MESSAGE_TOO_LARGE")
@@ -195,7 +195,7 @@ def test_acks(kctl: Kctl, cluster: FakeCluster, acks: str, idempotent: bool) -> 
     cluster.create("orders")
     with stdin(b"a\n"):
         assert kctl(f"produce orders --acks {acks}").status == 0
-    assert bool(cluster.asked(InitProducerIdRequest)) is idempotent
+    assert bool(cluster.requested(InitProducerIdRequest)) is idempotent
     kctl("consume orders")
     assert [one.value for one in cluster.records_of("orders", 0)] == [b"a"]
 
@@ -274,7 +274,7 @@ def test_ranges_by_offset_and_time(kctl: Kctl, cluster: FakeCluster, options: st
     assert "".join(values_of(kctl(f"consume orders {options}"))) == expected
 
 
-def test_offset_outside_of_the_log_is_moved_into_it_and_said(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_offset_outside_of_the_log_is_moved_into_it_with_a_note(kctl: Kctl, cluster: FakeCluster) -> None:
     fill(cluster, *"abc")
     ran = kctl("consume orders --from 50")
     assert (ran.status, ran.out) == (0, "")
@@ -358,7 +358,7 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--assignor range", "--assignor requires --group"),
     ],
 )
-def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl, line: str, words: str) -> None:
+def test_options_that_exclude_a_group_are_reported(cluster: FakeCluster, kctl: Kctl, line: str, words: str) -> None:
     cluster.create("orders")
     ran = kctl(f"consume orders {line}")
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)

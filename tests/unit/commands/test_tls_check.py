@@ -66,13 +66,13 @@ def test_a_trusted_server_is_described(
     authority: CertificateAuthority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with tls_server(authority.issue("server")) as port:
-        status, told = _check(capsys, f"localhost:{port}", "--command-config", _settings(tmp_path, authority))
+        status, reported = _check(capsys, f"localhost:{port}", "--command-config", _settings(tmp_path, authority))
     assert status == 0
-    assert told["trusted"] is True
-    assert told["versions"] == ["TLSv1.2", "TLSv1.3"]
-    assert told["version"] == "TLSv1.3"
-    assert told["problems"] == []
-    leaf, issuer = told["certificates"]
+    assert reported["trusted"] is True
+    assert reported["versions"] == ["TLSv1.2", "TLSv1.3"]
+    assert reported["version"] == "TLSv1.3"
+    assert reported["problems"] == []
+    leaf, issuer = reported["certificates"]
     assert leaf["subject"] == "CN=server,OU=kctl,O=Tests"
     assert leaf["names"] == ["localhost", "127.0.0.1", "::1"]
     assert leaf["issuer"] == issuer["subject"] == "CN=Test CA"
@@ -89,7 +89,7 @@ def test_a_trusted_server_is_described(
         (("elsewhere.example",), (-1, 10), ["--server-name", "elsewhere.example"], None),
     ],
 )
-def test_problems_are_told_and_make_the_exit_status_3(
+def test_problems_are_shown_and_make_the_exit_status_3(
     authority: CertificateAuthority,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -100,12 +100,12 @@ def test_problems_are_told_and_make_the_exit_status_3(
 ) -> None:
     with tls_server(authority.issue("server", hosts=hosts, valid_days=days)) as port:
         config = _settings(tmp_path, authority)
-        status, told = _check(capsys, f"localhost:{port}", "--command-config", config, *option)
+        status, reported = _check(capsys, f"localhost:{port}", "--command-config", config, *option)
     assert status == (0 if problem is None else 3)
     if problem is None:
-        assert told["problems"] == []
+        assert reported["problems"] == []
     else:
-        assert told["problems"][0].startswith(problem)
+        assert reported["problems"][0].startswith(problem)
 
 
 def test_a_server_that_the_system_does_not_trust_is_reported_as_a_table(
@@ -123,9 +123,9 @@ def test_a_server_that_requires_a_client_certificate_is_described(
     authority: CertificateAuthority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with tls_server(authority.issue("server"), trusted=authority.pem) as port:
-        status, told = _check(capsys, f"localhost:{port}", "--command-config", _settings(tmp_path, authority))
+        status, reported = _check(capsys, f"localhost:{port}", "--command-config", _settings(tmp_path, authority))
     assert status == 0
-    assert told["versions"] == ["TLSv1.2", "TLSv1.3"]
+    assert reported["versions"] == ["TLSv1.2", "TLSv1.3"]
 
 
 def test_a_server_without_tls_and_a_closed_port_are_unreachable(

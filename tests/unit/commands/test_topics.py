@@ -22,7 +22,7 @@ def test_list_is_sorted_and_hides_internal_topics(kctl: Kctl, cluster: FakeClust
     assert names == ["__consumer_offsets", "orders", "payments"]
 
 
-def test_describe_tells_partitions_and_overrides(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_describe_shows_partitions_and_overrides(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[0, 1])
     cluster.configs["orders"] = {"retention.ms": "1000"}
     (item,) = kctl("topics describe orders --format json").document
@@ -53,44 +53,44 @@ def test_partition_without_leader_is_shown_as_such(kctl: Kctl, cluster: FakeClus
     assert (row[2], row[-2]) == ("-", "LEADER_NOT_AVAILABLE")
 
 
-def test_create_asks_for_what_was_said(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_create_sends_the_options(kctl: Kctl, cluster: FakeCluster) -> None:
     ran = kctl("topics create orders --partitions 3 --replication-factor 1 --config a=b=c --config d=")
     assert ran.rows == [["orders", "3", "1", "created", "-", "-"]]
     assert len(cluster.topics["orders"]) == 3
     assert cluster.configs["orders"] == {"a": "b=c", "d": ""}
-    ((broker, _),) = cluster.asked(CreateTopicsRequest)
+    ((broker, _),) = cluster.requested(CreateTopicsRequest)
     assert broker == cluster.controller
 
 
 def test_create_leaves_numbers_to_the_broker(kctl: Kctl, cluster: FakeCluster) -> None:
     kctl("topics create orders")
-    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    (topic,) = cluster.requested(CreateTopicsRequest)[0][1].topics
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
 
 
-def test_create_asks_an_old_broker_for_one_partition_and_one_replica(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_create_on_an_old_broker_sends_one_partition_and_one_replica(kctl: Kctl, cluster: FakeCluster) -> None:
     """Before KIP-464 (CreateTopics 4) brokers have no defaults for these numbers."""
     cluster.versions[19] = (0, 3)
     kctl("topics create orders")
-    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    (topic,) = cluster.requested(CreateTopicsRequest)[0][1].topics
     assert (topic.num_partitions, topic.replication_factor) == (1, 1)
 
 
 def test_create_by_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
     kctl("topics create orders --replica-assignment 0:1,1:0")
-    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    (topic,) = cluster.requested(CreateTopicsRequest)[0][1].topics
     assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [0, 1]), (1, [1, 0])]
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
     assert kctl("topics create other --replica-assignment 0 --partitions 1").status == ExitStatus.USAGE
 
 
 @pytest.mark.parametrize("text", ["a", "1:b", "1,,2", ""])
-def test_assignment_that_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_assignment_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_assignment(text)
 
 
-def test_topic_that_exists_is_a_failure_unless_told_otherwise(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_topic_that_exists_is_a_failure_without_the_option(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     ran = kctl("topics create orders --format json")
     assert (ran.status, ran.document[0]["error"]) == (ExitStatus.FAILED, "TOPIC_ALREADY_EXISTS")
@@ -143,7 +143,7 @@ def test_alter_dry_run_changes_nothing(kctl: Kctl, cluster: FakeCluster) -> None
     assert (len(cluster.topics["orders"]), cluster.configs["orders"]) == (1, {})
 
 
-def test_delete_without_consent_is_refused_and_nothing_is_asked(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_delete_without_confirmation_is_refused_and_sends_nothing(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     ran = kctl("topics delete orders --format json")
     assert (ran.status, ran.document["error"]["code"]) == (ExitStatus.REFUSED, "REFUSED")
@@ -161,7 +161,7 @@ def test_delete_takes_names_literally(kctl: Kctl, cluster: FakeCluster, newest: 
     assert list(cluster.topics) == ["axb"]
 
 
-def test_delete_tells_each_topic_its_fate(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_delete_shows_the_outcome_of_each_topic(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     ran = kctl("topics delete orders nope --yes --format json")
     assert ran.status == ExitStatus.FAILED
@@ -172,7 +172,7 @@ def test_delete_tells_each_topic_its_fate(kctl: Kctl, cluster: FakeCluster) -> N
     assert kctl("topics delete nope --yes --if-exists").status == 0
 
 
-def test_delete_dry_run_needs_no_consent(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_delete_dry_run_needs_no_confirmation(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=2)
     assert kctl("topics delete orders --dry-run").rows == [["orders", "2", "1", "would be deleted", "-", "-"]]
-    assert cluster.asked(DeleteTopicsRequest) == []
+    assert cluster.requested(DeleteTopicsRequest) == []

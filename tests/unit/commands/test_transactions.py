@@ -98,9 +98,9 @@ def test_abort_aborts_a_hanging_transaction(kctl: Kctl, cluster: FakeCluster) ->
     line = "transactions abort orders:1 --start-offset 5"
     assert kctl(line).status == ExitStatus.REFUSED
     assert kctl(f"{line} --dry-run").rows[0][6] == "would be aborted"
-    assert cluster.asked(WriteTxnMarkersRequest) == []
+    assert cluster.requested(WriteTxnMarkersRequest) == []
     assert kctl(f"{line} --yes").rows == [["orders", "1", "7", "2", "-", "5", "aborted", "-", "-"]]
-    ((broker, request),) = cluster.asked(WriteTxnMarkersRequest)
+    ((broker, request),) = cluster.requested(WriteTxnMarkersRequest)
     marker = request.markers[0]
     assert (broker, marker.transaction_result, marker.coordinator_epoch) == (1, False, 0)
     assert kctl(f"{line} --yes").status == ExitStatus.FAILED
@@ -110,7 +110,7 @@ def test_abort_aborts_a_hanging_transaction(kctl: Kctl, cluster: FakeCluster) ->
 def test_abort_refuses_a_transaction_that_its_coordinator_has(kctl: Kctl, cluster: FakeCluster) -> None:
     line = "transactions abort orders:0 --producer-id 8 --producer-epoch 2 --coordinator-epoch 4 --yes"
     ran = kctl(line)
-    assert (ran.status, cluster.asked(WriteTxnMarkersRequest)) == (ExitStatus.REFUSED, [])
+    assert (ran.status, cluster.requested(WriteTxnMarkersRequest)) == (ExitStatus.REFUSED, [])
     assert "the coordinator of 'tx' has it in state Ongoing" in ran.err
     assert kctl(f"{line} --force").status == 0
     cluster.versions[66] = (0, -1)
@@ -132,7 +132,7 @@ def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
     assert kctl(f"transactions abort {line} --yes").status == ExitStatus.USAGE
 
 
-def test_producers_in_kafkas_words(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_producers_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
     first, _ = cluster.topics["orders"]
     first.producers = [producer(8, 1_700_000_000_000, 3), producer(9, -1, -1)]
     ran = kctl("producers describe orders --partition 0 --compat kafka-3")

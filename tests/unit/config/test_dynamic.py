@@ -42,11 +42,11 @@ def test_topics_follow_the_brokers_defaults_until_they_have_their_own() -> None:
 
 def test_subscribers_are_called_on_every_change() -> None:
     view = ConfigView({})
-    heard: list[int] = []
-    view.subscribe(lambda: heard.append(view.current.num_io_threads))
+    received: list[int] = []
+    view.subscribe(lambda: received.append(view.current.num_io_threads))
     view.set_dynamic_default({"num.io.threads": "9"})
     view.set_topic("t", {})
-    assert heard == [9, 9]
+    assert received == [9, 9]
 
 
 def test_unusable_values_are_ignored_and_logged() -> None:

@@ -63,7 +63,7 @@ def test_port_0_may_stand_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "reported"),
     [
         ({"listeners": ""}, None),
         ({"listeners": " , "}, "names no listener"),
@@ -88,19 +88,19 @@ def test_port_0_may_stand_twice() -> None:
         ({"control.plane.listener.name": "PLAINTEXT"}, "is also the inter-broker listener"),
     ],
 )
-def test_invalid_listeners_are_refused(properties: dict[str, str], told: str | None) -> None:
-    if told is None:
+def test_invalid_listeners_are_refused(properties: dict[str, str], reported: str | None) -> None:
+    if reported is None:
         load(properties)
     else:
-        assert told in problems(properties)[0]
+        assert reported in problems(properties)[0]
 
 
 def test_one_port_for_two_listeners_is_refused() -> None:
-    told = problems(
+    reported = problems(
         {
             "listeners": "A://h:1,B://h:1",
             "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
             "inter.broker.listener.name": "A",
         }
     )
-    assert told == ["listeners=A://h:1,B://h:1: has the port 1 twice; give each listener a port of its own"]
+    assert reported == ["listeners=A://h:1,B://h:1: has the port 1 twice; give each listener a port of its own"]

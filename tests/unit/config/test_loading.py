@@ -82,7 +82,7 @@ def test_a_property_that_nothing_acts_on_is_a_warning_unless_it_is_the_default()
     ]
 
 
-def test_every_problem_is_told_at_once_with_name_value_and_remedy() -> None:
+def test_every_problem_is_reported_at_once_with_name_value_and_remedy() -> None:
     assert problems({"broker.id": "x", "log.segment.bytes": "13", "ssl.key.password": "s3cret", "port": "70000"}) == [
         "broker.id=x: is not a whole number; correct it or remove it, which means -1",
         "log.segment.bytes=13: must be at least 14; correct it or remove it, which means 1073741824",
@@ -129,12 +129,12 @@ def test_a_kraft_configuration_is_refused_plainly(name: str) -> None:
     ],
 )
 def test_a_contradiction_is_refused(properties: dict[str, str], named: str) -> None:
-    told = problems(properties)
-    assert len(told) in {1, 2}, told
-    assert told[0].startswith(named)
+    reported = problems(properties)
+    assert len(reported) in {1, 2}, reported
+    assert reported[0].startswith(named)
 
 
-def test_a_password_is_never_told() -> None:
+def test_a_password_is_never_in_an_error() -> None:
     assert "s3cret" not in "".join(load_broker_config({"ssl.key.password": "s3cret"})[1])
 
 
@@ -167,7 +167,7 @@ def test_a_property_without_default_may_be_left_empty() -> None:
     assert load(broker__rack="").broker_rack is None
 
 
-def test_older_message_format_is_said_to_have_no_effect_where_the_protocol_version_asks_for_it() -> None:
-    asked = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
-    _, warnings = load_broker_config(asked)
+def test_older_message_format_required_by_the_protocol_version_is_a_warning() -> None:
+    requested = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
+    _, warnings = load_broker_config(requested)
     assert any(each.startswith("log.message.format.version=0.10.2: batches are stored") for each in warnings)

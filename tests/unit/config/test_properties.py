@@ -44,7 +44,7 @@ def test_reads_what_java_reads(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 
-def test_a_malformed_escape_is_told_with_its_line() -> None:
+def test_a_malformed_escape_is_reported_with_its_line() -> None:
     with pytest.raises(ValueError, match=r"line 3: .*u12"):
         parse_properties("a=b\n\nc=\\u12")
 

@@ -28,7 +28,7 @@ def test_an_override_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "reported"),
     [
         ({"no.such": "1"}, "Unknown topic config name: no.such"),
         ({"log.segment.bytes": "100"}, "Unknown topic config name: log.segment.bytes"),
@@ -43,8 +43,8 @@ def test_an_override_wins() -> None:
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "is greater than max.compaction.lag.ms"),
     ],
 )
-def test_what_cannot_be_is_an_invalid_config(overrides: dict[str, str | None], told: str) -> None:
-    with pytest.raises(ApiError, match=told) as caught:
+def test_what_cannot_be_is_an_invalid_config(overrides: dict[str, str | None], reported: str) -> None:
+    with pytest.raises(ApiError, match=reported) as caught:
         validate_topic_overrides(overrides)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
@@ -70,11 +70,11 @@ def test_stored_overrides_that_make_no_sense_do_not_keep_the_others_out() -> Non
     assert len(ignored) == 2
 
 
-@pytest.mark.parametrize(("version", "is_told"), [("0.10.0", True), ("0.11.0", False), ("2.8", False)])
-def test_topic_with_an_older_message_format_is_said_to_be_stored_in_the_present_one(
-    version: str, is_told: bool
+@pytest.mark.parametrize(("version", "is_reported"), [("0.10.0", True), ("0.11.0", False), ("2.8", False)])
+def test_topic_with_an_older_message_format_is_a_warning_about_the_stored_format(
+    version: str, is_reported: bool
 ) -> None:
-    _, told = topic_config_ignoring_errors(load_broker_config({})[0], {"message.format.version": version})
-    assert told == (
-        [f"message.format.version={version} has no effect: batches are stored in the format of 0.11.0"] * is_told
+    _, reported = topic_config_ignoring_errors(load_broker_config({})[0], {"message.format.version": version})
+    assert reported == (
+        [f"message.format.version={version} has no effect: batches are stored in the format of 0.11.0"] * is_reported
     )

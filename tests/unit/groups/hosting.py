@@ -113,7 +113,7 @@ class Host:
         return self
 
     def join(self, group_id: str = "g", member_id: str = "", **options: Any) -> Reply[JoinOutcome]:
-        asked: dict[str, Any] = {
+        requested: dict[str, Any] = {
             "group_instance_id": None,
             "requires_known_member_id": False,
             "client_id": "c",
@@ -123,7 +123,7 @@ class Host:
             "protocol_type": "consumer",
             "protocols": protocols("range"),
         }
-        request = JoinRequest(member_id=member_id, **(asked | options))
+        request = JoinRequest(member_id=member_id, **(requested | options))
         return self.coordinator.join(group_id, request)
 
     def sync(

@@ -35,7 +35,7 @@ def committed(world: GroupWorld, tp: TopicPartition = T0) -> int | None:
 
 def test_client_without_a_group_membership_may_commit_offsets() -> None:
     world = GroupWorld()
-    assert world.answers[world.commit({T0: 5, T1: 6})] == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
+    assert world.responses[world.commit({T0: 5, T1: 6})] == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
     assert (committed(world), committed(world, T1)) == (5, 6)
     assert world.group.state is GroupState.EMPTY
 
@@ -49,7 +49,7 @@ def test_commit_becomes_visible_after_its_append() -> None:
     world.finish_append()
     assert committed(world) == 5
     assert not world.group.offsets.is_unstable(T0)
-    assert world.answers[token] == {T0: ErrorCode.NONE}
+    assert world.responses[token] == {T0: ErrorCode.NONE}
 
 
 def test_commit_with_the_higher_log_offset_wins_in_any_confirmation_order() -> None:
@@ -85,7 +85,7 @@ def test_failed_later_commit_keeps_the_earlier_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("append_error", "answered"),
+    ("append_error", "completed"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -98,11 +98,11 @@ def test_failed_later_commit_keeps_the_earlier_one() -> None:
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_commit_with_a_failed_append_keeps_the_old_offset(append_error: ErrorCode, answered: ErrorCode) -> None:
+def test_commit_with_a_failed_append_keeps_the_old_offset(append_error: ErrorCode, completed: ErrorCode) -> None:
     world = GroupWorld()
     world.commit({T0: 5})
     world.append_error = append_error
-    assert world.answers[world.commit({T0: 6})] == {T0: answered}
+    assert world.responses[world.commit({T0: 6})] == {T0: completed}
     assert committed(world) == 5
     assert not world.group.offsets.is_unstable(T0), "no fetch has to wait for it"
 
@@ -117,14 +117,14 @@ def test_group_with_only_a_failed_commit_does_not_exist() -> None:
 def test_too_much_metadata_refuses_one_partition_only() -> None:
     world = GroupWorld(offset_metadata_max_bytes=3)
     token = world.commit({T0: OffsetAndMetadata(1, metadata="abcd"), T1: OffsetAndMetadata(2, metadata="abc")})
-    assert world.answers[token] == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: ErrorCode.NONE}
+    assert world.responses[token] == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: ErrorCode.NONE}
     assert (committed(world), committed(world, T1)) == (None, 2)
 
 
 def test_too_much_metadata_everywhere_writes_nothing() -> None:
     world = GroupWorld(offset_metadata_max_bytes=0)
     token = world.commit({T0: OffsetAndMetadata(1, metadata="a")})
-    assert world.answers[token] == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert world.responses[token] == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert world.log == []
 
 
@@ -137,7 +137,7 @@ def test_metadata_length_is_counted_in_utf_16_units_as_in_java() -> None:
 def test_member_commits_in_its_generation() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
-    assert world.answers[world.commit({T0: 5}, member_id=a, generation=1)] == {T0: ErrorCode.NONE}
+    assert world.responses[world.commit({T0: 5}, member_id=a, generation=1)] == {T0: ErrorCode.NONE}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_commit_that_is_not_of_the_generation_is_refused(member_id: str, generat
     world = GroupWorld()
     world.stable_group("a")
     token = world.commit({T0: 5}, member_id=member_id, generation=generation)
-    assert world.answers[token] == {T0: error}
+    assert world.responses[token] == {T0: error}
     assert committed(world) is None
 
 
@@ -164,20 +164,20 @@ def test_fenced_member_cannot_commit() -> None:
     world.sync("i-1")
     world.join(instance="i")
     token = world.commit({T0: 5}, member_id="i-1", generation=1, instance="i")
-    assert world.answers[token] == {T0: ErrorCode.FENCED_INSTANCE_ID}
+    assert world.responses[token] == {T0: ErrorCode.FENCED_INSTANCE_ID}
 
 
 def test_commit_of_a_generation_to_an_empty_group_is_refused() -> None:
     world = GroupWorld()
     token = world.commit({T0: 5}, member_id="a", generation=3)
-    assert world.answers[token] == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert world.responses[token] == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
 
 
 def test_member_may_commit_while_a_rebalance_is_prepared() -> None:
     world = GroupWorld()
     a, b = world.stable_group("a", "b")
     world.join(a)
-    assert world.answers[world.commit({T0: 5}, member_id=b, generation=1)] == {T0: ErrorCode.NONE}
+    assert world.responses[world.commit({T0: 5}, member_id=b, generation=1)] == {T0: ErrorCode.NONE}
 
 
 def test_commit_between_join_and_sync_gets_rebalance_in_progress() -> None:
@@ -185,7 +185,7 @@ def test_commit_between_join_and_sync_gets_rebalance_in_progress() -> None:
     world.join(name="a")
     world.advance(3_000)
     token = world.commit({T0: 5}, member_id="a-1", generation=1)
-    assert world.answers[token] == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
+    assert world.responses[token] == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 def test_commit_restarts_the_session_timeout() -> None:
@@ -197,38 +197,38 @@ def test_commit_restarts_the_session_timeout() -> None:
     assert world.heartbeat(a) is ErrorCode.NONE
 
 
-def test_pending_commit_is_answered_after_the_coordinator_moved() -> None:
+def test_pending_commit_gets_a_response_after_the_coordinator_moved() -> None:
     world = GroupWorld()
     world.holds_appends = True
     token = world.commit({T0: 5})
     world.do(Unload())
     world.finish_append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert world.answers[token] == {T0: ErrorCode.NOT_COORDINATOR}
+    assert world.responses[token] == {T0: ErrorCode.NOT_COORDINATOR}
 
 
 def test_deleted_group_writes_tombstones() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.commit({T0: 5}, member_id=a, generation=1)
-    assert world.ask(DeleteGroup) is ErrorCode.NON_EMPTY_GROUP
+    assert world.call(DeleteGroup) is ErrorCode.NON_EMPTY_GROUP
     world.leave(a)
-    assert world.ask(DeleteGroup) is ErrorCode.NONE
+    assert world.call(DeleteGroup) is ErrorCode.NONE
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=True)
     assert world.is_discarded
-    assert world.ask(DeleteGroup) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.call(DeleteGroup) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_deleting_a_group_with_only_offsets_writes_no_group_tombstone() -> None:
     world = GroupWorld()
     world.commit({T0: 5})
-    world.ask(DeleteGroup)
+    world.call(DeleteGroup)
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
 
 def test_offsets_of_an_empty_group_can_be_deleted() -> None:
     world = GroupWorld()
     world.commit({T0: 5, U0: 6})
-    outcome = world.ask(DeleteOffsets, (T0, T1))
+    outcome = world.call(DeleteOffsets, (T0, T1))
     assert outcome.partitions == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
     assert (committed(world), committed(world, U0)) == (None, 6)
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
@@ -239,7 +239,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.commit({T0: 5, U0: 6}, member_id=a, generation=1)
-    outcome = world.ask(DeleteOffsets, (T0, U0))
+    outcome = world.call(DeleteOffsets, (T0, U0))
     assert outcome.partitions == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, U0: ErrorCode.NONE}
     assert (committed(world), committed(world, U0)) == (5, None)
 
@@ -247,17 +247,17 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
 def test_offsets_are_not_deleted_while_subscriptions_are_unreadable() -> None:
     world = GroupWorld()
     world.stable_group("a", supports=(("range", b"\x00"),))
-    outcome = world.ask(DeleteOffsets, (U0,))
+    outcome = world.call(DeleteOffsets, (U0,))
     assert outcome.partitions == {U0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 def test_offsets_of_non_consumer_groups_are_deleted_only_when_empty() -> None:
     world = GroupWorld()
     world.stable_group("a", protocol_type="connect")
-    assert world.ask(DeleteOffsets, (T0,)).error is ErrorCode.NON_EMPTY_GROUP
+    assert world.call(DeleteOffsets, (T0,)).error is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
+def test_offsets_of_a_deleted_topic_are_removed() -> None:
     world = GroupWorld()
     world.commit({T0: 5, U0: 6})
     world.do(ForgetTopics(frozenset({"t"})))
@@ -278,7 +278,7 @@ def test_pending_commit_of_a_deleted_group_is_dropped() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})
-    world.ask(DeleteGroup)
+    world.call(DeleteGroup)
     world.finish_append()
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
@@ -288,13 +288,13 @@ def test_pending_commit_of_a_deleted_offset_gets_a_tombstone() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})
-    world.ask(DeleteOffsets, (T0, T1))
+    world.call(DeleteOffsets, (T0, T1))
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
 
 def commit_in_transaction(world: GroupWorld) -> None:
     values = {T0: OffsetAndMetadata(5)}
-    outcome = world.ask(lambda token: TransactionalCommit(token=token, producer=PRODUCER, offsets=values))
+    outcome = world.call(lambda token: TransactionalCommit(token=token, producer=PRODUCER, offsets=values))
     assert outcome == {T0: ErrorCode.NONE}
 
 
@@ -303,12 +303,12 @@ def test_an_open_transaction_keeps_a_group_whose_offsets_are_deleted(committed: 
     """As Apache Kafka's GroupMetadata.hasOffsets; after the marker the group expires like others."""
     world = GroupWorld()
     commit_in_transaction(world)
-    assert world.ask(DeleteOffsets, (T0,)) == DeleteOffsetsOutcome(ErrorCode.NONE, {T0: ErrorCode.NONE})
+    assert world.call(DeleteOffsets, (T0,)) == DeleteOffsetsOutcome(ErrorCode.NONE, {T0: ErrorCode.NONE})
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
     world.do(ForgetTopics(frozenset({"t"})))
     world.do(ExpireOffsets())
     assert not world.is_discarded
-    assert world.ask(DeleteOffsets, (T0,)).error is ErrorCode.NONE
+    assert world.call(DeleteOffsets, (T0,)).error is ErrorCode.NONE
     world.do(TransactionCompleted(PRODUCER.producer_id, committed))
     assert world.group.offsets.get(T0) is None
     world.do(ExpireOffsets())
@@ -318,7 +318,7 @@ def test_an_open_transaction_keeps_a_group_whose_offsets_are_deleted(committed: 
 def test_a_group_with_an_open_transaction_can_be_deleted() -> None:
     world = GroupWorld()
     commit_in_transaction(world)
-    assert world.ask(DeleteGroup) is ErrorCode.NONE
+    assert world.call(DeleteGroup) is ErrorCode.NONE
     assert world.is_discarded
 
 

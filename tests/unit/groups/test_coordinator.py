@@ -76,7 +76,7 @@ def test_group_of_a_partition_led_elsewhere_is_refused() -> None:
     simulate(main, seed=1)
 
 
-def test_loading_partition_answers_load_in_progress_except_to_heartbeats_and_syncs() -> None:
+def test_loading_partition_responds_load_in_progress_except_to_heartbeats_and_syncs() -> None:
     """Old clients do not support COORDINATOR_LOAD_IN_PROGRESS there."""
 
     async def main(loop: SimLoop) -> None:
@@ -210,7 +210,7 @@ def test_groups_are_listed_by_state() -> None:
     simulate(main, seed=1)
 
 
-def test_commit_is_answered_after_the_high_watermark_passes_it() -> None:
+def test_commit_gets_a_response_after_the_high_watermark_passes_it() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         host.log.holds = True
@@ -241,7 +241,7 @@ def test_cancelled_caller_does_not_disturb_the_group() -> None:
     simulate(main, seed=1)
 
 
-def test_resigning_answers_parked_requests_and_unloads_the_groups() -> None:
+def test_resigning_completes_parked_requests_and_unloads_the_groups() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         reply = host.join()

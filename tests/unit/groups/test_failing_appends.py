@@ -151,7 +151,9 @@ def test_transactional_commit_without_a_producer_is_refused_before_anything_is_s
 
 
 @EVERY_WAY
-def test_assignment_with_a_failed_append_is_answered_and_the_group_rebalances(failure: str, error: ErrorCode) -> None:
+def test_assignment_with_a_failed_append_gets_a_response_and_the_group_rebalances(
+    failure: str, error: ErrorCode
+) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         joined = await settled(host.join())
         offsets_log.failure = failure
@@ -166,7 +168,7 @@ def test_assignment_with_a_failed_append_is_answered_and_the_group_rebalances(fa
 
 
 @EVERY_WAY
-def test_static_member_whose_append_fails_is_answered(failure: str, error: ErrorCode) -> None:
+def test_static_member_whose_append_fails_gets_a_response(failure: str, error: ErrorCode) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         joined = await settled(host.join(group_instance_id="i"))
         await settled(host.sync("g", joined.member_id, joined.generation, {joined.member_id: b"p0"}))

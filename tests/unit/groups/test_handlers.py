@@ -180,8 +180,8 @@ def errors_of(response: Any) -> list[int]:
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_offset_commit_with_the_maximum_retention_never_expires(version: int) -> None:
     async def play(broker: Broker) -> None:
-        asked = commit(("t", 0), retention_time_ms=(1 << 63) - 1)
-        assert errors_of(await broker.call(asked, version)) == [ErrorCode.NONE]
+        requested = commit(("t", 0), retention_time_ms=(1 << 63) - 1)
+        assert errors_of(await broker.call(requested, version)) == [ErrorCode.NONE]
         stable = fetch(0)
         stable.require_stable = True
         [topic] = (await broker.call(stable, 7)).topics
@@ -356,8 +356,8 @@ def test_offset_commit_with_a_retention_time_expires_by_it(version: int) -> None
 
 def test_offset_commit_and_fetch_v0_use_zookeeper() -> None:
     async def play(broker: Broker) -> None:
-        answered = await broker.call(commit(("t", 0), ("t", 1), ("x", 0)), 0)
-        assert errors_of(answered) == [
+        completed = await broker.call(commit(("t", 0), ("t", 1), ("x", 0)), 0)
+        assert errors_of(completed) == [
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_SERVER_ERROR,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -412,8 +412,8 @@ def test_offset_fetch_puts_the_group_error_in_the_field_of_its_version(version: 
 def test_describe_groups_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         member_id, _ = await broker.member()
-        asked = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
-        group, missing = (await broker.call(asked, version)).groups
+        requested = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
+        group, missing = (await broker.call(requested, version)).groups
         assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
         (member,) = group.members
         assert (member.member_id, member.client_id, member.client_host) == (member_id, "client", "/127.0.0.1")
@@ -480,7 +480,7 @@ class KnownTopics:
     """ports.InternalTopics: the offsets topic exists once it was requested."""
 
     def __init__(self) -> None:
-        self.asked_for: list[str] = []
+        self.requested_items: list[str] = []
         self.partitions: int | None = None
         self.leader: CoordinatorNode | None = None
 
@@ -492,7 +492,7 @@ class KnownTopics:
         return self.leader
 
     def ensure_topic(self, topic: str, account: RequestAccount | None) -> None:
-        self.asked_for.append(topic)
+        self.requested_items.append(topic)
 
 
 def find(topics: KnownTopics, version: int, **options: Any) -> Any:
@@ -512,19 +512,19 @@ def test_find_coordinator_of_every_version(version: int) -> None:
         -1,
     )
     assert bool(found.error_message) is (version >= 1)
-    assert topics.asked_for == ["__consumer_offsets"]
+    assert topics.requested_items == ["__consumer_offsets"]
     topics.partitions = 50
     assert find(topics, version).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     topics.leader = CoordinatorNode(2, "example", 9092)
     found = find(topics, version)
     assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 2, "example", 9092)
-    assert topics.asked_for == ["__consumer_offsets"]
+    assert topics.requested_items == ["__consumer_offsets"]
 
 
 def test_find_coordinator_of_a_transactional_id_creates_the_transaction_topic() -> None:
     topics = KnownTopics()
     assert find(topics, 1, key_type=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert topics.asked_for == ["__transaction_state"]
+    assert topics.requested_items == ["__transaction_state"]
 
 
 def test_find_coordinator_of_an_unknown_kind_is_refused() -> None:

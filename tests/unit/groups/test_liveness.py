@@ -23,7 +23,7 @@ def test_heartbeat_while_completing_succeeds() -> None:
     world = GroupWorld()
     token = world.join(name="a")
     world.advance(DELAY_MS)
-    assert world.heartbeat(world.answers[token].member_id) is ErrorCode.NONE
+    assert world.heartbeat(world.responses[token].member_id) is ErrorCode.NONE
 
 
 def test_heartbeat_of_an_unknown_member_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_leaving_starts_a_rebalance() -> None:
     leader, follower = world.stable_group("a", "b")
     world.leave(leader)
     assert world.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.answers[world.join(follower)].leader == follower
+    assert world.responses[world.join(follower)].leader == follower
 
 
 def test_leave_of_the_last_awaited_member_completes_the_join_phase() -> None:
@@ -107,7 +107,7 @@ def test_leave_of_the_last_awaited_member_completes_the_join_phase() -> None:
     leader, follower = world.stable_group("a", "b")
     token = world.join(leader)
     world.leave(follower)
-    assert world.answers[token].generation == 2
+    assert world.responses[token].generation == 2
 
 
 def test_each_leaver_has_its_own_error() -> None:
@@ -126,27 +126,27 @@ def test_pending_member_may_leave() -> None:
     token = world.join(a)
     pending = next(iter(world.group.pending_members))
     assert world.leave(pending).leavers == (ErrorCode.NONE,)
-    assert world.answers[token].generation == 2
+    assert world.responses[token].generation == 2
     assert TimerKey(TimerKind.SESSION, pending) not in world.timers
 
 
-def test_member_that_leaves_with_a_parked_join_still_gets_its_answer() -> None:
+def test_member_that_leaves_with_a_parked_join_still_gets_its_response() -> None:
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     token = world.join(a)
     world.leave(a)
-    assert world.answers[token].error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.answers[token].member_id == ""
+    assert world.responses[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.responses[token].member_id == ""
 
 
-def test_member_that_leaves_with_a_parked_sync_still_gets_its_answer() -> None:
+def test_member_that_leaves_with_a_parked_sync_still_gets_its_response() -> None:
     world = GroupWorld()
     world.join(name="a")
     world.join(name="b")
     world.advance(DELAY_MS * 2)
     token = world.sync("b-2")
     world.leave("b-2")
-    assert world.answers[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.responses[token].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_longest_standing_member_becomes_the_next_leader() -> None:
@@ -156,16 +156,16 @@ def test_longest_standing_member_becomes_the_next_leader() -> None:
     assert world.group.leader == b
 
 
-def test_unloaded_group_answers_parked_joins_with_not_coordinator() -> None:
+def test_parked_joins_of_an_unloaded_group_get_not_coordinator() -> None:
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     token = world.join(a)
     world.do(Unload())
-    assert world.answers[token].error is ErrorCode.NOT_COORDINATOR
+    assert world.responses[token].error is ErrorCode.NOT_COORDINATOR
     assert world.is_discarded
 
 
-def test_unloaded_group_answers_parked_syncs_with_not_coordinator() -> None:
+def test_parked_syncs_of_an_unloaded_group_get_not_coordinator() -> None:
     world = GroupWorld()
     world.join(name="a")
     world.join(name="b")
@@ -173,20 +173,20 @@ def test_unloaded_group_answers_parked_syncs_with_not_coordinator() -> None:
     world.holds_appends = True
     tokens = [world.sync("b-2"), world.sync("a-1")]
     world.do(Unload())
-    assert {world.answers[token].error for token in tokens} == {ErrorCode.NOT_COORDINATOR}
+    assert {world.responses[token].error for token in tokens} == {ErrorCode.NOT_COORDINATOR}
     world.finish_append()
     assert world.group.state is GroupState.DEAD
 
 
-def test_dead_group_answers_coordinator_not_available() -> None:
+def test_dead_group_responds_coordinator_not_available() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.do(Unload())
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.heartbeat(a) is gone
     assert world.leave(a).error is gone
-    assert world.answers[world.join(a)].error is gone
-    assert world.answers[world.sync(a)].error is gone
+    assert world.responses[world.join(a)].error is gone
+    assert world.responses[world.sync(a)].error is gone
 
 
 @pytest.mark.parametrize("state", list(GroupState))

@@ -104,7 +104,10 @@ def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} offset=1 key={key!r} " in line
+    assert (
+        f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} offset=1 last_offset=1 keys={key!r} "
+        in line
+    )
 
 
 def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
@@ -225,9 +228,9 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_l
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    where = f"skipped records topic=__consumer_offsets partition={partition} offset=1"
+    where = f"skipping records that cannot be read topic=__consumer_offsets partition={partition} offset=1"
     key = encode_offset_commit_key("g", "t", 1)
-    assert line == f"{where} key={key!r} reason=wrong checksum, skipped 104 bytes"
+    assert line == f"{where} last_offset=1 keys={key!r} error=wrong checksum, skipped 104 bytes"
 
 
 def test_key_types_of_newer_brokers_are_skipped_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,17 +15,17 @@ DELAY_MS = 3_000
 def completing(world: GroupWorld, *names: str) -> list[str]:
     tokens = [world.join(name=name) for name in names]
     world.advance(DELAY_MS * 3)
-    return [world.answers[token].member_id for token in tokens]
+    return [world.responses[token].member_id for token in tokens]
 
 
 def test_follower_syncs_wait_for_the_leader_sync() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     parked = world.sync(follower)
-    assert parked not in world.answers
+    assert parked not in world.responses
     token = world.sync(leader, assignments={leader: b"p0", follower: b"p1"})
-    assert world.answers[token].assignment == b"p0"
-    assert world.answers[parked].assignment == b"p1"
+    assert world.responses[token].assignment == b"p0"
+    assert world.responses[parked].assignment == b"p1"
     assert world.group.state is GroupState.STABLE
 
 
@@ -34,7 +34,7 @@ def test_assignment_is_persisted_before_any_response() -> None:
     leader, follower = completing(world, "a", "b")
     world.holds_appends = True
     token = world.sync(leader, assignments={follower: b"p0"})
-    assert token not in world.answers
+    assert token not in world.responses
     states = [world.group.state]
     world.finish_append()
     states.append(world.group.state)
@@ -48,11 +48,11 @@ def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> Non
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     world.sync(leader, assignments={leader: b"p0", "stranger": b"p9"})
-    assert world.answers[world.sync(follower)].assignment == b""
+    assert world.responses[world.sync(follower)].assignment == b""
 
 
 @pytest.mark.parametrize(
-    ("append_error", "answered"),
+    ("append_error", "completed"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -66,14 +66,14 @@ def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> Non
     ],
 )
 def test_assignment_with_a_failed_append_fails_all_syncs_and_rebalances(
-    append_error: ErrorCode, answered: ErrorCode
+    append_error: ErrorCode, completed: ErrorCode
 ) -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     parked = world.sync(follower)
     world.append_error = append_error
     token = world.sync(leader)
-    assert world.answers[token].error is world.answers[parked].error is answered
+    assert world.responses[token].error is world.responses[parked].error is completed
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
@@ -93,7 +93,7 @@ def test_assignment_of_an_older_generation_changes_nothing() -> None:
 def test_stable_member_gets_its_assignment_again() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
-    outcome = world.answers[world.sync(a)]
+    outcome = world.responses[world.sync(a)]
     assert (outcome.error, outcome.assignment) == (ErrorCode.NONE, a.encode())
     assert (outcome.protocol_type, outcome.protocol_name) == ("consumer", "range")
 
@@ -101,20 +101,20 @@ def test_stable_member_gets_its_assignment_again() -> None:
 def test_sync_of_another_generation_is_refused() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
-    assert world.answers[world.sync(a, generation=0)].error is ErrorCode.ILLEGAL_GENERATION
+    assert world.responses[world.sync(a, generation=0)].error is ErrorCode.ILLEGAL_GENERATION
 
 
 def test_sync_of_an_unknown_member_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
-    assert world.answers[world.sync("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.responses[world.sync("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_sync_while_preparing_gets_rebalance_in_progress() -> None:
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     world.join(a)
-    assert world.answers[world.sync(a)].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.responses[world.sync(a)].error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_sync_must_name_the_groups_protocol(protocol_type: str, protocol_name: s
     world = GroupWorld()
     (a,) = world.stable_group("a")
     token = world.sync(a, protocol_type=protocol_type, protocol_name=protocol_name)
-    assert world.answers[token].error is error
+    assert world.responses[token].error is error
 
 
 def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
@@ -140,7 +140,7 @@ def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> No
     for _ in range(REBALANCE_MS // 5_000):
         world.advance(5_000)
         world.heartbeat(leader)
-    assert world.answers[parked].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.responses[parked].error is ErrorCode.REBALANCE_IN_PROGRESS
     assert list(world.group.members) == [follower]
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
@@ -162,7 +162,7 @@ def test_parked_sync_suspends_the_session_and_its_response_restarts_it() -> None
         world.advance(SESSION_MS // 2)
         world.heartbeat(leader)
     world.sync(leader)
-    assert world.answers[parked].error is ErrorCode.NONE
+    assert world.responses[parked].error is ErrorCode.NONE
     world.advance(SESSION_MS - 1)
     assert world.heartbeat(follower) is ErrorCode.NONE
     world.advance(SESSION_MS)
@@ -173,9 +173,9 @@ def test_member_that_syncs_twice_gets_two_responses() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     first, second = world.sync(follower), world.sync(follower)
-    assert world.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.responses[first].error is ErrorCode.REBALANCE_IN_PROGRESS
     world.sync(leader)
-    assert world.answers[second].error is ErrorCode.NONE
+    assert world.responses[second].error is ErrorCode.NONE
 
 
 def test_second_assignment_of_the_leader_does_not_change_the_persisted_one() -> None:
@@ -186,8 +186,8 @@ def test_second_assignment_of_the_leader_does_not_change_the_persisted_one() -> 
     first = world.sync(leader, assignments={leader: b"all"})
     second = world.sync(leader, assignments={follower: b"all"})
     world.finish_append()
-    assert world.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.answers[second].assignment == b"all"
+    assert world.responses[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.responses[second].assignment == b"all"
     assert not world.held
     persisted = world.log[-1]
     assert isinstance(persisted, PersistGroup)

@@ -74,7 +74,7 @@ class Token(Generic[OutcomeT]):
         return self is other
 
 
-class Answers(dict[Token[Any], Any]):
+class Responses(dict[Token[Any], Any]):
     """The outcomes by token; checks that each has the type of its request."""
 
     def __getitem__(self, token: Token[OutcomeT]) -> OutcomeT:
@@ -90,9 +90,9 @@ class GroupWorld:
 
     def __init__(self, group: Group | None = None, **config: Any) -> None:
         self.group = group if group is not None else Group("g", GroupConfig(**config))
-        self.answers = Answers()
+        self.responses = Responses()
         self.given: list[tuple[Token[Any], Outcome]] = []
-        self.asked: list[Token[Any]] = []
+        self.requested: list[Token[Any]] = []
         self.held: list[tuple[PersistGroup | PersistOffsets, int]] = []
         self.holds_appends = False
         self.append_error = ErrorCode.NONE
@@ -152,7 +152,7 @@ class GroupWorld:
     ) -> Token[JoinOutcome]:
         name = name or instance or member_id or "m"
         self._ids += 1
-        token: Token[JoinOutcome] = self._ask(name)
+        token: Token[JoinOutcome] = self._call(name)
         self.do(
             JoinRequest(
                 token=token,
@@ -180,7 +180,7 @@ class GroupWorld:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> Token[SyncOutcome]:
-        token: Token[SyncOutcome] = self._ask(member_id)
+        token: Token[SyncOutcome] = self._call(member_id)
         self.do(
             SyncRequest(
                 token=token,
@@ -195,15 +195,15 @@ class GroupWorld:
         return token
 
     def heartbeat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
-        token: Token[ErrorCode] = self._ask(member_id)
+        token: Token[ErrorCode] = self._call(member_id)
         self.do(Heartbeat(token, member_id, instance, self.group.generation if generation is None else generation))
-        return self.answers[token]
+        return self.responses[token]
 
     def leave(self, *leavers: Leaver | str) -> LeaveOutcome:
-        token: Token[LeaveOutcome] = self._ask("leave")
+        token: Token[LeaveOutcome] = self._call("leave")
         named = tuple(Leaver(leaver) if isinstance(leaver, str) else leaver for leaver in leavers)
         self.do(LeaveRequest(token, named))
-        return self.answers[token]
+        return self.responses[token]
 
     def commit(
         self,
@@ -213,7 +213,7 @@ class GroupWorld:
         generation: int = -1,
         instance: str | None = None,
     ) -> Token[CommitOutcome]:
-        token: Token[CommitOutcome] = self._ask(member_id or "commit")
+        token: Token[CommitOutcome] = self._call(member_id or "commit")
         values = {
             tp: OffsetAndMetadata(value, commit_timestamp_ms=self.now.wall_ms) if isinstance(value, int) else value
             for tp, value in offsets.items()
@@ -229,11 +229,11 @@ class GroupWorld:
         )
         return token
 
-    def ask(self, make_event: Callable[..., Event], *arguments: object) -> Any:
+    def call(self, make_event: Callable[..., Event], *arguments: object) -> Any:
         """Performs an event with a token that completes at once; returns the outcome."""
-        token: Token[Any] = self._ask(make_event.__name__)
+        token: Token[Any] = self._call(make_event.__name__)
         self.do(make_event(token, *arguments))
-        return self.answers[token]
+        return self.responses[token]
 
     def finish_append(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
         """Completes one held append."""
@@ -244,9 +244,9 @@ class GroupWorld:
         """Brings the group to Stable with these members; returns their ids, the leader's first."""
         tokens = [self.join(name=name, **join_options) for name in names]
         self.advance(self.group.config.group_initial_rebalance_delay_ms)
-        while any(token not in self.answers for token in tokens):
+        while any(token not in self.responses for token in tokens):
             self.advance(self.group.config.group_initial_rebalance_delay_ms)
-        member_ids = [self.answers[token].member_id for token in tokens]
+        member_ids = [self.responses[token].member_id for token in tokens]
         for member_id in member_ids:
             self.sync(member_id, assignments={each: each.encode() for each in member_ids})
         return member_ids
@@ -255,8 +255,8 @@ class GroupWorld:
         match action:
             case Respond(token, outcome):
                 assert isinstance(token, Token)
-                assert token not in self.answers, f"{token.name} was answered twice"
-                self.answers[token] = outcome
+                assert token not in self.responses, f"{token.name} was answered twice"
+                self.responses[token] = outcome
                 self.given.append((token, outcome))
             case ScheduleTimer(key, delay_ms):
                 assert delay_ms >= 0
@@ -281,7 +281,7 @@ class GroupWorld:
             self._written[position] = None
         self.do(AppendDone(action.append_id, error, position if error is ErrorCode.NONE else -1))
 
-    def _ask(self, name: str) -> Token[Any]:
+    def _call(self, name: str) -> Token[Any]:
         token: Token[Any] = Token(name)
-        self.asked.append(token)
+        self.requested.append(token)
         return token

@@ -44,8 +44,8 @@ async def alter(
         ],
         validate_only=validate_only,
     )
-    answer = await exchange(AlterClientQuotasHandler(world.topics, only_numbers).handle, request, version)
-    (entry,) = answer.entries
+    response = await exchange(AlterClientQuotasHandler(world.topics, only_numbers).handle, request, version)
+    (entry,) = response.entries
     assert sorted((each.entity_type, each.entity_name or "") for each in entry.entity) == sorted(
         (kind, name or "") for kind, name in dict(entity).items()
     )
@@ -55,7 +55,7 @@ async def alter(
 async def describe(
     world: World, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
 ) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]]:
-    entries = (await answer_to(world, *components, strict=strict, version=version)).entries
+    entries = (await response_to(world, *components, strict=strict, version=version)).entries
     return {
         tuple((each.entity_type, each.entity_name) for each in entry.entity): {
             each.key: each.value for each in entry.values
@@ -64,7 +64,7 @@ async def describe(
     }
 
 
-async def answer_to(
+async def response_to(
     world: World, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
 ) -> Any:
     request = DescribeClientQuotasRequest(
@@ -208,8 +208,8 @@ def test_a_filter_finds_entities_of_its_types_and_strictly_no_others(
         for entity in entities.values():
             key = "connection_creation_rate" if (IP, "10.0.0.1") in entity else "producer_byte_rate"
             assert await alter(world, entity, {key: 1.0}) is ErrorCode.NONE
-        answer = await describe(world, *components, strict=strict)
-        assert answer.keys() == {tuple(entities[name]) for name in found}
+        response = await describe(world, *components, strict=strict)
+        assert response.keys() == {tuple(entities[name]) for name in found}
 
     play(scene)
 
@@ -227,9 +227,9 @@ def test_a_filter_finds_entities_of_its_types_and_strictly_no_others(
 )
 def test_an_invalid_filter_is_refused(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
     async def scene(world: World) -> None:
-        answer = await answer_to(world, *components)
-        assert (answer.error_code, answer.entries) == (code, None)
-        assert answer.error_message
+        response = await response_to(world, *components)
+        assert (response.error_code, response.entries) == (code, None)
+        assert response.error_message
 
     play(scene)
 
@@ -237,7 +237,7 @@ def test_an_invalid_filter_is_refused(components: list[tuple[str, int, str | Non
 def test_without_zookeeper_describing_fails_as_a_whole() -> None:
     async def scene(world: World) -> None:
         world.zookeeper.expire()
-        answer = await answer_to(world)
-        assert (answer.error_code, answer.entries) == (ErrorCode.NOT_CONTROLLER, None)
+        response = await response_to(world)
+        assert (response.error_code, response.entries) == (ErrorCode.NOT_CONTROLLER, None)
 
     play(scene)

@@ -71,7 +71,7 @@ def test_replicas_may_be_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("requested", "code"),
     [
         (topic("nope", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (topic("a", 2), ErrorCode.INVALID_PARTITIONS),
@@ -85,10 +85,10 @@ def test_replicas_may_be_given() -> None:
         (topic("a", 3, [[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_refused_requests_change_nothing(asked: CreatePartitionsTopic, code: ErrorCode) -> None:
+def test_refused_requests_change_nothing(requested: CreatePartitionsTopic, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1), (1, 0))
-        assert codes(await grow(world, asked)) == {asked.name: code}
+        assert codes(await grow(world, requested)) == {requested.name: code}
         assert len((await world.topics.assignment("a")).replicas) == 2
 
     play(scene, others=1)

@@ -68,7 +68,7 @@ def codes(response: Any) -> dict[str, ErrorCode]:
     return {result.name: ErrorCode(result.error_code) for result in response.topics}
 
 
-def test_the_answer_comes_when_all_partitions_have_leaders_and_describes_the_topic() -> None:
+def test_the_response_is_sent_when_all_partitions_have_leaders_and_describes_the_topic() -> None:
     async def scene(world: World) -> None:
         response = await create(world, topic("orders", 6, 2, retention_ms="5"))
         (result,) = response.topics
@@ -124,7 +124,7 @@ def test_validate_only_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("requested", "code"),
     [
         (topic("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -145,12 +145,12 @@ def test_validate_only_writes_nothing() -> None:
         (topic("a", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_refused_topics_are_not_written(asked: CreatableTopic, code: ErrorCode) -> None:
+def test_refused_topics_are_not_written(requested: CreatableTopic, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("taken")
         await world.topic("with.dot")
-        response = await create(world, asked, topic("good"))
-        assert codes(response) == {asked.name: code, "good": ErrorCode.NONE}
+        response = await create(world, requested, topic("good"))
+        assert codes(response) == {requested.name: code, "good": ErrorCode.NONE}
         assert sorted(await world.zookeeper.children(paths.TOPICS)) == ["good", "taken", "with.dot"]
         if code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
             assert response.topics[0].error_message
@@ -160,9 +160,9 @@ def test_refused_topics_are_not_written(asked: CreatableTopic, code: ErrorCode) 
 
 def test_numbers_and_an_assignment_exclude_each_other() -> None:
     async def scene(world: World) -> None:
-        asked = topic("a", assignment={0: [0]})
-        asked.num_partitions = 1
-        assert codes(await create(world, asked)) == {"a": ErrorCode.INVALID_REQUEST}
+        requested = topic("a", assignment={0: [0]})
+        requested.num_partitions = 1
+        assert codes(await create(world, requested)) == {"a": ErrorCode.INVALID_REQUEST}
 
     play(scene)
 

@@ -17,7 +17,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
 
-Answer = tuple[int, ErrorCode]
+Response = tuple[int, ErrorCode]
 """The low watermark and the error."""
 
 
@@ -40,7 +40,7 @@ def play(
 
 async def delete(
     disk: Disk, topic: str, offset: int, *, index: int = 0, version: int = 2, timeout_ms: int = 5000
-) -> Answer:
+) -> Response:
     handler = DeleteRecordsHandler(disk.replicas, disk.metadata, disk.configs, disk.purgatory)
     partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]
     request = DeleteRecordsRequest(
@@ -114,7 +114,7 @@ def test_only_the_leader_of_a_known_partition_deletes(tmp_path: Path) -> None:
     play(tmp_path, scene, live=(0, 1))
 
 
-def test_the_answer_waits_for_the_live_replicas(tmp_path: Path) -> None:
+def test_the_response_waits_for_the_live_replicas(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a", replicas=(0, 1, 2))
         disk.append(partition, 10)
@@ -143,7 +143,7 @@ def test_slow_replicas_time_the_request_out(tmp_path: Path) -> None:
     play(tmp_path, scene, live=(0, 1))
 
 
-def test_a_leader_that_resigns_meanwhile_answers_not_leader(tmp_path: Path) -> None:
+def test_a_leader_that_resigns_meanwhile_responds_not_leader(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a", replicas=(0, 1))
         disk.append(partition, 10)

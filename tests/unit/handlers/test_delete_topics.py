@@ -50,8 +50,8 @@ def test_topics_are_deleted_by_id() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         topic_id = world.metadata.topic_id("a")
-        asked = [DeleteTopicState(name=None, topic_id=topic_id), DeleteTopicState(name=None, topic_id=SOME_ID)]
-        response = await delete(world, version=6, topics=asked)
+        requested = [DeleteTopicState(name=None, topic_id=topic_id), DeleteTopicState(name=None, topic_id=SOME_ID)]
+        response = await delete(world, version=6, topics=requested)
         known, unknown = response.responses
         assert (known.name, known.topic_id, ErrorCode(known.error_code)) == ("a", topic_id, ErrorCode.NONE)
         assert (unknown.name, ErrorCode(unknown.error_code)) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -62,8 +62,8 @@ def test_topics_are_deleted_by_id() -> None:
 def test_a_name_together_with_an_id_is_refused() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
-        asked = [DeleteTopicState(name="a", topic_id=SOME_ID), DeleteTopicState(name="a", topic_id=ZERO_UUID)]
-        response = await delete(world, version=6, topics=asked)
+        requested = [DeleteTopicState(name="a", topic_id=SOME_ID), DeleteTopicState(name="a", topic_id=ZERO_UUID)]
+        response = await delete(world, version=6, topics=requested)
         assert [result.error_code for result in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
         assert world.metadata.partitions("a") is not None
 

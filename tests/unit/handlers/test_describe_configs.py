@@ -40,7 +40,7 @@ def by_name(result: Any) -> dict[str, Any]:
     return {entry.name: entry for entry in result.configs}
 
 
-def test_version_0_says_only_whether_a_value_is_the_default() -> None:
+def test_version_0_contains_only_a_flag_for_defaults() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"retention.ms": "5"})
         entries = by_name(await describe(world, TOPIC, "a", version=0))
@@ -78,7 +78,7 @@ def test_version_3_gives_types_and_on_demand_documentation() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_a_successful_answer_has_an_empty_error_message_as_in_kafka(version: int) -> None:
+def test_a_successful_response_has_an_empty_error_message_as_in_kafka(version: int) -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         for resource_type, name in ((TOPIC, "a"), (BROKER, "0"), (BROKER, ""), (LOGGER, "0")):

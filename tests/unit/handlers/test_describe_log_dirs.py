@@ -16,7 +16,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import context
 
-Asked = dict[str, list[int]]
+Requested = dict[str, list[int]]
 
 
 def play(scene: Callable[[Disk], Awaitable[None]], *folders: Path) -> None:
@@ -30,8 +30,10 @@ def play(scene: Callable[[Disk], Awaitable[None]], *folders: Path) -> None:
     simulate(main, seed=1)
 
 
-async def describe(disk: Disk, asked: Asked | None = None, *, version: int = 2) -> Any:
-    topics = None if asked is None else [DescribableLogDirTopic(topic=t, partitions=p) for t, p in asked.items()]
+async def describe(disk: Disk, requested: Requested | None = None, *, version: int = 2) -> Any:
+    topics = (
+        None if requested is None else [DescribableLogDirTopic(topic=t, partitions=p) for t, p in requested.items()]
+    )
     handler = DescribeLogDirsHandler(disk.logs, disk.replicas)
     response = await handler.handle(DescribeLogDirsRequest(topics=topics), context(version))
     return codec.decode(type(response), codec.encode_bytes(response, version), version)[0]
@@ -53,10 +55,10 @@ def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, vers
     async def scene(disk: Disk) -> None:
         disk.append(disk.lead("a", 0), 3)
         disk.lead("a", 1)
-        told = sizes(await describe(disk, version=version))
-        assert {entry for found in told.values() for entry in found} == {("a", 0), ("a", 1)}
-        assert len(told[str(tmp_path / "one")]) == len(told[str(tmp_path / "two")]) == 1
-        written = {entry: size for found in told.values() for entry, size in found.items()}
+        reported = sizes(await describe(disk, version=version))
+        assert {entry for found in reported.values() for entry in found} == {("a", 0), ("a", 1)}
+        assert len(reported[str(tmp_path / "one")]) == len(reported[str(tmp_path / "two")]) == 1
+        written = {entry: size for found in reported.values() for entry, size in found.items()}
         stored = [file.stat().st_size for file in tmp_path.glob("*/a-0/*.log")]  # noqa: ASYNC240
         assert written["a", 0] == sum(stored) > 0
         assert written["a", 1] == 0
@@ -69,8 +71,8 @@ def test_only_requested_partitions_are_described(tmp_path: Path) -> None:
         disk.lead("a", 0)
         disk.lead("a", 1)
         disk.lead("b", 0)
-        told = sizes(await describe(disk, {"a": [1, 7], "nope": [0]}))
-        assert told == {str(tmp_path): {("a", 1): 0}}
+        reported = sizes(await describe(disk, {"a": [1, 7], "nope": [0]}))
+        assert reported == {str(tmp_path): {("a", 1): 0}}
         assert sizes(await describe(disk, {})) == {str(tmp_path): {}}
 
     play(scene, tmp_path)

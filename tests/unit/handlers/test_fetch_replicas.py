@@ -82,7 +82,7 @@ class Scene:
         rack: str = "",
         last_fetched_epoch: int = -1,
     ) -> dict[str, PartitionData]:
-        asked = [
+        requested = [
             FetchTopic(
                 topic=topic,
                 partitions=[
@@ -97,7 +97,7 @@ class Scene:
             for topic in topics
         ]
         request = FetchRequest(
-            replica_id=replica_id, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, rack_id=rack, topics=asked
+            replica_id=replica_id, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, rack_id=rack, topics=requested
         )
         response = self.handler.handle(request, context(version))
         if isinstance(response, asyncio.Future):
@@ -130,9 +130,9 @@ def follow(disk: Disk, count: int, high_watermark: int) -> Partition:
     return partition
 
 
-def offsets(answer: PartitionData) -> list[int]:
-    assert answer.error_code == ErrorCode.NONE
-    records = answer.records.read() if isinstance(answer.records, RecordsSlice) else answer.records
+def offsets(reply: PartitionData) -> list[int]:
+    assert reply.error_code == ErrorCode.NONE
+    records = reply.records.read() if isinstance(reply.records, RecordsSlice) else reply.records
     assert records is None or isinstance(records, (memoryview, bytes))
     return [header.base_offset for header in iterate_batches(records or b"")]
 
@@ -167,8 +167,8 @@ def test_a_follower_in_sync_and_a_consumer_are_not_throttled(tmp_path: Path) -> 
         scene.disk.append(moved, 3)
         scene.throttle("moved", rate=1)
         for _ in range(2):
-            answer = await scene.fetch("moved", replica_id=FOLLOWER)
-            assert offsets(answer["moved"]) == [0, 1, 2]
+            reply = await scene.fetch("moved", replica_id=FOLLOWER)
+            assert offsets(reply["moved"]) == [0, 1, 2]
         moved.record_fetch(FOLLOWER, 3, 0, scene.disk.clock.monotonic_ms())
         assert offsets((await scene.fetch("moved"))["moved"]) == [0, 1, 2]
 
@@ -182,8 +182,8 @@ def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -
         scene.throttle("moved", rate=1)
         await scene.fetch("moved", replica_id=FOLLOWER)
         before_ms = scene.disk.clock.monotonic_ms()
-        answer = await scene.fetch("moved", replica_id=FOLLOWER, wait_ms=500)
-        assert offsets(answer["moved"]) == []
+        reply = await scene.fetch("moved", replica_id=FOLLOWER, wait_ms=500)
+        assert offsets(reply["moved"]) == []
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
 
     play(tmp_path, story)
@@ -198,8 +198,8 @@ def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
         scene.disk.append(partition, 3)
         await scene.fetch("a", replica_id=FOLLOWER)
         before_ms = scene.disk.clock.monotonic_ms()
-        answer = await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)
-        assert answer["a"].high_watermark == 3
+        reply = await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)
+        assert reply["a"].high_watermark == 3
         assert scene.disk.clock.monotonic_ms() == before_ms
         await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # without new records the fetch waits
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
@@ -220,19 +220,19 @@ def test_a_diverging_follower_does_not_advance_the_high_watermark(
         scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
-        answer = await scene.fetch(
+        reply = await scene.fetch(
             "a", offset=offset, last_fetched_epoch=last_fetched_epoch, replica_id=FOLLOWER, version=12
         )
-        diverging = answer["a"].diverging_epoch
+        diverging = reply["a"].diverging_epoch
         if last_fetched_epoch >= 0:
             assert diverging is not None
             assert (diverging.epoch, diverging.end_offset) == (1, 3)
         else:
-            assert answer["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert reply["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert partition.high_watermark == 0
         assert scene.isr_changes.candidates == []
-        answer = await scene.fetch("a", offset=3, last_fetched_epoch=1, replica_id=FOLLOWER, version=12)
-        assert offsets(answer["a"]) == [3, 4, 5]
+        reply = await scene.fetch("a", offset=3, last_fetched_epoch=1, replica_id=FOLLOWER, version=12)
+        assert offsets(reply["a"]) == [3, 4, 5]
         assert partition.high_watermark == 3
         assert scene.isr_changes.candidates == [FOLLOWER]
 
@@ -245,9 +245,9 @@ def test_a_diverging_follower_does_not_advance_the_high_watermark(
 def test_a_consumer_reads_from_a_follower_up_to_its_high_watermark(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
-        answer = (await scene.fetch("a"))["a"]
-        assert offsets(answer) == [0, 1, 2]
-        assert answer.high_watermark == 3
+        reply = (await scene.fetch("a"))["a"]
+        assert offsets(reply) == [0, 1, 2]
+        assert reply.high_watermark == 3
         assert offsets((await scene.fetch("a", offset=4))["a"]) == []  # present, but not known to be committed
 
     play(tmp_path, story)
@@ -265,8 +265,8 @@ def test_offsets_beyond_the_end_of_a_follower_are_not_available(tmp_path: Path) 
 def test_older_consumers_and_followers_need_the_leader(tmp_path: Path, version: int, replica_id: int) -> None:
     async def story(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
-        answer = (await scene.fetch("a", version=version, replica_id=replica_id))["a"]
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        reply = (await scene.fetch("a", version=version, replica_id=replica_id))["a"]
+        assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     play(tmp_path, story)
 
@@ -291,8 +291,8 @@ def test_the_leader_names_a_preferred_read_replica_at_once_without_records(tmp_p
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
         await scene.fetch("a", offset=3, replica_id=FOLLOWER)
-        answer = (await scene.fetch("a", rack="b", wait_ms=60_000))["a"]
-        assert (answer.preferred_read_replica, offsets(answer), answer.high_watermark) == (1, [], 3)
+        reply = (await scene.fetch("a", rack="b", wait_ms=60_000))["a"]
+        assert (reply.preferred_read_replica, offsets(reply), reply.high_watermark) == (1, [], 3)
         near = (await scene.fetch("a", rack="a"))["a"]
         assert (near.preferred_read_replica, offsets(near)) == (-1, [0, 1, 2])
 

@@ -26,7 +26,7 @@ MIN_BYTES = 100_000
 WAIT_MS = 30_000
 
 
-def ask(
+def call(
     scene: Scene,
     offset: int,
     *topics: str,
@@ -36,7 +36,7 @@ def ask(
     version: int = 11,
     is_committed_only: bool = False,
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
-    asked = [
+    requested = [
         FetchTopic(
             topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)]
         )
@@ -48,7 +48,7 @@ def ask(
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=int(is_committed_only),
-        topics=asked,
+        topics=requested,
     )
     return scene.handler.handle(request, context(version))
 
@@ -82,13 +82,11 @@ def segments(scene: Scene, *counts: int) -> Partition:
 
 @pytest.mark.parametrize("offset", [0, 1, 2])
 @pytest.mark.parametrize("version", [1, 3, 4, 11])
-def test_fetch_from_an_older_segment_is_answered_with_what_the_segment_holds(
-    tmp_path: Path, offset: int, version: int
-) -> None:
+def test_fetch_from_an_older_segment_returns_what_the_segment_holds(tmp_path: Path, offset: int, version: int) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 3, 2)
         before_ms = scene.disk.clock.monotonic_ms()
-        response = ask(scene, offset, version=version)
+        response = call(scene, offset, version=version)
         if version < 4:
             # The records are converted first; time is simulated, so a wait for more of them would be detected.
             assert isinstance(response, asyncio.Future)
@@ -105,16 +103,16 @@ def test_fetch_from_an_older_segment_is_answered_with_what_the_segment_holds(
 def test_fetch_from_the_last_segment_waits_for_min_bytes(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 3, 2)
-        assert isinstance(ask(scene, 3), asyncio.Future)
+        assert isinstance(call(scene, 3), asyncio.Future)
         assert waiting(scene) == 1
 
     play(tmp_path, scene)
 
 
-def test_fetch_from_a_segment_that_was_rolled_is_answered_though_nothing_follows(tmp_path: Path) -> None:
+def test_fetch_from_a_segment_that_was_rolled_completes_although_nothing_follows(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 3, 0)
-        assert offsets(ask(scene, 1)) == [1, 2]
+        assert offsets(call(scene, 1)) == [1, 2]
 
     play(tmp_path, scene)
 
@@ -122,15 +120,15 @@ def test_fetch_from_a_segment_that_was_rolled_is_answered_though_nothing_follows
 def test_fetch_at_the_end_of_the_log_waits_though_it_was_rolled(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 3, 0)
-        assert isinstance(ask(scene, 3), asyncio.Future)
+        assert isinstance(call(scene, 3), asyncio.Future)
 
     play(tmp_path, scene)
 
 
-def test_fetch_that_waits_is_answered_when_its_segment_is_rolled(tmp_path: Path) -> None:
+def test_fetch_that_waits_completes_when_its_segment_is_rolled(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         partition = segments(scene, 3)
-        response = ask(scene, 1)
+        response = call(scene, 1)
         assert isinstance(response, asyncio.Future)
         partition.log.roll(scene.disk.clock.now_ms())
         scene.disk.append(partition, 1)
@@ -141,22 +139,22 @@ def test_fetch_that_waits_is_answered_when_its_segment_is_rolled(tmp_path: Path)
     play(tmp_path, scene)
 
 
-def test_one_partition_on_an_older_segment_answers_for_all(tmp_path: Path) -> None:
+def test_one_partition_on_an_older_segment_completes_the_fetch(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("b"), 1)
         segments(scene, 3, 2)
-        assert isinstance(ask(scene, 0, "b", "a"), FetchResponse)
+        assert isinstance(call(scene, 0, "b", "a"), FetchResponse)
 
     play(tmp_path, scene)
 
 
-def test_follower_on_an_older_segment_is_answered_at_once(tmp_path: Path) -> None:
+def test_fetch_of_a_follower_on_an_older_segment_completes_at_once(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, FOLLOWER))
         scene.disk.append(partition, 3)
         partition.log.roll(scene.disk.clock.now_ms())
         scene.disk.append(partition, 2)
-        assert offsets(ask(scene, 1, replica_id=FOLLOWER)) == [1, 2]
+        assert offsets(call(scene, 1, replica_id=FOLLOWER)) == [1, 2]
 
     play(tmp_path, scene)
 
@@ -171,8 +169,8 @@ def test_upper_bound_of_the_reader_decides_which_segment_is_older(tmp_path: Path
         scene.disk.append(partition, 2)
         partition.record_fetch(FOLLOWER, 2, 0, scene.disk.clock.monotonic_ms())
         assert partition.high_watermark == 2
-        assert isinstance(ask(scene, 0), asyncio.Future)
-        assert isinstance(ask(scene, 0, is_committed_only=True), asyncio.Future)
+        assert isinstance(call(scene, 0), asyncio.Future)
+        assert isinstance(call(scene, 0, is_committed_only=True), asyncio.Future)
 
     play(tmp_path, scene)
 
@@ -184,8 +182,8 @@ def test_throttled_follower_on_an_older_segment_waits(tmp_path: Path) -> None:
         scene.disk.append(partition, 3)
         partition.log.roll(scene.disk.clock.now_ms())
         scene.disk.append(partition, 2)
-        assert isinstance(ask(scene, 0, replica_id=FOLLOWER), FetchResponse)
-        assert isinstance(ask(scene, 0, replica_id=FOLLOWER), asyncio.Future)
+        assert isinstance(call(scene, 0, replica_id=FOLLOWER), FetchResponse)
+        assert isinstance(call(scene, 0, replica_id=FOLLOWER), asyncio.Future)
 
     play(tmp_path, scene)
 
@@ -193,7 +191,7 @@ def test_throttled_follower_on_an_older_segment_waits(tmp_path: Path) -> None:
 def test_fetch_with_max_bytes_available_does_not_wait(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 50)
-        assert isinstance(ask(scene, 0, max_bytes=500), FetchResponse)
+        assert isinstance(call(scene, 0, max_bytes=500), FetchResponse)
 
     play(tmp_path, scene)
 
@@ -201,7 +199,7 @@ def test_fetch_with_max_bytes_available_does_not_wait(tmp_path: Path) -> None:
 def test_waiting_fetch_gets_an_error_when_its_log_directory_fails(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         partition = segments(scene, 1)
-        response = ask(scene, 1)
+        response = call(scene, 1)
         assert isinstance(response, asyncio.Future)
         failure = partition.log.log_directory.fail(OSError("the disk is gone"))
         scene.disk.replicas.log_dir_failed(failure)
@@ -224,7 +222,7 @@ def compacted_batch(records_kept: int, last_offset: int) -> bytes:
 
 @pytest.mark.parametrize("offset", [0, 4, 9])
 @pytest.mark.parametrize("records_kept", [4, 0])
-def test_fetch_inside_of_a_compacted_batch_is_answered_at_once(tmp_path: Path, offset: int, records_kept: int) -> None:
+def test_fetch_inside_of_a_compacted_batch_completes_at_once(tmp_path: Path, offset: int, records_kept: int) -> None:
     """A reader that continues at the offset after the last record requests the same batch again.
 
     If that response came only after max_wait_ms, a client that treats it as a timeout would never get past the batch.
@@ -236,7 +234,7 @@ def test_fetch_inside_of_a_compacted_batch_is_answered_at_once(tmp_path: Path, o
         log.roll(0)
         log.append_as_follower(memoryview(build_batch([Record(10, 1000, b"k", b"v")], base_offset=10)), now_ms=0)
         scene.disk.lead("a")
-        assert offsets(ask(scene, offset)) == [0]
+        assert offsets(call(scene, offset)) == [0]
         assert waiting(scene) == 0
 
     play(tmp_path, scene)
@@ -252,7 +250,7 @@ def test_fetch_behind_the_last_batch_that_compaction_left_gets_the_next_segment(
             log.append_as_follower(memoryview(batch), now_ms=0)
             log.roll(0)
         scene.disk.lead("a")
-        assert offsets(ask(scene, 10)) == [20]
+        assert offsets(call(scene, 10)) == [20]
         assert waiting(scene) == 0
 
     play(tmp_path, scene)

@@ -44,12 +44,12 @@ def three_segments(disk: Disk) -> tuple[Partition, int]:
 
 
 async def offsets(disk: Disk, timestamp: int, count: int = 10, *, replica_id: int = -1) -> list[int]:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=count)
-    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
+    requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=count)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[requested])])
     handler = ListOffsetsHandler(disk.replicas, RecordWork(), disk.clock)
-    answer = (await exchange(handler.handle, request, 0)).topics[0].partitions[0]
-    assert answer.error_code == ErrorCode.NONE
-    return list(answer.old_style_offsets)
+    response = (await exchange(handler.handle, request, 0)).topics[0].partitions[0]
+    assert response.error_code == ErrorCode.NONE
+    return list(response.old_style_offsets)
 
 
 def test_segment_offsets_before_a_time_are_listed_newest_first(tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_an_empty_log_has_one_offset(tmp_path: Path) -> None:
 
 
 async def offset(disk: Disk, timestamp: int, version: int, *, replica_id: int = -1) -> tuple[ErrorCode, int]:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
+    requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[requested])])
     handler = ListOffsetsHandler(disk.replicas, RecordWork(), disk.clock)
-    answer = (await exchange(handler.handle, request, version)).topics[0].partitions[0]
-    return ErrorCode(answer.error_code), answer.offset
+    response = (await exchange(handler.handle, request, version)).topics[0].partitions[0]
+    return ErrorCode(response.error_code), response.offset
 
 
 @pytest.mark.parametrize(
     ("version", "error"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_a_new_leader_does_not_answer_an_end_before_the_start_of_its_epoch(
+def test_a_new_leader_does_not_return_an_end_before_the_start_of_its_epoch(
     tmp_path: Path, version: int, error: ErrorCode
 ) -> None:
     """KIP-207: the previous leader may have returned a larger one."""

@@ -40,8 +40,8 @@ def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> N
     state = UpdateMetadataPartitionState(
         partition_index=0, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0]
     )
-    told = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
-    cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[told], live_brokers=[]))
+    reported = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
+    cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[reported], live_brokers=[]))
     assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -55,10 +55,10 @@ def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() 
         meter.take(12, clock.monotonic_ms())
         automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
         handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
-        asked = context(9)
-        asked.account = account
+        requested = context(9)
+        requested.account = account
         for _ in range(2):
-            handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), asked)
+            handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), requested)
         assert meter.usage(clock.monotonic_ms()) == 11 - 12 - 3
         assert account.settle(3, has_response=True) == 0
         await world.until(lambda: world.metadata.has_leaders("new", 3))

@@ -108,14 +108,14 @@ async def fetch(
     return {topic.topic: topic.partitions[0] for topic in response.responses}
 
 
-def data_of(answer: PartitionData) -> memoryview | bytes:
-    assert isinstance(answer.records, (memoryview, bytes))
-    return answer.records
+def data_of(reply: PartitionData) -> memoryview | bytes:
+    assert isinstance(reply.records, (memoryview, bytes))
+    return reply.records
 
 
-def read(answer: PartitionData) -> list[Record]:
-    assert answer.error_code == ErrorCode.NONE
-    data = bytes(data_of(answer))
+def read(reply: PartitionData) -> list[Record]:
+    assert reply.error_code == ErrorCode.NONE
+    data = bytes(data_of(reply))
     headers = list(iterate_batches(data))
     assert all(crc_ok(data, header) for header in headers)
     return [record for header in headers for record in iterate_records(data, header)]
@@ -128,28 +128,28 @@ def test_old_fetch_versions_get_their_message_format(tmp_path: Path, version: in
         partition = disk.lead("a")
         append(disk, partition, codec=codec)
         append(disk, partition, codec=codec)
-        answer = (await fetch(disk, version, {"a": 0}))["a"]
+        reply = (await fetch(disk, version, {"a": 0}))["a"]
         expected = [record._replace(offset=i) for i, record in enumerate(RECORDS * 2)]
         if version < 2:
             expected = [record._replace(timestamp=-1) for record in expected]
-        assert read(answer) == expected
-        assert {header.magic for header in iterate_batches(data_of(answer))} == {0 if version < 2 else 1}
-        assert {header.codec for header in iterate_batches(data_of(answer))} == {codec}
-        assert answer.high_watermark == 6
+        assert read(reply) == expected
+        assert {header.magic for header in iterate_batches(data_of(reply))} == {0 if version < 2 else 1}
+        assert {header.codec for header in iterate_batches(data_of(reply))} == {codec}
+        assert reply.high_watermark == 6
 
     play(tmp_path, scene)
 
 
 @OLD_VERSIONS
-def test_reading_starts_at_the_asked_offset(tmp_path: Path, version: int) -> None:
+def test_reading_starts_at_the_requested_offset(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"))
-        answers = await fetch(disk, version, {"a": 2})
-        assert [record.offset for record in read(answers["a"])] == [2]
-        answers = await fetch(disk, version, {"a": 3})
-        assert read(answers["a"]) == []
-        answers = await fetch(disk, version, {"a": 4})
-        assert answers["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        results = await fetch(disk, version, {"a": 2})
+        assert [record.offset for record in read(results["a"])] == [2]
+        results = await fetch(disk, version, {"a": 3})
+        assert read(results["a"]) == []
+        results = await fetch(disk, version, {"a": 4})
+        assert results["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     play(tmp_path, scene)
 
@@ -161,13 +161,13 @@ def test_a_batch_above_the_limit_is_announced_up_to_version_2_and_sent_whole_fro
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"), [Record(0, 5, None, b"v" * 500)])
         for limit in (1, 20, 100):
-            answer = (await fetch(disk, version, {"a": 0}, partition_max_bytes=limit))["a"]
+            reply = (await fetch(disk, version, {"a": 0}, partition_max_bytes=limit))["a"]
             if version == 3:
-                assert len(read(answer)) == 1
+                assert len(read(reply)) == 1
                 continue
-            assert answer.error_code == ErrorCode.NONE
-            assert 0 < len(answer.records or b"") <= max(limit, 12)
-            assert read(answer) == [], "a message that is cut off"
+            assert reply.error_code == ErrorCode.NONE
+            assert 0 < len(reply.records or b"") <= max(limit, 12)
+            assert read(reply) == [], "a message that is cut off"
 
     play(tmp_path, scene)
 
@@ -177,10 +177,10 @@ def test_the_second_partition_gets_nothing_rather_than_a_part_of_a_batch(tmp_pat
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"), [Record(0, 5, None, b"v" * (SOURCE_BYTES_MAX - 100))])
         append(disk, disk.lead("b"), [Record(0, 5, None, b"v" * 500)])
-        answers = await fetch(disk, version, {"a": 0, "b": 0})
-        assert (len(read(answers["a"])), answers["b"].records) == (1, b"")
-        answers = await fetch(disk, version, {"b": 0, "a": 0})
-        assert (len(read(answers["b"])), answers["a"].records) == (1, b"")
+        results = await fetch(disk, version, {"a": 0, "b": 0})
+        assert (len(read(results["a"])), results["b"].records) == (1, b"")
+        results = await fetch(disk, version, {"b": 0, "a": 0})
+        assert (len(read(results["b"])), results["a"].records) == (1, b"")
 
     play(tmp_path, scene)
 
@@ -209,10 +209,10 @@ def test_transaction_markers_are_skipped(tmp_path: Path, version: int) -> None:
         partition.log.roll(disk.clock.now_ms())
         append_marker(disk, partition)
         append(disk, partition)
-        answers = await fetch(disk, version, {"a": 3})
-        assert [record.offset for record in read(answers["a"])] == [5, 6, 7]
-        answers = await fetch(disk, version, {"a": 0})
-        assert [record.offset for record in read(answers["a"])][:3] == [0, 1, 2]
+        results = await fetch(disk, version, {"a": 3})
+        assert [record.offset for record in read(results["a"])] == [5, 6, 7]
+        results = await fetch(disk, version, {"a": 0})
+        assert [record.offset for record in read(results["a"])][:3] == [0, 1, 2]
 
     play(tmp_path, scene)
 
@@ -242,10 +242,10 @@ def test_zstd_is_refused_after_earlier_records_were_returned(tmp_path: Path, ver
         partition = disk.lead("a")
         append(disk, partition)
         append(disk, partition, codec=Codec.ZSTD)
-        answers = await fetch(disk, version, {"a": 0})
-        assert [record.offset for record in read(answers["a"])] == [0, 1, 2]
-        answers = await fetch(disk, version, {"a": 3})
-        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        results = await fetch(disk, version, {"a": 0})
+        assert [record.offset for record in read(results["a"])] == [0, 1, 2]
+        results = await fetch(disk, version, {"a": 3})
+        assert results["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
     play(tmp_path, scene)
 
@@ -254,11 +254,11 @@ def test_zstd_is_refused_after_earlier_records_were_returned(tmp_path: Path, ver
 def test_topics_can_refuse_down_conversion_for_consumers_but_not_for_followers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"))
-        answers = await fetch(disk, version, {"a": 0})
-        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert (answers["a"].high_watermark, answers["a"].records) == (-1, b"")
-        answers = await fetch(disk, version, {"a": 0}, replica_id=7)
-        assert len(read(answers["a"])) == 3
+        results = await fetch(disk, version, {"a": 0})
+        assert results["a"].error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (results["a"].high_watermark, results["a"].records) == (-1, b"")
+        results = await fetch(disk, version, {"a": 0}, replica_id=7)
+        assert len(read(results["a"])) == 3
 
     play(tmp_path, scene, properties={"log.message.downconversion.enable": "false"})
 
@@ -267,8 +267,8 @@ def test_topics_can_refuse_down_conversion_for_consumers_but_not_for_followers(t
 def test_a_topic_with_zstd_compression_refuses_old_consumers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         disk.lead("a")
-        answers = await fetch(disk, version, {"a": 0})
-        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        results = await fetch(disk, version, {"a": 0})
+        assert results["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
     play(tmp_path, scene, properties={"compression.type": "zstd"})
 
@@ -281,11 +281,11 @@ def test_old_messages_are_returned_unconverted_where_the_version_allows(tmp_path
         stored = build_messages(old[:2], magic=0, codec=Codec.LZ4) + build_messages(old[2:], magic=1, codec=Codec.GZIP)
         partition.log.append_as_follower(stored)
         partition.advance_high_watermark(0)
-        answer = (await fetch(disk, version, {"a": 0}))["a"]
+        reply = (await fetch(disk, version, {"a": 0}))["a"]
         expected = [r._replace(timestamp=-1) if r.offset < 2 or version < 2 else r for r in old]
-        assert read(answer) == expected
+        assert read(reply) == expected
         if version >= 2:
-            assert answer.records == stored
+            assert reply.records == stored
 
     play(tmp_path, scene)
 
@@ -297,9 +297,9 @@ def test_damage_in_the_log_is_an_error_of_its_partition(tmp_path: Path, version:
         append(disk, partition)
         append(disk, disk.lead("b"))
         partition.log.active_segment.file.write_at(61, b"\x7f\x7f\x7f")
-        answers = await fetch(disk, version, {"a": 0, "b": 0})
-        assert answers["a"].error_code == ErrorCode.CORRUPT_MESSAGE
-        assert len(read(answers["b"])) == 3
+        results = await fetch(disk, version, {"a": 0, "b": 0})
+        assert results["a"].error_code == ErrorCode.CORRUPT_MESSAGE
+        assert len(read(results["b"])) == 3
 
     play(tmp_path, scene)
 
@@ -312,7 +312,7 @@ def test_old_clients_get_another_error_for_a_failed_disk(tmp_path: Path, version
         partition = disk.lead("a")
         append(disk, partition)
         partition.log.log_directory.fail(OSError("gone"))
-        answers = await fetch(disk, version, {"a": 0})
-        assert answers["a"].error_code == code
+        results = await fetch(disk, version, {"a": 0})
+        assert results["a"].error_code == code
 
     play(tmp_path, scene)

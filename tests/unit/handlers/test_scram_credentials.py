@@ -40,14 +40,14 @@ async def alter(world: World, request: AlterUserScramCredentialsRequest) -> Erro
 
 async def describe(world: World, *users: str) -> dict[str, tuple[ErrorCode, dict[int, int]]]:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in users])
-    answer = await exchange(DescribeUserScramCredentialsHandler(world.topics).handle, request, 0)
-    assert answer.error_code == ErrorCode.NONE
+    response = await exchange(DescribeUserScramCredentialsHandler(world.topics).handle, request, 0)
+    assert response.error_code == ErrorCode.NONE
     return {
         result.user: (
             ErrorCode(result.error_code),
             {info.mechanism: info.iterations for info in result.credential_infos},
         )
-        for result in answer.results
+        for result in response.results
     }
 
 
@@ -124,8 +124,8 @@ def test_a_stored_credential_that_cannot_be_read_is_not_shown() -> None:
     async def scene(world: World) -> None:
         await world.topics.change_config("users/sam", {"SCRAM-SHA-256": "stored_key=secret"})
         request = DescribeUserScramCredentialsRequest(users=[UserName(name="sam")])
-        answer = await exchange(DescribeUserScramCredentialsHandler(world.topics).handle, request, 0)
-        (result,) = answer.results
+        response = await exchange(DescribeUserScramCredentialsHandler(world.topics).handle, request, 0)
+        (result,) = response.results
         assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert "secret" not in result.error_message
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: there are no features to update, and the error message says so."""
+"""UpdateFeatures: there are no features to update, and the error message contains that."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def update(world: World, *, has_features: bool = True) -> Any:
 
 def test_every_feature_update_is_refused_individually() -> None:
     async def scene(world: World) -> None:
-        answer = await update(world)
-        assert answer.error_code == ErrorCode.NONE
-        assert [(each.feature, each.error_code) for each in answer.results] == [
+        response = await update(world)
+        assert response.error_code == ErrorCode.NONE
+        assert [(each.feature, each.error_code) for each in response.results] == [
             ("f", ErrorCode.INVALID_REQUEST),
             ("g", ErrorCode.INVALID_REQUEST),
         ]
@@ -37,15 +37,15 @@ def test_every_feature_update_is_refused_individually() -> None:
 def test_only_the_controller_handles_feature_updates() -> None:
     async def scene(world: World) -> None:
         world.is_active = False
-        answer = await update(world)
-        assert (answer.error_code, answer.results) == (ErrorCode.NOT_CONTROLLER, [])
+        response = await update(world)
+        assert (response.error_code, response.results) == (ErrorCode.NOT_CONTROLLER, [])
 
     play(scene)
 
 
 def test_an_old_inter_broker_protocol_has_no_features() -> None:
     async def scene(world: World) -> None:
-        answer = await update(world, has_features=False)
-        assert (answer.error_code, answer.results) == (ErrorCode.INVALID_REQUEST, [])
+        response = await update(world, has_features=False)
+        assert (response.error_code, response.results) == (ErrorCode.INVALID_REQUEST, [])
 
     play(scene)

@@ -237,5 +237,5 @@ async def exchange(
     response = handler(received, context(version, listener=listener))
     if isinstance(response, Awaitable):
         response = await response
-    answered, _ = codec.decode(type(response), codec.encode_bytes(response, version), version)
-    return answered
+    completed, _ = codec.decode(type(response), codec.encode_bytes(response, version), version)
+    return completed

@@ -37,7 +37,7 @@ async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator
         await one.close()
 
 
-async def answer(port: int, sent: bytes) -> bytes:
+async def response(port: int, sent: bytes) -> bytes:
     """What the endpoint sends until it closes the connection."""
     return await exchange(*await asyncio.open_connection("127.0.0.1", port), sent)
 
@@ -52,10 +52,10 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, s
         writer.close()
 
 
-def ask(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
+def call(sent: bytes, scrape: Scrape = small, not_ready: str = "") -> bytes:
     async def main() -> bytes:
         async with endpoint(scrape, not_ready) as port:
-            return await answer(port, sent)
+            return await response(port, sent)
 
     return asyncio.run(main())
 
@@ -65,29 +65,29 @@ def closing(request: bytes) -> bytes:
 
 
 def test_metrics_are_sent_with_their_length() -> None:
-    head, _, body = ask(closing(GET)).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"Content-Length: 8" in head
     assert body == b"a 1\nb 2\n"
 
 
 def test_head_gets_no_body() -> None:
-    head, _, body = ask(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
+    head, _, body = call(closing(GET.replace(b"GET", b"HEAD"))).partition(b"\r\n\r\n")
     assert b"Content-Length: 8" in head
     assert body == b""
 
 
 def test_a_connection_serves_several_requests_in_order() -> None:
     sent = GET.replace(b"/metrics", b"/healthz") + closing(GET)
-    answered = ask(sent)
-    assert answered.index(b"ok\n") < answered.index(b"a 1\n")
+    completed = call(sent)
+    assert completed.index(b"ok\n") < completed.index(b"a 1\n")
 
 
 @pytest.mark.parametrize(("not_ready", "status"), [("", b"200"), ("the broker is starting", b"503")])
-def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> None:
-    answered = ask(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert not_ready.encode() in answered
+def test_readiness_contains_its_reason(not_ready: str, status: bytes) -> None:
+    completed = call(closing(GET.replace(b"/metrics", b"/readyz")), not_ready=not_ready)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert not_ready.encode() in completed
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_readiness_is_told_with_its_reason(not_ready: str, status: bytes) -> Non
     ],
 )
 def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, status: bytes) -> None:
-    answered = ask(sent)
-    assert answered.startswith(b"HTTP/1.1 " + status)
-    assert answered.count(b"\r\n\r\n") == 1
+    completed = call(sent)
+    assert completed.startswith(b"HTTP/1.1 " + status)
+    assert completed.count(b"\r\n\r\n") == 1
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"/snapshot", b"/commands/restore"])
@@ -118,9 +118,9 @@ def test_other_requests_are_refused_and_the_connection_is_closed(sent: bytes, st
 def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> None:
     """CVE-2024-51504, CVE-2025-58457: ZooKeeper's HTTP server trusted X-Forwarded-For, and let readers restore."""
     request = closing(b"%s %s HTTP/1.1\r\nHost: a\r\n\r\n" % (method, path))
-    plain = ask(request)
+    plain = call(request)
     claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
-    assert {ask(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
+    assert {call(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
     assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
 
 
@@ -136,14 +136,14 @@ def test_a_failure_of_a_scrape_closes_one_connection() -> None:
 
     async def main() -> tuple[bytes, bytes]:
         async with endpoint(failing_once) as port:
-            return await answer(port, GET), await answer(port, closing(GET))
+            return await response(port, GET), await response(port, closing(GET))
 
     first, second = asyncio.run(main())
     assert first == b""
     assert second.endswith(b"b 2\n")
 
 
-def test_a_busy_port_is_told_in_one_line() -> None:
+def test_a_busy_port_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
@@ -167,7 +167,7 @@ def test_a_scraper_that_does_not_read_keeps_no_other_from_being_served() -> None
                 silent.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(silent, ("127.0.0.1", port))
                 await asyncio.get_running_loop().sock_sendall(silent, GET)
-                return len(await answer(port, closing(GET)))
+                return len(await response(port, closing(GET)))
 
     assert asyncio.run(main()) > 32 << 20
 
@@ -198,7 +198,7 @@ def test_of_hundreds_of_connections_at_once_a_bounded_number_is_served_and_then_
 
     async def refused_as_nothing(port: int) -> bytes:
         try:
-            return await answer(port, closing(GET))
+            return await response(port, closing(GET))
         except ConnectionError:
             return b""
 

@@ -129,7 +129,7 @@ def test_histograms_have_quantiles_and_a_count(accept: str) -> None:
         "application/openmetrics-text; version=1.0.0; escaping=x",
     ],
 )
-def test_an_accept_header_that_makes_no_sense_selects_a_format(accept: str) -> None:
+def test_an_invalid_accept_header_selects_a_format(accept: str) -> None:
     assert Format(accept).content_type
 
 
@@ -137,7 +137,7 @@ def test_openmetrics_ends_with_its_mark() -> None:
     assert text_of([Family(GAUGE, [])], OPENMETRICS).endswith("# EOF\n")
 
 
-def test_the_quantiles_of_nothing_are_zero() -> None:
+def test_the_quantiles_of_no_values_are_zero() -> None:
     assert {value for _, value in summarize([], 0).quantiles} == {0.0}
 
 

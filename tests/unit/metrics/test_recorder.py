@@ -35,8 +35,8 @@ def record(recorder: RequestRecorder, response: object, *, api: str = "produce",
 
 
 def produced(*codes: ErrorCode) -> ProduceResponse:
-    answers = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate(codes)]
-    return ProduceResponse(responses=[TopicProduceResponse(name="a", partition_responses=answers)])
+    results = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate(codes)]
+    return ProduceResponse(responses=[TopicProduceResponse(name="a", partition_responses=results)])
 
 
 def test_errors_of_single_partitions_are_counted() -> None:

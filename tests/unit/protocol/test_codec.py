@@ -78,7 +78,7 @@ def test_value_in_a_field_that_the_version_lacks_is_refused() -> None:
         encode(commit, 6)
 
 
-def test_none_is_refused_where_the_version_knows_no_null() -> None:
+def test_none_is_refused_where_the_version_has_no_null() -> None:
     with pytest.raises(ValueError, match=r"MetadataRequest.topics is None in version 0"):
         encode(MetadataRequest(topics=None), 0)
 
@@ -149,7 +149,7 @@ def test_defaults_that_are_structs_are_not_shared_between_messages() -> None:
     assert second.end == Path(start=None).end == Point(x=0, name="")
 
 
-def test_null_is_refused_where_the_version_knows_none() -> None:
+def test_null_is_refused_where_the_version_has_none() -> None:
     with pytest.raises(MalformedRequest, match=r"MetadataRequest.topics is null"):
         decode(MetadataRequest, b"\xff\xff\xff\xff", 0)
 

@@ -56,7 +56,7 @@ def test_headers_round_trip(key: int) -> None:
 
 
 def test_newer_version_is_read_as_flexible() -> None:
-    """ApiVersions of a newer client must be answered, so its header must be decoded."""
+    """ApiVersions of a newer client must get a response, so its header must be decoded."""
     blob = bytes.fromhex("0012 0009 00000001 0001 63 01 00 02 abcd ffff")
     assert decode_request_header(blob) == (RequestHeader(18, 9, 1, "c"), 16)
 

@@ -32,11 +32,11 @@ member.assignment = None  # E: assignment
 def test_mypy_checks_the_use_of_messages(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    said, _, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)])
-    found = re.findall(r"program\.py:(\d+): error: .*\[([a-z-]+)\]", said)
+    output, _, _ = api.run(["--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)])
+    found = re.findall(r"program\.py:(\d+): error: .*\[([a-z-]+)\]", output)
     expected = [
         (str(number), line.partition("# E: ")[2])
         for number, line in enumerate(PROGRAM.splitlines(), 1)
         if "# E: " in line
     ]
-    assert found == expected, said
+    assert found == expected, output

@@ -199,7 +199,7 @@ def test_long_names_that_differ_at_the_end_are_different_clients() -> None:
     assert first.produce is not second.produce
 
 
-def test_the_usage_of_a_client_that_was_silent_for_an_hour_is_forgotten() -> None:
+def test_the_usage_of_a_client_without_requests_for_an_hour_is_removed() -> None:
     clock = ManualClock()
     made = ClientQuotas(ConfigView({}).current, clock, hosts)
     asyncio.run(made.replace({"clients/<default>": {"producer_byte_rate": "5"}}))

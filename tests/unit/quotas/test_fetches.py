@@ -32,9 +32,9 @@ def limited(scene: Scene, made: ClientQuotas) -> tuple[RequestContext, Callable[
     """The context of a request of the limited client, and what settles it."""
     client = made.client("User:ANONYMOUS", "client")
     assert client is not None
-    asked = context(VERSION)
-    account = asked.account = RequestAccount(client, scene.disk.clock, scene.disk.loop.time, 100)
-    return asked, lambda: account.settle(FETCH_KEY, has_response=True)
+    requested = context(VERSION)
+    account = requested.account = RequestAccount(client, scene.disk.clock, scene.disk.loop.time, 100)
+    return requested, lambda: account.settle(FETCH_KEY, has_response=True)
 
 
 def request(*, replica_id: int = CONSUMER, session_id: int = 0, session_epoch: int = -1) -> FetchRequest:
@@ -50,7 +50,7 @@ def request(*, replica_id: int = CONSUMER, session_id: int = 0, session_epoch: i
     )
 
 
-def answered(response: object) -> FetchResponse:
+def completed(response: object) -> FetchResponse:
     assert isinstance(response, FetchResponse)
     return response
 
@@ -60,17 +60,17 @@ def used(made: ClientQuotas) -> float:
     return reading.usage
 
 
-def test_a_throttled_fetch_is_answered_without_records_and_does_not_count(tmp_path: Path) -> None:
+def test_a_throttled_fetch_gets_no_records_and_does_not_count(tmp_path: Path) -> None:
     async def main(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a"), 100)
         made = await quotas(scene, 1_000)
-        asked, settle = limited(scene, made)
-        first = answered(scene.handler.handle(request(), asked))
+        requested, settle = limited(scene, made)
+        first = completed(scene.handler.handle(request(), requested))
         assert 7_000 < len(first.responses[0].partitions[0].records) < 9_000  # type: ignore[arg-type]
         assert settle() == 0
         before = used(made)
-        asked, settle = limited(scene, made)
-        second = answered(scene.handler.handle(request(), asked))
+        requested, settle = limited(scene, made)
+        second = completed(scene.handler.handle(request(), requested))
         assert second.responses == []
         assert settle() > 0
         assert used(made) == before
@@ -85,8 +85,8 @@ def test_a_fetch_returns_at_most_what_the_quota_allows_in_its_windows(tmp_path: 
         scene.disk.append(scene.disk.lead("a"), 100)
         made = await quotas(scene, 200)
         for _ in range(3):
-            asked, settle = limited(scene, made)
-            response = answered(scene.handler.handle(request(), asked))
+            requested, settle = limited(scene, made)
+            response = completed(scene.handler.handle(request(), requested))
             throttle_ms = settle()
             if not throttle_ms:
                 break
@@ -101,20 +101,20 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(tmp_path: Path) -> None:
     async def main(scene: Scene) -> None:
         partition = scene.disk.lead("a")
         made = await quotas(scene, 1_000)
-        asked, _ = limited(scene, made)
-        opened = answered(scene.handler.handle(request(session_epoch=0), asked))
+        requested, _ = limited(scene, made)
+        opened = completed(scene.handler.handle(request(session_epoch=0), requested))
         assert opened.session_id > 0
         scene.disk.append(partition, 30)
         made.client("User:ANONYMOUS", "client").fetch.add(30_000, scene.disk.clock.monotonic_ms())  # type: ignore[union-attr]
-        asked, settle = limited(scene, made)
+        requested, settle = limited(scene, made)
         follow = request(session_id=opened.session_id, session_epoch=1)
-        throttled = answered(scene.handler.handle(follow, asked))
+        throttled = completed(scene.handler.handle(follow, requested))
         assert (throttled.session_id, throttled.responses) == (opened.session_id, [])
         assert settle() > 0
         await asyncio.sleep(3600)
-        asked, settle = limited(scene, made)
+        requested, settle = limited(scene, made)
         follow = request(session_id=opened.session_id, session_epoch=2)
-        served = answered(scene.handler.handle(follow, asked))
+        served = completed(scene.handler.handle(follow, requested))
         assert [topic.topic for topic in served.responses] == ["a"]
         assert settle() == 0
 
@@ -127,8 +127,8 @@ def test_fetches_of_followers_are_exempt(tmp_path: Path) -> None:
         scene.disk.append(partition, 100)
         made = await quotas(scene, 1, request_percentage="0")
         for _ in range(3):
-            asked, settle = limited(scene, made)
-            response = answered(scene.handler.handle(request(replica_id=FOLLOWER), asked))
+            requested, settle = limited(scene, made)
+            response = completed(scene.handler.handle(request(replica_id=FOLLOWER), requested))
             assert len(response.responses[0].partitions[0].records) > 5_000  # type: ignore[arg-type]
             assert settle() == 0
         assert TopicPartition("a", 0) in scene.disk.replicas.partitions
@@ -137,13 +137,13 @@ def test_fetches_of_followers_are_exempt(tmp_path: Path) -> None:
     play(tmp_path, main)
 
 
-def test_a_fetch_over_the_request_quota_is_answered_without_records_too(tmp_path: Path) -> None:
+def test_a_fetch_over_the_request_quota_gets_no_records_either(tmp_path: Path) -> None:
     async def main(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a"), 10)
         made = await quotas(scene, 10**9, request_percentage="10")
         made.client("User:ANONYMOUS", "client").request.add(1_000, scene.disk.clock.monotonic_ms())  # type: ignore[union-attr]
-        asked, settle = limited(scene, made)
-        response = answered(scene.handler.handle(request(), asked))
+        requested, settle = limited(scene, made)
+        response = completed(scene.handler.handle(request(), requested))
         assert response.responses == []
         assert settle() == 1_000
         assert used(made) == 0

@@ -39,17 +39,17 @@ def plain(records: list[Record], magic: int) -> list[Record]:
 # Producing
 
 
-@pytest.mark.parametrize("wanted", [None, *Codec])
+@pytest.mark.parametrize("expected", [None, *Codec])
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_become_one_batch_with_the_codec_that_the_topic_wants(
-    magic: int, codec: Codec, wanted: Codec | None
+def test_messages_become_one_batch_with_the_codec_of_the_topic(
+    magic: int, codec: Codec, expected: Codec | None
 ) -> None:
-    batch = upgrade(build_messages(RECORDS, magic=magic, codec=codec), codec=wanted, max_message_bytes=10_000)
+    batch = upgrade(build_messages(RECORDS, magic=magic, codec=codec), codec=expected, max_message_bytes=10_000)
     header = parse_header(batch)
     assert crc_ok(batch)
     assert header.size == len(batch)
-    assert header.codec is (codec if wanted is None else wanted)
+    assert header.codec is (codec if expected is None else expected)
     assert (header.base_offset, header.last_offset_delta, header.record_count) == (0, 2, 3)
     assert header.max_timestamp == (NOW_MS if magic else -1)
     assert (header.producer_id, header.base_sequence, header.attributes & ~7) == (-1, -1, 0)
@@ -187,7 +187,7 @@ def test_transaction_markers_are_left_out() -> None:
     assert taken_back(control) == ([], 104)
 
 
-def test_uncompressed_records_before_the_asked_offset_are_left_out() -> None:
+def test_uncompressed_records_before_the_requested_offset_are_left_out() -> None:
     assert taken_back(stored(), first_offset=102) == (at(100)[2:], 103)
     assert taken_back(stored(codec=Codec.GZIP), first_offset=102) == (at(100), 103)
 
@@ -200,7 +200,7 @@ def test_zstd_is_an_error_where_it_comes_first_and_the_end_where_it_comes_later(
     assert taken_back(stored(base_offset=97) + zstd) == (at(97), 100)
 
 
-def test_old_messages_stay_as_they_are_where_the_reader_knows_their_format() -> None:
+def test_old_messages_are_unchanged_for_a_reader_of_their_format() -> None:
     for magic in (0, 1):
         messages = build_messages(at(100), magic=magic, codec=Codec.LZ4)
         assert downgrade(messages, 1, first_offset=101, size_max=1 << 20) == (messages, 103)

@@ -115,7 +115,7 @@ def test_lz4_frames_of_magic_1_need_the_right_header_checksum() -> None:
         records_of(message(pair(None, bytes(frame)), attributes=3))
 
 
-def test_lz4_frames_of_magic_0_may_say_their_content_size() -> None:
+def test_lz4_frames_of_magic_0_may_contain_their_content_size() -> None:
     inner = message(pair(None, b"v" * 50), magic=0)
     frame = bytearray(lz4.frame.compress(inner, store_size=True))
     frame[14] ^= 0xFF

@@ -241,14 +241,14 @@ def test_the_max_timestamp_is_that_of_the_records_whatever_the_producer_claims(c
 
 
 @pytest.mark.parametrize("given", list(Codec))
-@pytest.mark.parametrize("wanted", list(Codec))
-def test_the_topic_s_compression_type_rules(given: Codec, wanted: Codec) -> None:
+@pytest.mark.parametrize("expected", list(Codec))
+def test_the_topic_s_compression_type_rules(given: Codec, expected: Codec) -> None:
     batch = build_batch(RECORDS, codec=given, producer_id=4, producer_epoch=1, base_sequence=9)
-    taken = produced(batch, replace(RULES, codec=wanted))
+    taken = produced(batch, replace(RULES, codec=expected))
     assert crc_ok(taken)
-    assert parse_header(taken).codec is wanted
+    assert parse_header(taken).codec is expected
     assert list(iterate_records(taken)) == RECORDS
-    assert (taken == batch) == (given == wanted)
+    assert (taken == batch) == (given == expected)
 
 
 def test_a_batch_may_become_too_large_by_recompression() -> None:

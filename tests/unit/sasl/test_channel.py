@@ -90,13 +90,13 @@ class Server:
         return _bytes(await reply if isinstance(reply, asyncio.Future) else reply)
 
     async def handshake(self, mechanism: str, version: int = 1) -> SaslHandshakeResponse:
-        answer = await self.send(SaslHandshakeRequest(mechanism=mechanism), version)
-        response: SaslHandshakeResponse = _decoded(SaslHandshakeResponse, 17, version, answer)
+        result = await self.send(SaslHandshakeRequest(mechanism=mechanism), version)
+        response: SaslHandshakeResponse = _decoded(SaslHandshakeResponse, 17, version, result)
         return response
 
     async def authenticate(self, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
-        answer = await self.send(SaslAuthenticateRequest(auth_bytes=token), version)
-        response: SaslAuthenticateResponse = _decoded(SaslAuthenticateResponse, 36, version, answer)
+        result = await self.send(SaslAuthenticateRequest(auth_bytes=token), version)
+        response: SaslAuthenticateResponse = _decoded(SaslAuthenticateResponse, 36, version, result)
         return response
 
     async def refused(self, wait: Awaitable[object]) -> bytes | None:
@@ -129,12 +129,12 @@ def _bytes(reply: Reply) -> bytes | None:
     return None if reply is None else b"".join(map(bytes, reply))  # type: ignore[arg-type]  # no file slices here
 
 
-def _decoded(cls: type, key: int, version: int, answer: bytes | None) -> Any:
-    assert answer is not None
-    (size,) = struct.unpack_from(">i", answer)
-    assert size == len(answer) - 4
-    _, offset = decode_response_header(answer[4:], key, version)
-    return codec.decode(cls, memoryview(answer)[4:], version, offset)[0]
+def _decoded(cls: type, key: int, version: int, result: bytes | None) -> Any:
+    assert result is not None
+    (size,) = struct.unpack_from(">i", result)
+    assert size == len(result) - 4
+    _, offset = decode_response_header(result[4:], key, version)
+    return codec.decode(cls, memoryview(result)[4:], version, offset)[0]
 
 
 def play(scene: Callable[[Server], Awaitable[None]], *, max_reauth_ms: int = 0) -> None:
@@ -154,8 +154,8 @@ def test_a_client_authenticates_and_its_requests_carry_its_principal() -> None:
         assert server.channel.frame_bytes_max == UNAUTHENTICATED_MAX
         shaken = await server.handshake("PLAIN")
         assert (shaken.error_code, shaken.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-        answer = await server.authenticate(b"\0alice\0" + PASSWORD.encode())
-        assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 0)
+        result = await server.authenticate(b"\0alice\0" + PASSWORD.encode())
+        assert (result.error_code, result.auth_bytes, result.session_lifetime_ms) == (0, b"", 0)
         assert server.channel.frame_bytes_max == FRAME_MAX
         await server.send(METADATA, 1)
         peer = Peer("/10.0.0.1", "SASL", "User:alice", "SASL_PLAINTEXT")
@@ -168,8 +168,8 @@ def test_a_client_authenticates_and_its_requests_carry_its_principal() -> None:
 def test_every_version_of_sasl_authenticate(version: int) -> None:
     async def scene(server: Server) -> None:
         await server.handshake("PLAIN")
-        answer = await server.authenticate(b"alice\0alice\0" + PASSWORD.encode(), version)
-        assert answer.session_lifetime_ms == (HOUR_MS if version else 0)
+        result = await server.authenticate(b"alice\0alice\0" + PASSWORD.encode(), version)
+        assert result.session_lifetime_ms == (HOUR_MS if version else 0)
 
     play(scene, max_reauth_ms=HOUR_MS)
 
@@ -184,7 +184,7 @@ def test_after_handshake_version_0_tokens_are_frames() -> None:
     play(scene)
 
 
-def test_after_handshake_version_0_a_failure_closes_without_an_answer() -> None:
+def test_after_handshake_version_0_a_failure_closes_without_a_response() -> None:
     async def scene(server: Server) -> None:
         await server.handshake("PLAIN", 0)
         assert await server.refused(server.frame(b"\0alice\0wrong")) is None
@@ -209,15 +209,15 @@ def test_after_handshake_version_0_a_failure_closes_without_an_answer() -> None:
         (b"\xff\0\xff\0\xff", None),
     ],
 )
-def test_a_failure_is_answered_after_the_delay_with_kafkas_text(token: bytes, message: str | None) -> None:
+def test_a_failure_gets_kafkas_text_after_the_delay(token: bytes, message: str | None) -> None:
     general = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
 
     async def scene(server: Server) -> None:
         await server.handshake("PLAIN")
         start_ms = server.now_ms()
-        answer = await server.refused(server.authenticate(token))
+        result = await server.refused(server.authenticate(token))
         assert server.now_ms() - start_ms == DELAY_MS
-        response = _decoded(SaslAuthenticateResponse, 36, 2, answer)
+        response = _decoded(SaslAuthenticateResponse, 36, 2, result)
         assert (response.error_code, response.error_message) == (
             ErrorCode.SASL_AUTHENTICATION_FAILED,
             message or general,
@@ -227,10 +227,10 @@ def test_a_failure_is_answered_after_the_delay_with_kafkas_text(token: bytes, me
     play(scene)
 
 
-def test_an_unsupported_mechanism_is_answered_with_those_of_the_listener() -> None:
+def test_an_unsupported_mechanism_gets_those_of_the_listener() -> None:
     async def scene(server: Server) -> None:
-        answer = await server.refused(server.handshake("GSSAPI"))
-        response = _decoded(SaslHandshakeResponse, 17, 1, answer)
+        result = await server.refused(server.handshake("GSSAPI"))
+        response = _decoded(SaslHandshakeResponse, 17, 1, result)
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -257,7 +257,7 @@ def test_scram_with_a_user_and_without() -> None:
 
 
 @pytest.mark.parametrize("user", ["bob", "nobody"])
-def test_scram_does_not_tell_an_unknown_user_from_a_wrong_password(user: str) -> None:
+def test_scram_does_not_distinguish_an_unknown_user_from_a_wrong_password(user: str) -> None:
     async def scene(server: Server) -> None:
         await server.set_user("bob", "s")
         await server.refused(server.scram(user, "wrong"))
@@ -270,8 +270,8 @@ def test_a_delegation_token_gives_the_principal_of_its_owner_until_it_expires() 
         token = DelegationToken("id", "User:owner", (), 0, 10 * HOUR_MS, server.now_ms() + HOUR_MS)
         server.tokens.put(token)
         password = base64.b64encode(server.tokens.hmac("id")).decode()
-        answer = await server.scram("id", password, is_token=True)
-        assert 0 < answer.session_lifetime_ms <= HOUR_MS
+        result = await server.scram("id", password, is_token=True)
+        assert 0 < result.session_lifetime_ms <= HOUR_MS
         await server.send(METADATA, 1)
         assert (server.peers[0].principal, server.peers[0].is_token_authenticated) == ("User:owner", True)
 
@@ -304,8 +304,8 @@ def test_the_limit_of_a_frame_shrinks_while_the_client_authenticates_again() -> 
         await asyncio.sleep(10)
         await server.handshake("PLAIN")
         assert server.channel.frame_bytes_max == UNAUTHENTICATED_MAX
-        answer = await server.authenticate(b"\0alice\0" + PASSWORD.encode())
-        assert (answer.session_lifetime_ms, server.channel.frame_bytes_max) == (HOUR_MS, FRAME_MAX)
+        result = await server.authenticate(b"\0alice\0" + PASSWORD.encode())
+        assert (result.session_lifetime_ms, server.channel.frame_bytes_max) == (HOUR_MS, FRAME_MAX)
         await asyncio.sleep(HOUR_MS / 1000 + 1)
         assert await server.refused(server.send(METADATA, 1)) is None
 
@@ -363,7 +363,7 @@ FRAMES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FRAMES, min_size=1, max_size=6))
-def test_frames_of_strangers_are_answered_or_end_the_connection(frames: list[bytes]) -> None:
+def test_unauthenticated_frames_get_a_response_or_end_the_connection(frames: list[bytes]) -> None:
     """No other exception, and no request of unauthenticated clients reaches a handler."""
 
     async def scene(server: Server) -> None:

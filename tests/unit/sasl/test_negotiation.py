@@ -109,16 +109,16 @@ class TestReauthentication:
         return played(PLAIN, TOKEN, TokenReply(b"", identity), max_reauth_ms=max_reauth_ms, now_ms=1_000_000)
 
     @pytest.mark.parametrize(
-        ("lifetime_ms", "max_reauth_ms", "told_ms"),
+        ("lifetime_ms", "max_reauth_ms", "reported_ms"),
         [(None, 0, 0), (None, 60_000, 60_000), (500, 0, 500), (500, 60_000, 500), (90_000, 60_000, 60_000), (-5, 0, 0)],
     )
     def test_the_session_ends_with_the_credential_or_after_the_configured_time(
-        self, lifetime_ms: int | None, max_reauth_ms: int, told_ms: int
+        self, lifetime_ms: int | None, max_reauth_ms: int, reported_ms: int
     ) -> None:
         state, action = self.session(lifetime_ms=lifetime_ms, max_reauth_ms=max_reauth_ms)
-        assert action == SendToken(b"", told_ms, is_complete=True)
+        assert action == SendToken(b"", reported_ms, is_complete=True)
         has_end = lifetime_ms is not None or max_reauth_ms > 0
-        assert state.expires_ms == (1_000_000 + told_ms if has_end else None)
+        assert state.expires_ms == (1_000_000 + reported_ms if has_end else None)
 
     def test_an_expired_session_is_closed_at_the_next_request(self) -> None:
         state, _ = self.session()
@@ -154,14 +154,14 @@ class TestReauthentication:
         assert action.message == "Cannot change principals during re-authentication from User.alice: User.eve"
 
     def test_not_with_another_mechanism(self) -> None:
-        """Kafka answers the handshake, and closes the connection at the next token."""
+        """Kafka responds to the handshake, and closes the connection at the next token."""
         state, _ = self.session()
         assert step(state, SCRAM, 1_010_000) == SendMechanisms("PLAIN")
         action = step(state, TOKEN, 1_010_000)
         assert isinstance(action, Refuse)
         assert action.code is ErrorCode.NONE
 
-    def test_a_refused_token_says_that_it_was_a_reauthentication(self) -> None:
+    def test_the_error_for_a_refused_token_names_reauthentication(self) -> None:
         state, _ = self.session()
         step(state, PLAIN, 1_010_000)
         step(state, TOKEN, 1_010_000)

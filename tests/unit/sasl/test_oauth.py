@@ -160,16 +160,16 @@ def message(text: str, authorization_id: str = "") -> bytes:
 
 def test_an_exchange_with_a_valid_token(keys: JsonWebKeys) -> None:
     exchange = OAuthBearerExchange(verifier(keys), lambda: NOW_MS)
-    answer = exchange.respond(message(token(subject="alice"), "alice"))
-    assert answer.token == b""
-    assert answer.identity is not None
-    assert (answer.identity.principal, answer.identity.lifetime_ms) == ("User:alice", 600_000)
+    response = exchange.respond(message(token(subject="alice"), "alice"))
+    assert response.token == b""
+    assert response.identity is not None
+    assert (response.identity.principal, response.identity.lifetime_ms) == ("User:alice", 600_000)
 
 
 def test_an_exchange_with_an_invalid_token_ends_after_the_acknowledgement(keys: JsonWebKeys) -> None:
     exchange = OAuthBearerExchange(verifier(keys), lambda: NOW_MS)
-    answer = exchange.respond(message(token(OTHER)))
-    assert (answer.token, answer.identity) == (b'{"status":"invalid_token"}', None)
+    response = exchange.respond(message(token(OTHER)))
+    assert (response.token, response.identity) == (b'{"status":"invalid_token"}', None)
     with pytest.raises(AuthenticationRefused) as refused:
         exchange.respond(b"\x01")
     assert refused.value.message == '{"status":"invalid_token"}'
@@ -277,10 +277,10 @@ def test_a_file_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
 
 
 class _KeyServer(http.server.BaseHTTPRequestHandler):
-    answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    documents: ClassVar[dict[str, tuple[int, bytes]]] = {}
 
     def do_GET(self) -> None:  # the name that http.server calls
-        status, body = self.answers.get(self.path, (404, b""))
+        status, body = self.documents.get(self.path, (404, b""))
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/keys")
@@ -296,7 +296,7 @@ class _KeyServer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def key_server() -> Iterator[str]:
-    _KeyServer.answers = {
+    _KeyServer.documents = {
         "/keys": (200, ISSUING.key_set()),
         "/redirect": (302, b""),
         "/large": (200, b" " * (JWKS_BYTES_MAX + 1)),
@@ -315,13 +315,13 @@ def test_keys_are_fetched(key_server: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/redirect", "/large", "/page", "/missing"])
-def test_answers_that_are_no_keys(key_server: str, path: str) -> None:
+def test_responses_that_are_no_keys(key_server: str, path: str) -> None:
     """A redirect is not followed: it could lead to an address that is refused."""
     with pytest.raises(KeysUnreadable):
         read_keys(key_server + path)
 
 
-def test_an_address_that_does_not_answer_at_start_lets_nobody_in_until_it_does() -> None:
+def test_no_token_is_accepted_until_the_address_of_the_keys_responds() -> None:
     keys = keys_of("http://127.0.0.1:1/keys")
     with pytest.raises(TokenInvalid):
         verifier(keys).verify(token())

@@ -37,7 +37,7 @@ def test_other_entities_are_no_users(path: str) -> None:
         assert credentials.credential(SHA_256, name) != CREDENTIAL
 
 
-def test_a_removed_credential_and_a_removed_user_are_forgotten() -> None:
+def test_a_removed_credential_and_a_removed_user_are_not_accepted() -> None:
     assert read(("users/a", CONFIG), ("users/a", {})).credential(SHA_256, "a") != CREDENTIAL
     credentials = read(("users/a", CONFIG))
     asyncio.run(credentials.replace({"users/b": CONFIG}))
@@ -45,7 +45,7 @@ def test_a_removed_credential_and_a_removed_user_are_forgotten() -> None:
     assert credentials.credential(SHA_256, "b") == CREDENTIAL
 
 
-def test_an_unknown_user_gets_the_same_salt_each_time_and_keys_that_nobody_knows() -> None:
+def test_an_unknown_user_gets_the_same_salt_each_time_and_random_keys() -> None:
     credentials = ScramCredentials()
     one, two = credentials.credential(SHA_256, "x"), credentials.credential(SHA_256, "x")
     assert (one.salt, one.iterations) == (two.salt, two.iterations)

@@ -81,13 +81,13 @@ IMPLIED = {
 
 
 @pytest.mark.parametrize("granted", [each for each in O if each is not O.ANY])
-@pytest.mark.parametrize("asked", [each for each in O if each not in {O.ANY, O.ALL}])
-def test_what_an_operation_implies(granted: Operation, asked: Operation) -> None:
-    is_implied = granted in {asked, O.ALL, *IMPLIED.get(asked, ())}
-    assert allowed([acl(f"allow {granted.label} orders")], asked) is is_implied
+@pytest.mark.parametrize("requested", [each for each in O if each not in {O.ANY, O.ALL}])
+def test_what_an_operation_implies(granted: Operation, requested: Operation) -> None:
+    is_implied = granted in {requested, O.ALL, *IMPLIED.get(requested, ())}
+    assert allowed([acl(f"allow {granted.label} orders")], requested) is is_implied
     # To be denied an operation implies nothing.
-    is_denied = granted in {asked, O.ALL}
-    assert allowed([acl("allow all orders"), acl(f"deny {granted.label} orders")], asked) is not is_denied
+    is_denied = granted in {requested, O.ALL}
+    assert allowed([acl("allow all orders"), acl(f"deny {granted.label} orders")], requested) is not is_denied
 
 
 def test_super_users_are_not_denied() -> None:
@@ -107,7 +107,7 @@ def test_no_super_users() -> None:
     assert parse_super_users("User:a; User:b;") == {"User:a", "User:b"}
 
 
-def test_a_resource_without_acls_is_open_if_the_broker_says_so() -> None:
+def test_a_resource_without_acls_is_open_if_the_property_is_set() -> None:
     policy = AccessPolicy(allows_without_acl=True)
     acls = AclIndex([acl("allow read orders", "User:bob")])
     assert decide(acls, policy, ALICE, O.READ, TOPIC, "other") == (True, Reason.NO_ACL_ON_RESOURCE, None, None)

@@ -57,7 +57,7 @@ def test_parameters_that_are_not_supported_are_refused(name: str, value: str) ->
         ("log.retention.ms", False),
     ],
 )
-def test_passwords_are_known_by_their_names(name: str, *, expected: bool) -> None:
+def test_passwords_are_recognised_by_their_names(name: str, *, expected: bool) -> None:
     assert is_password(name) is expected
 
 

@@ -87,16 +87,16 @@ def exchange(client: ScramClient, server: ScramServer) -> None:
 @pytest.mark.parametrize("mechanism", list(Mechanism))
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "=2C", "grüße 漢字", "x" * 500])
 @pytest.mark.parametrize("is_token", [False, True])
-def test_the_server_learns_name_and_kind_of_the_client(mechanism: Mechanism, user: str, is_token: bool) -> None:
-    asked: list[tuple[str, bool]] = []
+def test_the_server_has_name_and_kind_of_the_client(mechanism: Mechanism, user: str, is_token: bool) -> None:
+    requested: list[tuple[str, bool]] = []
 
     def lookup(name: str, is_token: bool) -> ScramCredential:
-        asked.append((name, is_token))
+        requested.append((name, is_token))
         return CREDENTIALS[mechanism]
 
     server = ScramServer(mechanism, nonce="server", lookup=lookup)
     exchange(ScramClient(mechanism, user=user, password="pencil", nonce="client", is_token=is_token), server)
-    assert asked == [(user, is_token)]
+    assert requested == [(user, is_token)]
     assert (server.user, server.is_token, server.phase) == (user, is_token, Phase.COMPLETE)
 
 
@@ -171,7 +171,7 @@ def test_an_authorization_id_has_to_be_the_user() -> None:
     assert server_of().respond(b"n,a=u,n=u,r=c").startswith(b"r=cserver,")
 
 
-def test_the_client_refuses_a_server_that_does_not_know_the_password() -> None:
+def test_the_client_refuses_a_server_without_the_credential() -> None:
     client, server = ScramClient(SHA_256, user="u", password="pencil", nonce="c"), server_of()
     client.respond(server.respond(client.first()))
     with pytest.raises(ScramError, match="signature is wrong"):
@@ -180,7 +180,7 @@ def test_the_client_refuses_a_server_that_does_not_know_the_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("response", "reason"),
     [
         (b"r=c,s=QUFB,i=4096", "does not continue"),
         (b"r=xserver,s=QUFB,i=4096", "does not continue"),
@@ -196,12 +196,12 @@ def test_the_client_refuses_a_server_that_does_not_know_the_password() -> None:
         (b"r=" + b"c" * SCRAM_MESSAGE_BYTES_MAX + b",s=QUFB,i=4096", "limit"),
     ],
 )
-def test_the_client_refuses_bad_answers_before_it_hashes(answer: bytes, reason: str) -> None:
+def test_the_client_refuses_invalid_messages_before_it_hashes(response: bytes, reason: str) -> None:
     """CVE-2026-10143: a count of iterations that would take hours."""
     client = ScramClient(SHA_256, user="u", password="pencil", nonce="c")
     client.first()
     with pytest.raises(ScramError, match=reason):
-        client.respond(answer)
+        client.respond(response)
     assert client.phase is Phase.FAILED
 
 

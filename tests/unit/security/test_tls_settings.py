@@ -117,9 +117,9 @@ def test_the_host_name_is_verified_unless_it_is_switched_off(authority: Certific
 
 
 def test_a_server_of_another_authority_is_refused(tmp_path: Path, server: Identity) -> None:
-    stranger = CertificateAuthority.create(tmp_path, "Another CA")
+    unauthenticated = CertificateAuthority.create(tmp_path, "Another CA")
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(_key_store(server, "pem"), _trust_store(stranger, "pem"))
+        handshake(_key_store(server, "pem"), _trust_store(unauthenticated, "pem"))
 
 
 def test_a_client_without_a_certificate_is_refused_where_one_is_required(

@@ -53,7 +53,7 @@ class World:
         self.state = ControllerState(broker_id=ids[0])
         self.topics = dict(topics or {})
         self.znodes: dict[TopicPartition, LeaderAndIsr] = {}
-        self.told: list[Action] = []
+        self.reported: list[Action] = []
         self.brokers = brokers(*ids)
         self.deletions: set[str] = set()
         self.refuses_deletion: set[int] = set()
@@ -67,7 +67,7 @@ class World:
                 result = self.perform(action)
                 if result is not None:
                     pending.append(result)
-        self.told += seen
+        self.reported += seen
         return seen
 
     def perform(self, action: Action) -> Event | None:

@@ -113,18 +113,18 @@ class World:
             ],
         )
         context = RequestContext(9, 1, "client", Peer("/127.0.0.1", "PLAINTEXT"))
-        answer = self._handler.handle(request, context)
-        assert isinstance(answer, (ProduceResponse, asyncio.Future))
-        return answer
+        reply = self._handler.handle(request, context)
+        assert isinstance(reply, (ProduceResponse, asyncio.Future))
+        return reply
 
 
 def outcome(response: ProduceResponse) -> tuple[int, int]:
-    answer = response.responses[0].partition_responses[0]
-    return answer.error_code, answer.base_offset
+    reply = response.responses[0].partition_responses[0]
+    return reply.error_code, reply.base_offset
 
 
 def play(story: Callable[[World], Awaitable[None]]) -> None:
-    async def tell() -> None:
+    async def notify() -> None:
         async with asyncio.timeout(60):
             world = World()
             try:
@@ -133,18 +133,18 @@ def play(story: Callable[[World], Awaitable[None]]) -> None:
                 world.disk.may_sync.set()
                 await world.replicas.flushes.close()
 
-    asyncio.run(tell())
+    asyncio.run(notify())
 
 
 @ACKS
-def test_an_append_is_answered_after_its_sync(acks: int) -> None:
+def test_the_response_to_an_append_is_sent_after_its_sync(acks: int) -> None:
     async def story(world: World) -> None:
-        answer = world.produce(0, acks)
-        assert isinstance(answer, asyncio.Future)
+        reply = world.produce(0, acks)
+        assert isinstance(reply, asyncio.Future)
         await asyncio.sleep(0)
-        assert (answer.done(), world.partition.high_watermark, world.partition.log.log_end_offset) == (False, 0, 1)
+        assert (reply.done(), world.partition.high_watermark, world.partition.log.log_end_offset) == (False, 0, 1)
         world.disk.may_sync.set()
-        assert outcome(await answer) == (ErrorCode.NONE, 0)
+        assert outcome(await reply) == (ErrorCode.NONE, 0)
         assert (world.partition.high_watermark, world.partition.log.recovery_point) == (1, 1)
 
     play(story)
@@ -154,9 +154,9 @@ def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
     async def story(world: World) -> None:
         waiting = world.produce(0, -1)
         for number in range(3):
-            answer = world.produce(1, -1)
-            assert isinstance(answer, ProduceResponse), "nothing to wait for"
-            assert outcome(answer) == (ErrorCode.NONE, number)
+            reply = world.produce(1, -1)
+            assert isinstance(reply, ProduceResponse), "nothing to wait for"
+            assert outcome(reply) == (ErrorCode.NONE, number)
             await asyncio.sleep(0)
         assert isinstance(waiting, asyncio.Future)
         assert not waiting.done()
@@ -166,11 +166,11 @@ def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
 
 def test_appends_during_a_sync_share_the_next_sync() -> None:
     async def story(world: World) -> None:
-        answers = [world.produce(0, -1)]
+        results = [world.produce(0, -1)]
         await asyncio.sleep(0)  # The first sync determines its files.
-        answers += [world.produce(0, acks) for acks in (-1, 1) * 20]
+        results += [world.produce(0, acks) for acks in (-1, 1) * 20]
         world.disk.may_sync.set()
-        offsets = [outcome(await answer) for answer in answers if isinstance(answer, asyncio.Future)]
+        offsets = [outcome(await reply) for reply in results if isinstance(reply, asyncio.Future)]
         assert offsets == [(ErrorCode.NONE, number) for number in range(41)]
         assert world.disk.plans == 2
 
@@ -178,13 +178,13 @@ def test_appends_during_a_sync_share_the_next_sync() -> None:
 
 
 @ACKS
-def test_a_failed_sync_is_answered_with_an_error_and_takes_the_directory_offline(acks: int) -> None:
+def test_a_failed_sync_returns_an_error_and_takes_the_directory_offline(acks: int) -> None:
     async def story(world: World) -> None:
-        answer = world.produce(0, acks)
+        reply = world.produce(0, acks)
         world.disk.fail_at(1)
         world.disk.may_sync.set()
-        assert isinstance(answer, asyncio.Future)
-        assert outcome(await answer) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert isinstance(reply, asyncio.Future)
+        assert outcome(await reply) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert not world.replicas.logs.online_directories
 
     play(story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.server.test_fetchers import UnreachablePeers
 
-CHANGES = {
+CHANGES: dict[str, tuple[str, Callable[[LogConfig], object]]] = {
     "log.cleanup.policy": ("compact", lambda config: config.is_compacted),
     "compression.type": ("zstd", lambda config: config.compression_type),
     "log.cleaner.delete.retention.ms": ("1", lambda config: config.delete_retention_ms),

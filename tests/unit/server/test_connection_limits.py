@@ -80,7 +80,7 @@ def test_an_address_above_its_rate_is_refused_after_a_delay() -> None:
     limit=st.integers(1, 50),
     gaps_ms=st.lists(st.integers(0, 200), min_size=1, max_size=400),
 )
-def test_pausing_as_told_keeps_the_rate_within_the_limit_after_a_burst(limit: int, gaps_ms: list[int]) -> None:
+def test_the_returned_pauses_keep_the_rate_within_the_limit_after_a_burst(limit: int, gaps_ms: list[int]) -> None:
     window, now_ms, accepted = RateWindow(), 0, 0
     for gap_ms in gaps_ms:
         now_ms += gap_ms + window.record(now_ms, limit)
@@ -140,10 +140,10 @@ class Hosts:
 
     def __init__(self, **addresses: str) -> None:
         self.addresses = addresses
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def address_of(self, name: str) -> str | None:
-        self.asked.append(name)
+        self.requested.append(name)
         await asyncio.sleep(0)
         return self.addresses.get(name)
 
@@ -157,7 +157,7 @@ def test_host_names_are_resolved_at_start_and_when_the_property_changes(caplog: 
         assert limits.settings.per_address == {"10.0.0.1": 5, "::1": 7}
         view.set_dynamic_default({OVERRIDES: "one:6", "max.connections": "9"})
         assert (limits.settings.per_address, limits.settings.connections) == ({"10.0.0.1": 6}, 9)
-        assert hosts.asked == ["one"]
+        assert hosts.requested == ["one"]
         view.set_dynamic_default({OVERRIDES: "two:8"})
         view.set_dynamic_default({OVERRIDES: "two:8,one:4"})
         await asyncio.sleep(1)  # In virtual time.
@@ -177,7 +177,7 @@ def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str)
         resolver = Hosts()
         with pytest.raises(ConfigError, match=OVERRIDES):
             await LimitUpdates(ConfigView({OVERRIDES: hosts}), ConnectionLimits(), resolver.address_of).start()
-        assert len(resolver.asked) <= 1
+        assert len(resolver.requested) <= 1
 
     simulate(main, seed=1)
 

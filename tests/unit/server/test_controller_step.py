@@ -36,15 +36,15 @@ def test_a_new_topic_is_written_before_requests_to_brokers_are_sent() -> None:
     actions = world.create("t", topic((2, 1)))
     assert [type(a) for a in actions] == [WriteStates, SendLeaderAndIsr, SendLeaderAndIsr, SendUpdateMetadata]
     assert world.znodes[T0] == LeaderAndIsr(2, 0, (2, 1), controller_epoch=1)
-    told = actions[1]
-    assert isinstance(told, SendLeaderAndIsr)
-    assert told.partitions[0].is_new
-    assert told.partitions[0].topic_id == ID
+    reported = actions[1]
+    assert isinstance(reported, SendLeaderAndIsr)
+    assert reported.partitions[0].is_new
+    assert reported.partitions[0].topic_id == ID
 
 
 def test_a_new_controller_first_sends_the_live_brokers() -> None:
     world = World(1, topics={"t": topic((1,))})
-    first = world.told[0]
+    first = world.reported[0]
     assert isinstance(first, SendUpdateMetadata)
     assert first.partitions == ()
 
@@ -85,17 +85,17 @@ def test_a_new_controller_removes_failed_brokers_from_the_isr_of_live_leaders() 
 
 
 def test_a_new_controller_sends_each_broker_its_roles_once() -> None:
-    """Those that wait for an election or a smaller set of in-sync replicas are told when that is written."""
+    """Those that wait for an election or a smaller set of in-sync replicas get a response when that is written."""
     world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2), (3,))})
     world.brokers.pop(3)
     actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes)))
-    told = [
-        (action.broker_id, news.topic_partition.partition, news.state.leader)
+    reported = [
+        (action.broker_id, updates.topic_partition.partition, updates.state.leader)
         for action in actions
         if isinstance(action, SendLeaderAndIsr)
-        for news in action.partitions
+        for updates in action.partitions
     ]
-    assert sorted(told) == [(1, 2, 1), (2, 0, 2), (2, 1, 2), (2, 2, 1)]
+    assert sorted(reported) == [(1, 2, 1), (2, 0, 2), (2, 1, 2), (2, 2, 1)]
 
 
 def test_new_leaders_and_shrunk_isrs_after_a_failure_are_written_and_sent_together() -> None:
@@ -120,10 +120,10 @@ def test_a_new_broker_gets_update_metadata_before_leader_and_isr() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.live(1)
     actions = world.live(1, 2)
-    told = [a for a in actions if isinstance(a, (SendUpdateMetadata, SendLeaderAndIsr))]
-    first_roles = next(i for i, a in enumerate(told) if isinstance(a, SendLeaderAndIsr))
-    heard = [a for a in told[:first_roles] if isinstance(a, SendUpdateMetadata) and 2 in a.broker_ids]
-    assert any(T0 in [news.topic_partition for news in a.partitions] for a in heard)
+    reported = [a for a in actions if isinstance(a, (SendUpdateMetadata, SendLeaderAndIsr))]
+    first_roles = next(i for i, a in enumerate(reported) if isinstance(a, SendLeaderAndIsr))
+    received = [a for a in reported[:first_roles] if isinstance(a, SendUpdateMetadata) and 2 in a.broker_ids]
+    assert any(T0 in [updates.topic_partition for updates in a.partitions] for a in received)
 
 
 def test_a_broker_with_a_new_epoch_is_handled_as_failed_and_then_as_new() -> None:
@@ -292,8 +292,8 @@ def test_a_new_controller_does_not_elect_a_broker_that_re_registered_since() -> 
     actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
     assert world.znodes[T0].leader == 2
     assert world.znodes[T0].isr == (2, 3)
-    told = [action for action in actions if isinstance(action, SendLeaderAndIsr)]
-    assert {state.state.leader for action in told for state in action.partitions} == {2}
+    reported = [action for action in actions if isinstance(action, SendLeaderAndIsr)]
+    assert {state.state.leader for action in reported for state in action.partitions} == {2}
 
 
 def test_a_restarted_cluster_keeps_its_leaders() -> None:

@@ -81,8 +81,8 @@ def test_a_malformed_znode_is_logged_and_skipped(caplog: pytest.LogCaptureFixtur
 
 
 def reassignment(*partitions: tuple[str, int, tuple[int, ...]]) -> bytes:
-    wanted = {TopicPartition(name, partition): replicas for name, partition, replicas in partitions}
-    return znodes.encode_reassignment(wanted)
+    expected = {TopicPartition(name, partition): replicas for name, partition, replicas in partitions}
+    return znodes.encode_reassignment(expected)
 
 
 async def is_gone(world: World, path: str) -> bool:
@@ -90,7 +90,7 @@ async def is_gone(world: World, path: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_refused"),
+    ("expected", "is_refused"),
     [
         ([], False),
         ([("a", 0, (0, 1))], False),
@@ -106,12 +106,12 @@ async def is_gone(world: World, path: str) -> bool:
     ],
 )
 def test_reassignment_without_changes_completes_and_allows_the_next(
-    caplog: pytest.LogCaptureFixture, wanted: list[tuple[str, int, tuple[int, ...]]], is_refused: bool
+    caplog: pytest.LogCaptureFixture, expected: list[tuple[str, int, tuple[int, ...]]], is_refused: bool
 ) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1))
         epoch = world.controller.state.epoch
-        await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(*wanted))
+        await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(*expected))
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, paths.REASSIGN_PARTITIONS)
         assert any(paths.REASSIGN_PARTITIONS in each.getMessage() for each in caplog.records) == is_refused
@@ -165,17 +165,17 @@ def test_preferred_election_from_a_znode_logs_elected_and_refused_partitions(
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1))
         await world.controller.reassign({TopicPartition("a", 0): (1, 0)})
-        wanted = znodes.encode_partitions([TopicPartition("a", 0), TopicPartition("unknown", 3)])
-        await world.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, wanted)
+        expected = znodes.encode_partitions([TopicPartition("a", 0), TopicPartition("unknown", 3)])
+        await world.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, expected)
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, paths.PREFERRED_REPLICA_ELECTION)
         assert world.controller.state.leaders[TopicPartition("a", 0)].leader == 1
-        said = [each.getMessage() for each in caplog.records]
-        assert "leader election trigger=znode type=preferred count=1 partitions=a-0" in said
+        output = [each.getMessage() for each in caplog.records]
+        assert "leader election trigger=znode type=preferred count=1 partitions=a-0" in output
         assert (
             "leader election refused trigger=znode type=preferred count=1 "
             "partitions=unknown-3:UNKNOWN_TOPIC_OR_PARTITION"
-        ) in said
+        ) in output
 
     with caplog.at_level(logging.INFO):
         play(scene, others=1)
@@ -276,8 +276,8 @@ def test_failed_brokers_leave_the_isr_despite_a_concurrent_leader_write() -> Non
     """Otherwise acks=all waits for the failed broker until the leader removes it for lag."""
     tp = TopicPartition("t", 0)
     world = Steps(1, 2, 3, topics={"t": topic((1, 2, 3))})
-    (asked,) = writes(step(world.state, BrokersRead(brokers(1, 2)), 0))
-    assert asked.changed[tp].isr == (1, 2)
+    (requested,) = writes(step(world.state, BrokersRead(brokers(1, 2)), 0))
+    assert requested.changed[tp].isr == (1, 2)
     current = replace(world.znodes[tp], partition_epoch=7)
     (again,) = writes(step(world.state, StatesWritten({}, {tp: current}), 0))
     assert again.changed[tp].isr == (1, 2)
@@ -320,8 +320,8 @@ def test_controller_is_reelected_after_its_znode_is_overwritten(data: bytes) -> 
 
 def test_a_persistent_controller_znode_blocks_election_until_it_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(world: World) -> None:
-        by_hand = znodes.encode_controller(znodes.Controller(5, 0))
-        await world.zookeeper.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, by_hand)])
+        manually = znodes.encode_controller(znodes.Controller(5, 0))
+        await world.zookeeper.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, manually)])
         await asyncio.sleep(SETTLED_S)
         assert not world.controller.state.is_active
         assert "no election is possible, since no session owns the znode; delete it path=/controller" in caplog.text
@@ -376,9 +376,9 @@ def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecord
             session_timeout_ms=4000, on_watch=lambda _: None, on_state=lambda _: None
         )
         await session.start(1000)
-        wanted = [TopicPartition("t", number) for number in range(2000)]
+        expected = [TopicPartition("t", number) for number in range(2000)]
         for turns in range(4):
-            reading = loop.create_task(read_written_states(session, wanted))
+            reading = loop.create_task(read_written_states(session, expected))
             for _ in range(turns):
                 await asyncio.sleep(0)
             reading.cancel()

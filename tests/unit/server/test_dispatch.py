@@ -45,7 +45,7 @@ def frame(key: int, version: int, body: bytes) -> memoryview:
     return memoryview(encode_request_header(RequestHeader(key, version, 77, "test")) + body)
 
 
-def answer(made: Dispatcher, key: int, version: int, body: bytes) -> bytes:
+def result(made: Dispatcher, key: int, version: int, body: bytes) -> bytes:
     reply = made.handle(frame(key, version, body), PEER)
     assert isinstance(reply, list)
     data = b"".join(bytes(chunk) for chunk in reply)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def answer(made: Dispatcher, key: int, version: int, body: bytes) -> bytes:
 def test_api_versions_lists_exactly_what_is_registered(version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a-b.c", client_software_version="1.0")
     body = b"" if version < 3 else codec.encode_bytes(request, version)
-    data = answer(dispatcher(), 18, version, body)
+    data = result(dispatcher(), 18, version, body)
     # The response header of ApiVersions is not flexible in any version.
     assert struct.unpack_from(">i", data)[0] == 77
     response, end = codec.decode(ApiVersionsResponse, data, version, 4)
@@ -65,8 +65,8 @@ def test_api_versions_lists_exactly_what_is_registered(version: int) -> None:
     assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [(3, 0, 11), (18, 0, 3)]
 
 
-def test_a_newer_api_versions_is_answered_in_version_0_with_error_35() -> None:
-    data = answer(dispatcher(), 18, 4, b"\x99 not parsed at all")
+def test_a_newer_api_versions_gets_error_35_in_version_0() -> None:
+    data = result(dispatcher(), 18, 4, b"\x99 not parsed at all")
     response, _ = codec.decode(ApiVersionsResponse, data, 0, 4)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert 18 in [a.api_key for a in response.api_keys]
@@ -74,7 +74,7 @@ def test_a_newer_api_versions_is_answered_in_version_0_with_error_35() -> None:
 
 def test_an_invalid_software_name_is_refused_and_the_connection_stays_open() -> None:
     request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
-    data = answer(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
+    data = result(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
     response, _ = codec.decode(ApiVersionsResponse, data, 3, 4)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
@@ -90,7 +90,7 @@ def test_client_only_versions_are_neither_advertised_nor_served() -> None:
     made = quota_free_dispatcher()
     made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
     assert [(a.api_key, a.max_version) for a in made.api_versions()] == [(16, 4)]
-    answer(made, 16, 4, codec.encode_bytes(ListGroupsRequest(), 4))
+    result(made, 16, 4, codec.encode_bytes(ListGroupsRequest(), 4))
     with pytest.raises(MalformedRequest):
         made.handle(frame(16, 5, codec.encode_bytes(ListGroupsRequest(), 5)), PEER)
 
@@ -98,7 +98,7 @@ def test_client_only_versions_are_neither_advertised_nor_served() -> None:
 @pytest.mark.parametrize("version", range(12))
 def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
     request = MetadataRequest(topics=[] if version == 0 else None)
-    data = answer(dispatcher(), 3, version, codec.encode_bytes(request, version))
+    data = result(dispatcher(), 3, version, codec.encode_bytes(request, version))
     correlation_id, offset = decode_response_header(data, 3, version)
     response, end = codec.decode(MetadataResponse, data, version, offset)
     assert (correlation_id, end) == (77, len(data))
@@ -106,7 +106,7 @@ def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_either_malformed_or_answered(data: bytes) -> None:
+def test_random_bytes_are_malformed_or_get_a_response(data: bytes) -> None:
     made = dispatcher()
     for payload in (data, b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + data, b"\x00\x12" + data):
         try:

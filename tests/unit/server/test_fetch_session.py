@@ -14,7 +14,7 @@ from kctl.server.replication.fetch_session import EVICTION_MS, FetchPosition, Fe
 
 
 @dataclass
-class Answer:
+class PartitionState:
     error_code: int = 0
     high_watermark: int = 0
     log_start_offset: int = 0
@@ -34,7 +34,7 @@ ROUNDS = st.lists(
     st.dictionaries(
         st.integers(0, 4),
         st.builds(
-            Answer,
+            PartitionState,
             error_code=st.sampled_from([0, 0, 0, 6]),
             high_watermark=st.integers(0, 3),
             log_start_offset=st.integers(0, 2),
@@ -49,20 +49,20 @@ ROUNDS = st.lists(
 
 
 @given(ROUNDS)
-def test_incremental_fetches_return_the_same_as_full_fetches(rounds: list[dict[int, Answer]]) -> None:
+def test_incremental_fetches_return_the_same_as_full_fetches(rounds: list[dict[int, PartitionState]]) -> None:
     cache = FetchSessionCache(10)
     session = cache.create(7, [position(n) for n in range(5)], is_follower=False, now_ms=0)
     assert session is not None
     known: dict[TopicPartition, tuple[int, int, int]] = {}
-    for answers in rounds:
-        by_partition = {p: answers[p.partition] for p in session.positions}
-        told = session.changes(by_partition, {p: len(a.records) for p, a in by_partition.items()})
-        for p in told:
+    for responses in rounds:
+        by_partition = {p: responses[p.partition] for p in session.positions}
+        reported = session.changes(by_partition, {p: len(a.records) for p, a in by_partition.items()})
+        for p in reported:
             a = by_partition[p]
             known[p] = (a.error_code, a.high_watermark, a.log_start_offset)
         for p, a in by_partition.items():
             if a.records or a.error_code:
-                assert p in told
+                assert p in reported
             if p in known and known[p][0] == 0:
                 assert known[p] == (a.error_code, a.high_watermark, a.log_start_offset)
     assert known.keys() == {tp(n) for n in range(5)}
@@ -71,7 +71,7 @@ def test_incremental_fetches_return_the_same_as_full_fetches(rounds: list[dict[i
 def test_the_least_recently_served_partition_comes_first() -> None:
     session = FetchSessionCache(1).create(1, [position(n) for n in range(3)], is_follower=False, now_ms=0)
     assert session is not None
-    session.changes({tp(0): Answer(records=b"x"), tp(1): Answer(), tp(2): Answer()}, {tp(0): 1})
+    session.changes({tp(0): PartitionState(records=b"x"), tp(1): PartitionState(), tp(2): PartitionState()}, {tp(0): 1})
     assert list(session.positions) == [tp(1), tp(2), tp(0)]
 
 

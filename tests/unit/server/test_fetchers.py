@@ -40,7 +40,7 @@ class UnreachablePeers:
 def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
     """It would rejoin the ISR at once, and be removed again when it has stopped."""
 
-    async def hand_over(loop: SimLoop) -> set[int]:
+    async def transfer(loop: SimLoop) -> set[int]:
         disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()
         fetchers = ReplicaFetchers(
             replicas=disk.replicas,
@@ -59,7 +59,7 @@ def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *
         disk.close()
         return peers.tried
 
-    assert simulate(hand_over, seed=1) == (set() if is_stopping else {1})
+    assert simulate(transfer, seed=1) == (set() if is_stopping else {1})
 
 
 ONE = build_batch([Record(0, 1, b"key", b"value")])
@@ -87,13 +87,13 @@ class DamagedLeader:
         self.fetches += 1
         await asyncio.sleep(0.1)
         start = request.topics[0].partitions[0].fetch_offset * len(ONE)
-        answer = PartitionData(
+        reply = PartitionData(
             partition_index=0,
             error_code=ErrorCode.NONE if self.records else ErrorCode.CORRUPT_MESSAGE,
             high_watermark=2,
             records=self.records[start:],
         )
-        response = FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[answer])])
+        response = FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[reply])])
         assert isinstance(response, response_class)
         return response
 
@@ -105,14 +105,14 @@ class DamagedLeader:
 
 
 @pytest.mark.parametrize(
-    ("records", "said"),
+    ("records", "output"),
     [
         (DAMAGED, "offset=1 error=cannot append records of the leader: checksum "),
         (b"", "offset=0 error=the leader cannot read its log"),
     ],
 )
 def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
-    records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    records: bytes, output: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def follow(loop: SimLoop) -> tuple[int, int]:
         disk, leader = Disk(loop, tmp_path, live=(0, 1)), DamagedLeader(records)
@@ -139,4 +139,4 @@ def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
     assert end == (1 if records else 0)
     assert fetches > 10
     (line,) = {record.getMessage() for record in caplog.records}
-    assert line.startswith(f"cannot replicate, trying again partition=orders-0 leader=1 {said}")
+    assert line.startswith(f"cannot replicate, trying again partition=orders-0 leader=1 {output}")

@@ -113,13 +113,13 @@ def test_a_large_frame_is_not_copied_again_once_a_mebibyte_has_arrived() -> None
 def test_reading_stops_while_a_whole_frame_and_enough_read_ahead_are_buffered() -> None:
     inbox = Inbox(BufferPool(), FRAME_MAX)
     feed(inbox, framed(bytes(100)))
-    wanted = [inbox.needs_bytes]
+    expected = [inbox.needs_bytes]
     feed(inbox, framed(bytes(1 << 16)))
-    wanted.append(inbox.needs_bytes)
+    expected.append(inbox.needs_bytes)
     inbox.next_frame()
     inbox.next_frame()
-    wanted.append(inbox.needs_bytes)
-    assert wanted == [True, False, True]
+    expected.append(inbox.needs_bytes)
+    assert expected == [True, False, True]
 
 
 def test_reading_continues_while_the_first_frame_is_incomplete() -> None:

@@ -49,9 +49,9 @@ def new_state(**changes: Any) -> LeaderAndIsr:
     return replace(KNOWN, isr=(1, 2), controller_epoch=0, **changes)
 
 
-def checked(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
+def checked(expected: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
     """The controller's immediate response, and whether it writes."""
-    (action,) = step(controller(), IsrAlterationsRequested({topic_partition: wanted}), 0)
+    (action,) = step(controller(), IsrAlterationsRequested({topic_partition: expected}), 0)
     assert isinstance(action, AlterStates)
     return action.outcome[topic_partition], bool(action.changed)
 
@@ -61,7 +61,7 @@ def test_the_controller_writes_a_requested_isr_based_on_the_current_state() -> N
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code"),
+    ("expected", "code"),
     [
         (new_state(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
         (new_state(leader_epoch=6), ErrorCode.INVALID_REQUEST),
@@ -71,16 +71,16 @@ def test_the_controller_writes_a_requested_isr_based_on_the_current_state() -> N
     ],
 )
 def test_the_controller_refuses_isr_changes_from_stale_states_or_non_leaders(
-    wanted: LeaderAndIsr, code: ErrorCode
+    expected: LeaderAndIsr, code: ErrorCode
 ) -> None:
-    assert checked(wanted) == (code, False)
+    assert checked(expected) == (code, False)
 
 
-def test_an_unknown_partition_is_answered_with_unknown_topic_or_partition() -> None:
+def test_an_unknown_partition_gets_unknown_topic_or_partition() -> None:
     assert checked(new_state(), TopicPartition("b", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
 
 
-def test_a_repeated_isr_change_is_answered_with_the_current_state() -> None:
+def test_a_repeated_isr_change_gets_the_current_state() -> None:
     assert checked(replace(KNOWN, partition_epoch=9)) == (ErrorCode.NONE, False)
 
 
@@ -96,9 +96,9 @@ def test_isr_changes_are_sent_to_all_brokers_as_update_metadata_only() -> None:
 def test_a_concurrent_foreign_write_of_the_partition_state_wins() -> None:
     state = controller()
     theirs = replace(KNOWN, isr=(1,), partition_epoch=11)
-    answer, *_ = step(state, StatesAltered({}, {A0: theirs}, (), {A0: ErrorCode.NONE}, None), 0)
-    assert isinstance(answer, CompleteRequest)
-    assert answer.outcome == {A0: ErrorCode.INVALID_UPDATE_VERSION}
+    response, *_ = step(state, StatesAltered({}, {A0: theirs}, (), {A0: ErrorCode.NONE}, None), 0)
+    assert isinstance(response, CompleteRequest)
+    assert response.outcome == {A0: ErrorCode.INVALID_UPDATE_VERSION}
     assert state.leaders[A0] == theirs
 
 
@@ -111,20 +111,20 @@ def test_the_leader_gets_the_written_state_and_non_leaders_cannot_write() -> Non
         known = world.controller.state.leaders[A0]
         assert known.isr == (0, 1)
 
-        async def ask(broker_epoch: int, isr: list[int], partition_epoch: int) -> AlterPartitionResponse:
-            asked = RequestPartitionData(
+        async def call(broker_epoch: int, isr: list[int], partition_epoch: int) -> AlterPartitionResponse:
+            requested = RequestPartitionData(
                 partition_index=0, leader_epoch=known.leader_epoch, new_isr=isr, partition_epoch=partition_epoch
             )
-            topics = [RequestTopicData(topic_name="a", partitions=[asked])]
+            topics = [RequestTopicData(topic_name="a", partitions=[requested])]
             request = AlterPartitionRequest(broker_id=0, broker_epoch=broker_epoch, topics=topics)
             return await exchange(AlterPartitionHandler(world.controller).handle, request, 0)  # type: ignore[no-any-return]
 
         epoch = world.controller.state.brokers[0].epoch
-        assert (await ask(epoch - 1, [0], known.partition_epoch)).error_code == ErrorCode.STALE_BROKER_EPOCH
-        answer = (await ask(epoch, [0], known.partition_epoch)).topics[0].partitions[0]
-        assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [0], known.partition_epoch + 1)
+        assert (await call(epoch - 1, [0], known.partition_epoch)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        response = (await call(epoch, [0], known.partition_epoch)).topics[0].partitions[0]
+        assert (response.error_code, response.isr, response.partition_epoch) == (0, [0], known.partition_epoch + 1)
         await world.until(lambda: (world.metadata.partitions("a") or {})[0].isr == (0,))
-        again = (await ask(epoch, [0, 1], known.partition_epoch)).topics[0].partitions[0]
+        again = (await call(epoch, [0, 1], known.partition_epoch)).topics[0].partitions[0]
         assert again.error_code == ErrorCode.INVALID_UPDATE_VERSION
 
     play_world(scene, others=1)
@@ -141,7 +141,7 @@ class FakeController:
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []
-        self.answers: list[AlterPartitionResponse | ConnectionLost] = []
+        self.responses: list[AlterPartitionResponse | ConnectionLost] = []
 
     async def connect(self) -> Any:
         return self
@@ -149,16 +149,16 @@ class FakeController:
     async def send(self, request: AlterPartitionRequest, *_: object, **__: object) -> Any:
         self.requests.append(request)
         await asyncio.sleep(1)
-        answer = self.answers.pop(0)
-        if isinstance(answer, ConnectionLost):
-            raise answer
-        return answer
+        response = self.responses.pop(0)
+        if isinstance(response, ConnectionLost):
+            raise response
+        return response
 
     async def close(self) -> None:
         """Nothing to close."""
 
 
-def answer(*partitions: int, code: ErrorCode = ErrorCode.NONE, leader_epoch: int = 5) -> AlterPartitionResponse:
+def response(*partitions: int, code: ErrorCode = ErrorCode.NONE, leader_epoch: int = 5) -> AlterPartitionResponse:
     data = [
         ResponsePartitionData(
             partition_index=number,
@@ -187,7 +187,7 @@ def play(scene: Callable[[FakeController, ControllerStates], Awaitable[None]]) -
 
 def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
     async def scene(peer: FakeController, states: ControllerStates) -> None:
-        peer.answers = [answer(0), answer(1, 2)]
+        peer.responses = [response(0), response(1, 2)]
 
         async def later(number: int) -> LeaderAndIsr | None:
             await asyncio.sleep(0.1 * number)
@@ -201,34 +201,34 @@ def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
-        answer(0, leader_epoch=6),
-        answer(0, code=ErrorCode.FENCED_LEADER_EPOCH),
-        answer(0, code=ErrorCode.INVALID_UPDATE_VERSION),
+        response(0, leader_epoch=6),
+        response(0, code=ErrorCode.FENCED_LEADER_EPOCH),
+        response(0, code=ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
-def test_an_isr_change_waits_for_a_newer_leader_and_isr(told: AlterPartitionResponse) -> None:
+def test_an_isr_change_waits_for_a_newer_leader_and_isr(reported: AlterPartitionResponse) -> None:
     async def scene(peer: FakeController, states: ControllerStates) -> None:
-        peer.answers = [told]
+        peer.responses = [reported]
         assert await states.put(A0, new_state()) is None
 
     play(scene)
 
 
 @pytest.mark.parametrize(
-    ("told", "raised"),
+    ("reported", "raised"),
     [
         (ConnectionLost("gone"), ConnectionLost),
         (AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[]), ApiError),
-        (answer(0, code=ErrorCode.UNKNOWN_SERVER_ERROR), ApiError),
+        (response(0, code=ErrorCode.UNKNOWN_SERVER_ERROR), ApiError),
     ],
 )
 def test_an_isr_change_with_an_unknown_outcome_is_retried(
-    told: AlterPartitionResponse | ConnectionLost, raised: type[Exception]
+    reported: AlterPartitionResponse | ConnectionLost, raised: type[Exception]
 ) -> None:
     async def scene(peer: FakeController, states: ControllerStates) -> None:
-        peer.answers = [told, answer(0)]
+        peer.responses = [reported, response(0)]
         with pytest.raises(raised):
             await states.put(A0, new_state())
         assert await states.put(A0, new_state()) is not None
@@ -236,11 +236,11 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
     play(scene)
 
 
-def test_isr_change_replaced_by_one_of_another_epoch_is_answered() -> None:
+def test_isr_change_replaced_by_one_of_another_epoch_gets_a_response() -> None:
     """It never got a response, and the partition waited for it until its leader changed."""
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
-        peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
+        peer.responses = [response(1), response(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
         sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), new_state()))
         await asyncio.sleep(0.1)
         present = asyncio.ensure_future(states.put(A0, new_state()))

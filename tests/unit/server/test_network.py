@@ -87,7 +87,7 @@ def test_all_queued_bytes_are_sent_in_order_through_a_small_socket_buffer(
     os.close(fd)
 
 
-def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
+def test_responses_to_pipelined_requests_are_in_order_although_one_waits() -> None:
     async def main() -> bytes:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Reply] = loop.create_future()
@@ -136,9 +136,9 @@ def test_a_failed_request_without_a_response_closes_its_connection_and_is_not_ma
 
     with caplog.at_level(logging.INFO):
         asyncio.run(main())
-    (said,) = (record.getMessage() for record in caplog.records if record.name.startswith("kctl."))
-    assert said.startswith("closing connection after a failed request without a response listener=")
-    assert said.endswith("error=Produce with acks=0: t-0: INVALID_RECORD")
+    (output,) = (record.getMessage() for record in caplog.records if record.name.startswith("kctl."))
+    assert output.startswith("closing connection after a failed request without a response listener=")
+    assert output.endswith("error=Produce with acks=0: t-0: INVALID_RECORD")
 
 
 def test_malformed_frames_write_a_bounded_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -221,13 +221,13 @@ def test_a_slow_reader_gets_a_large_response_whole(tmp_path: Path) -> None:
         acceptor, port = await listening(handle)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 12)
         writer.write(framed(b"give") + framed(b"give"))
-        answer = b""
-        while len(answer) < 2 * (len(content) + 8):
-            answer += await reader.read(1 << 16)
+        response = b""
+        while len(response) < 2 * (len(content) + 8):
+            response += await reader.read(1 << 16)
         writer.close()
         acceptor.close()
         os.close(fd)
-        return answer
+        return response
 
     assert asyncio.run(main()) == (b"head" + content + b"tail") * 2
 
@@ -258,22 +258,22 @@ def test_a_full_broker_closes_an_idle_connection_for_the_protected_listener() ->
         inside = acceptor.bind(Endpoint("INSIDE", "127.0.0.1", 0)).port
         acceptor.start()
 
-        async def ask(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        async def call(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
             streams[1].write(framed(b"x"))
             assert await streams[0].readexactly(2) == b"ok"
 
         clients = [await asyncio.open_connection("127.0.0.1", outside) for _ in range(2)]
         for client in clients:
-            await ask(client)
+            await call(client)
         waiting = await asyncio.open_connection("127.0.0.1", outside)
         broker = await asyncio.open_connection("127.0.0.1", inside)
-        await ask(broker)
+        await call(broker)
         assert await clients[0][0].read() == b""
-        await ask(clients[1])
+        await call(clients[1])
         assert limits.count == 2
         broker[1].close()
         # The place of the broker goes to the client that waited in the backlog.
-        await ask(waiting)
+        await call(waiting)
         for _, writer in (*clients, waiting):
             writer.close()
         acceptor.close()

@@ -175,9 +175,9 @@ def test_the_high_watermark_never_goes_back_nor_past_an_in_sync_replica(history:
         before = partition.high_watermark
 
 
-def cut(**answer: int) -> tuple[int, bool]:
+def cut(**response: int) -> tuple[int, bool]:
     known = {"own_epoch": 1, "own_end_offset": 15, "log_end_offset": 15, "high_watermark": 8}
-    return tuple(truncation(**{**known, **answer}))  # type: ignore[return-value]
+    return tuple(truncation(**{**known, **response}))  # type: ignore[return-value]
 
 
 def test_a_follower_truncates_records_that_the_new_leader_lacks() -> None:

@@ -37,17 +37,17 @@ class Task:
 
 
 class Need:
-    """Complete once `have` reaches `want`."""
+    """Completes when `have` reaches `required`."""
 
     future: asyncio.Future[None] | None = None
 
-    def __init__(self, want: int) -> None:
-        self.want = want
+    def __init__(self, required: int) -> None:
+        self.required = required
         self.have = 0
         self.outcome: list[str] = []
 
     def try_complete(self) -> bool:
-        if self.have < self.want:
+        if self.have < self.required:
             return False
         self.outcome.append("completed")
         return True
@@ -102,7 +102,7 @@ def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None
 
     class First(Need):
         def try_complete(self) -> bool:
-            if self.have < self.want:
+            if self.have < self.required:
                 return False
             second.have = 1
             purgatory.check("a")
@@ -117,7 +117,7 @@ def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None
     assert first.outcome == ["completed"]
 
 
-def test_shutdown_answers_all_waiting_operations() -> None:
+def test_shutdown_completes_all_waiting_operations() -> None:
     purgatory: Purgatory[str] = Purgatory(WheelOnly())
     needs = [Need(1) for _ in range(3)]
     for need in needs:
@@ -138,7 +138,7 @@ def test_an_operation_on_many_changed_keys_is_tried_once() -> None:
 
     need, other = Counting(1), Need(0)
     purgatory.complete_or_watch(need, ["a", "b", "c"], 100)
-    other.want = 1
+    other.required = 1
     purgatory.complete_or_watch(other, ["c", "d"], 100)
     other.have = 1
     tries.clear()
@@ -152,7 +152,7 @@ class Failing(Need):
     """Raises when it is completed."""
 
     def try_complete(self) -> bool:
-        if self.have < self.want:
+        if self.have < self.required:
             return False
         raise RuntimeError("cannot complete")
 

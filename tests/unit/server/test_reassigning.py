@@ -43,18 +43,18 @@ class Moving(World):
             return None
         return result
 
-    def answer(self) -> None:
-        """All StopReplica requests are answered."""
+    def response(self) -> None:
+        """All StopReplica requests get responses."""
         while self.waiting:
             self.feed(self.waiting.pop(0))
 
-    def reassign(self, *wanted: int) -> list[Action]:
+    def reassign(self, *expected: int) -> list[Action]:
         """Reassigns to these brokers; without any, cancels."""
-        return self.feed(ReassignmentsRequested({T0: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: expected or None}))
 
-    def reassign_both(self, *wanted: int) -> list[Action]:
+    def reassign_both(self, *expected: int) -> list[Action]:
         """Reassigns both partitions."""
-        return self.feed(ReassignmentsRequested({T0: wanted or None, T1: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: expected or None, T1: expected or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
         """The leader reports this ISR."""
@@ -74,14 +74,14 @@ class Moving(World):
         return self.znodes[T0].leader, self.znodes[T0].isr
 
 
-def test_a_replica_may_be_added_again_before_its_removal_is_answered() -> None:
+def test_a_replica_may_be_added_again_before_its_removal_is_acknowledged() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2, 3))
     world.reassign(1, 2)
     assert world.state.replicas(T0) == (1, 2)
     actions = world.reassign(1, 2, 3)
-    told = [each for each in actions if isinstance(each, SendLeaderAndIsr) and each.broker_id == 3]
-    assert told[0].partitions[0].is_new
-    world.answer()
+    reported = [each for each in actions if isinstance(each, SendLeaderAndIsr) and each.broker_id == 3]
+    assert reported[0].partitions[0].is_new
+    world.response()
     world.in_sync(1, 2, 3)
     world.live(1, 2)
     assert world.leader_and_isr == (1, (1, 2))
@@ -92,11 +92,11 @@ def test_a_replica_may_be_added_again_before_its_removal_is_answered() -> None:
 def test_partitions_of_one_reassignment_request_complete_independently() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2))
     added = [
-        (each.broker_id, news.topic_partition)
+        (each.broker_id, updates.topic_partition)
         for each in world.reassign_both(1, 2, 3)
         if isinstance(each, SendLeaderAndIsr)
-        for news in each.partitions
-        if news.is_new
+        for updates in each.partitions
+        if updates.is_new
     ]
     assert added == [(3, T0), (3, T1)]
     stopped = [each for each in world.reassign_both() if isinstance(each, SendStopReplica)]
@@ -148,8 +148,8 @@ def test_the_only_in_sync_replica_stays_in_the_isr() -> None:
     world.live(3, 4)
     assert world.leader_and_isr == (3, (3,))
     before = world.state.replicas(T0)
-    for wanted in ((), (4, 1)):
-        world.reassign(*wanted)
+    for expected in ((), (4, 1)):
+        world.reassign(*expected)
         assert world.state.replicas(T0) == before
         assert world.waiting == []
 

@@ -24,7 +24,7 @@ def cluster() -> ControllerState:
 
 
 @pytest.mark.parametrize(
-    ("topic_partition", "wanted", "code", "words"),
+    ("topic_partition", "expected", "code", "words"),
     [
         (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; live brokers: 0, 1, 2"),
         (
@@ -44,9 +44,9 @@ def cluster() -> ControllerState:
     ],
 )
 def test_invalid_reassignments_are_refused_with_a_message(
-    topic_partition: TopicPartition, wanted: Sequence[int] | None, code: ErrorCode, words: str
+    topic_partition: TopicPartition, expected: Sequence[int] | None, code: ErrorCode, words: str
 ) -> None:
-    error = refusal(cluster(), topic_partition, wanted)
+    error = refusal(cluster(), topic_partition, expected)
     assert error is not None
     assert error.code is code
     assert words in str(error)

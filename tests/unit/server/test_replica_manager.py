@@ -138,7 +138,7 @@ def test_a_waiting_request_is_checked_once_when_many_partitions_advance() -> Non
         assert waiting.looks == 2
 
 
-def told(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:
+def reported(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:
     """The error codes of LeaderAndIsr that makes this broker leader of a partition of the topic with this id."""
     state = LeaderAndIsrPartitionState(
         partition_index=0,
@@ -160,27 +160,32 @@ def test_log_with_another_topic_id_is_refused_and_a_remedy_is_logged(
     disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
     with asyncio.Runner() as runner:
         before = replica_manager(disk, runner.get_loop())
-        assert told(before, UUID(int=5)) == {tp: ErrorCode.NONE}
+        assert reported(before, UUID(int=5)) == {tp: ErrorCode.NONE}
         before.logs.clean_shutdown()
         manager = replica_manager(disk, runner.get_loop())
-        assert told(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
+        assert reported(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert tp not in manager.partitions
         (line,) = [each.getMessage() for each in caplog.records if "inconsistent topic id" in each.getMessage()]
-        for said in ("partition=orders-0", "directory=/data/orders-0", uuid_text(UUID(int=5)), uuid_text(UUID(int=6))):
-            assert said in line
-        assert told(manager, UUID(int=5)) == {tp: ErrorCode.NONE}
+        for output in (
+            "partition=orders-0",
+            "directory=/data/orders-0",
+            uuid_text(UUID(int=5)),
+            uuid_text(UUID(int=6)),
+        ):
+            assert output in line
+        assert reported(manager, UUID(int=5)) == {tp: ErrorCode.NONE}
 
 
 def test_malformed_partition_metadata_is_logged_and_rewritten(caplog: pytest.LogCaptureFixture) -> None:
     disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
     with asyncio.Runner() as runner:
         before = replica_manager(disk, runner.get_loop())
-        told(before, UUID(int=5))
+        reported(before, UUID(int=5))
         before.logs.clean_shutdown()
         path = "/data/orders-0/partition.metadata"
         sound = disk.read(path)
         disk.write_atomically(path, b"version: 0\ntopic_id: ?")
-        assert told(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
+        assert reported(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
         assert disk.read(path) == sound
         (line,) = [each.getMessage() for each in caplog.records if "corrupt partition.metadata" in each.getMessage()]
         assert f"{path} at position 0: topic_id is missing or malformed" in line

@@ -45,25 +45,24 @@ class Loop:
         return context
 
 
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+@pytest.fixture(autouse=True)
+def level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kctl.request")
-    return caplog.records
 
 
-def test_while_it_is_off_nothing_is_measured(lines: list[logging.LogRecord]) -> None:
+def test_while_it_is_off_nothing_is_measured(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
     assert loop.used is None
     assert not loop.measuring.is_on
     assert loop.request().times is None
-    assert lines == []
+    assert caplog.records == []
 
 
-def test_all_requests_are_written_when_their_responses_are_sent(lines: list[logging.LogRecord]) -> None:
+def test_all_requests_are_written_when_their_responses_are_sent(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop(mode="all")
     loop.request(0.5)
     loop.request(has_response=False)
-    first, second = (record.getMessage() for record in lines)
+    first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(
         "request api=Produce version=9 correlation_id=7 client_id=app principal=User:alice listener=EXTERNAL "
         "peer=/10.0.0.7 security_protocol=PLAINTEXT request_bytes=1240 response_bytes=0 total_ms=500.0 "
@@ -72,21 +71,24 @@ def test_all_requests_are_written_when_their_responses_are_sent(lines: list[logg
     assert "total_ms=0.0 " in second
 
 
-def test_slow_requests_are_written_from_the_threshold_on(lines: list[logging.LogRecord]) -> None:
+def test_slow_requests_are_written_from_the_threshold_on(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop(mode="slow", **{"slow.ms": "250"})
     for taking_s in (0.0, 0.125, 0.25, 5.0):
         loop.request(taking_s)
-    assert [record.getMessage().partition("total_ms=")[2].split()[0] for record in lines] == ["250.0", "5000.0"]
+    assert [record.getMessage().partition("total_ms=")[2].split()[0] for record in caplog.records] == [
+        "250.0",
+        "5000.0",
+    ]
 
 
-def test_one_request_of_a_number_is_written(lines: list[logging.LogRecord]) -> None:
+def test_one_request_of_a_number_is_written(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop(mode="sampled", **{"sample.requests": "10"})
     contexts = [loop.request() for _ in range(100)]
-    assert len(lines) == 10
+    assert len(caplog.records) == 10
     assert sum(context.times is not None for context in contexts) == 10, "the others cost no reading of the clock"
 
 
-def test_a_request_under_way_when_the_log_is_turned_off_is_not_written(lines: list[logging.LogRecord]) -> None:
+def test_a_request_under_way_when_the_log_is_turned_off_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop(mode="all")
     context = RequestContext(9, 7, "app", Peer("/10.0.0.7", "EXTERNAL", timing=loop.timing), api_name="produce")
     assert loop.used is not None
@@ -94,7 +96,7 @@ def test_a_request_under_way_when_the_log_is_turned_off_is_not_written(lines: li
     loop.used.ready(context, has_response=True)
     loop.set(mode="off")
     loop.timing.sent(loop.now_s)
-    assert lines == []
+    assert caplog.records == []
     assert loop.timing.unsent == []
     assert loop.used is None
 

@@ -85,7 +85,7 @@ def test_a_turn_ends_after_a_bounded_number_of_response_bytes() -> None:
     play(main)
 
 
-def test_the_next_request_waits_until_the_one_before_is_answered() -> None:
+def test_the_next_request_waits_for_the_response_to_the_one_before() -> None:
     async def main() -> None:
         waits: list[asyncio.Future[Reply]] = []
 

@@ -57,13 +57,13 @@ def test_a_sample_collects_the_bytes_of_its_interval() -> None:
 def test_copying_whenever_allowed_stays_at_the_limit_on_average(limit: int) -> None:
     """Ten minutes of virtual time: responses of 1 MiB each, requested every 10 ms while the quota allows it."""
     quota = throttles(limit).leader
-    answer, copied = 1 << 20, 0
+    response, copied = 1 << 20, 0
     for now_ms in range(0, 600_000, 10):
         if not quota.is_exceeded(now_ms):
-            quota.record(answer, now_ms)
-            copied += answer
+            quota.record(response, now_ms)
+            copied += response
     # A window never exceeds its quota by more than one response.
-    assert copied / 600 <= limit + answer / 11
+    assert copied / 600 <= limit + response / 11
 
 
 def test_no_quota_is_exceeded_without_a_rate() -> None:

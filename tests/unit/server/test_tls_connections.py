@@ -123,10 +123,10 @@ def test_large_requests_and_responses_pass_unchanged(
                 "127.0.0.1", port, ssl=client_context(authority, version), limit=1 << 14
             )
             writer.write(b"".join(framed(request) for request in requests))
-            answer = await reader.readexactly(len(requests) * len(expected))
+            response = await reader.readexactly(len(requests) * len(expected))
             writer.close()
         os.close(fd)
-        return answer
+        return response
 
     expected = b"head" + content[5 : 5 + (1 << 20)] + b"middle" * 9000 + content + b"tail"
     assert asyncio.run(main()) == expected * len(requests)
@@ -358,14 +358,14 @@ def test_a_peer_that_disappears_after_the_handshake_costs_nothing(
         async with listening(lambda *_: [b"x" * (4 << 20)], properties, limits=limits) as (acceptor, port):
             loop = asyncio.get_running_loop()
 
-            def ask_and_vanish() -> None:
+            def request_and_disconnect() -> None:
                 with socket.create_connection(("127.0.0.1", port)) as sock:
                     tls = client_context(authority).wrap_socket(sock, server_hostname="127.0.0.1")
                     tls.sendall(framed(b"give"))
                     tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     tls.close()
 
-            await loop.run_in_executor(None, ask_and_vanish)
+            await loop.run_in_executor(None, request_and_disconnect)
             await until(lambda: limits.count == 0)
             assert acceptor.connection_count == 0
 

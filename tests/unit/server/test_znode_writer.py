@@ -45,17 +45,17 @@ async def state_of(session: SimZooKeeperSession, topic_partition: TopicPartition
 
 def test_a_thousand_changes_are_batched_into_a_few_writes() -> None:
     async def play(writer: ZnodeWriter, session: SimZooKeeperSession) -> None:
-        asked: list[int] = []
+        requested: list[int] = []
         multi = writer.multi
 
         async def counted(operations: list[Operation]) -> list[OperationResult]:
-            asked.append(len(operations))
+            requested.append(len(operations))
             return await multi(operations)
 
         writer.multi = counted  # type: ignore[method-assign]  # counts the calls
         outcome = await writer.write_states(WriteStates({}, dict.fromkeys(PARTITIONS, NEW)))
-        assert sum(asked) == len(PARTITIONS)
-        assert len(asked) <= 10
+        assert sum(requested) == len(PARTITIONS)
+        assert len(requested) <= 10
         assert outcome.conflicts == {}
         assert {leader.partition_epoch for leader in outcome.written.values()} == {1}
         assert await state_of(session, PARTITIONS[-1]) == outcome.written[PARTITIONS[-1]]

@@ -48,7 +48,7 @@ class FakeBroker:
         self.log_start = 0
         self.topic_id = UUID(int=1)
         self.exists = True
-        self.answer_bytes = 1
+        self.response_bytes = 1
         """Responses contain whole batches up to this size, at least one."""
         self.aborted: list[tuple[int, int]] = []
         self.fetches: list[int] = []
@@ -108,7 +108,7 @@ class FakeBroker:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         records = b""
         for batch in batches if code is ErrorCode.NONE else []:
-            if batch.last_offset >= offset and (not records or len(records) < self.answer_bytes):
+            if batch.last_offset >= offset and (not records or len(records) < self.response_bytes):
                 records += self.log[batch.position : batch.end]
         aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in self.aborted]
         partition = PartitionData(

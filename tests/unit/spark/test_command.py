@@ -28,7 +28,7 @@ def test_help_does_not_load_spark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
-def test_without_pyspark_one_line_says_how_to_get_it(
+def test_without_pyspark_one_line_explains_how_to_install_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
@@ -40,7 +40,7 @@ def test_without_pyspark_one_line_says_how_to_get_it(
     assert not folder.exists()
 
 
-def test_without_java_one_line_says_how_to_get_it(
+def test_without_java_one_line_explains_how_to_install_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyspark")

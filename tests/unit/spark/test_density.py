@@ -65,7 +65,7 @@ def test_samples_are_few_and_inside_the_range() -> None:
     assert offsets[-1] < 10**9
 
 
-def test_samples_tell_which_batches_follow_an_offset() -> None:
+def test_samples_show_which_batches_follow_an_offset() -> None:
     def batch(base: int) -> bytes:
         return build_batch([Record(0, 0, None, b"x" * 50)] * 10, base_offset=base)
 

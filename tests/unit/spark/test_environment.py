@@ -25,12 +25,12 @@ def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path
         "print(run_pickled(b'unpickling this would fail', sys.argv[1]).message)\n"
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(build_package(tmp_path))]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    assert said.startswith(
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert output.startswith(
         f"on host {socket.gethostname()}, {sys.executable} (Python {platform.python_version()}) lacks"
     )
-    assert "numpy, pyarrow, crc32c, lz4, cramjam" in said
-    assert "PYSPARK_PYTHON" in said
+    assert "numpy, pyarrow, crc32c, lz4, cramjam" in output
+    assert "PYSPARK_PYTHON" in output
 
 
 def test_an_outcome_can_be_read_where_nothing_is_installed(tmp_path: Path) -> None:

@@ -58,15 +58,15 @@ def four_batches() -> FakeBroker:
     return FakeBroker(batch(0), batch(10), batch(20), batch(30))
 
 
-def test_all_batches_of_the_range_are_read_answer_by_answer() -> None:
+def test_all_batches_of_the_range_are_read_response_by_response() -> None:
     broker = four_batches()
     assert read(broker) == ([0, 10, 20, 30], 0)
     assert broker.fetches == [0, 10, 20, 30]
 
 
-def test_one_answer_may_hold_many_batches() -> None:
+def test_one_response_may_contain_many_batches() -> None:
     broker = four_batches()
-    broker.answer_bytes = 1 << 20
+    broker.response_bytes = 1 << 20
     assert read(broker) == ([0, 10, 20, 30], 0)
     assert broker.fetches == [0]
 
@@ -96,7 +96,7 @@ def test_markers_and_aborted_transactions_are_left_out() -> None:
         transactional(22, 1),
         marker(32, 1, ControlType.COMMIT),
     )
-    broker.answer_bytes = 1 << 20
+    broker.response_bytes = 1 << 20
     broker.aborted = [(0, 1)]
     assert read(broker, 0, 33) == ([10, 22], 0)
 
@@ -115,7 +115,7 @@ def test_messages_of_old_formats_come_as_batches_of_the_new_one() -> None:
         build_messages(old[20:23], magic=1),
         batch(23),
     )
-    broker.answer_bytes = 1 << 20
+    broker.response_bytes = 1 << 20
     assert read(broker, 0, 33) == ([0, 10, 20, 21, 22, 23], 0)
     assert read(broker, 5, 15) == ([0, 10], 0)
 

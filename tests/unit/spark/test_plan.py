@@ -166,7 +166,7 @@ def test_a_topic_that_was_created_anew_begins_at_its_start_under_names_of_its_ow
     assert planned(after, view(partition(0, 60), topic_id=RECREATED)) == (None, [])
 
 
-def test_partitions_of_the_former_topic_are_forgotten() -> None:
+def test_partitions_of_the_former_topic_are_removed() -> None:
     """Including topics that the run does not export."""
     before = exported(60, 70)
     plan, _ = planned(before, view(partition(0, 10), topic_id=RECREATED), on_data_loss=OnDataLoss.WARN)

@@ -46,7 +46,7 @@ def test_files_that_are_no_progress_are_ignored(tmp_path: Path) -> None:
     assert running_tasks(tmp_path) == TaskProgress()
 
 
-def test_a_task_reports_after_every_answer_and_range(tmp_path: Path) -> None:
+def test_a_task_reports_after_every_response_and_range(tmp_path: Path) -> None:
     cluster = Cluster(partitions=2)
     cluster.bytes_per_offset = 1
     cluster.append(0, 5)

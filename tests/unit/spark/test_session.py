@@ -80,7 +80,7 @@ def test_the_first_meaningful_line_of_a_java_error_is_its_message() -> None:
         "yarn-client",
     ],
 )
-def test_a_master_that_spark_does_not_know_is_a_usage_error(master: str) -> None:
+def test_an_unsupported_master_is_a_usage_error(master: str) -> None:
     with pytest.raises(UsageError, match="is not a Spark master"):
         SparkSettings(master)
 
@@ -99,7 +99,7 @@ def test_a_master_that_spark_does_not_know_is_a_usage_error(master: str) -> None
         "k8s://https://10.0.0.1:6443",
     ],
 )
-def test_masters_that_spark_knows_are_accepted(master: str) -> None:
+def test_supported_masters_are_accepted(master: str) -> None:
     assert SparkSettings(master).master == master
 
 

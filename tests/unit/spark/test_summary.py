@@ -15,15 +15,15 @@ def test_rows_and_document_agree(tmp_path: Path) -> None:
     request = exporter(cluster, tmp_path)._request
     report = run(cluster, tmp_path)
     rows = rows_of(report)
-    told = document(request, rows, report)
+    reported = document(request, rows, report)
     assert [(row.topic, row.partition, row.start, row.end, row.records) for row in rows] == [
         ("orders", 0, 0, 12, 12),
         ("orders", 1, 0, 7, 7),
     ]
-    assert (told.records, told.files, told.batches, told.lost) == (19, 2, [0], 0)
-    assert told.bytes_out == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
-    assert not told.dry_run
-    assert told.partitions == rows
+    assert (reported.records, reported.files, reported.batches, reported.lost) == (19, 2, [0], 0)
+    assert reported.bytes_out == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert not reported.dry_run
+    assert reported.partitions == rows
     assert sentence(rows, report).startswith("19 records in 2 files (")
 
 

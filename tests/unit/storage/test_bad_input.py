@@ -129,9 +129,9 @@ def test_a_segment_of_random_bytes_is_truncated_with_one_log_line(
     last = max((tmp_path / "bad-0").glob("*.log"))
     last.write_bytes(b"garbage" * 40)
     manager = manager_on(tmp_path)
-    said = [line for line in complaints(caplog) if str(last) in line]
-    assert said
-    assert all("position=0" in line or "position 0" in line for line in said)
+    output = [line for line in complaints(caplog) if str(last) in line]
+    assert output
+    assert all("position=0" in line or "position 0" in line for line in output)
     assert len(read_records(manager.logs[BAD], 0)) == 6
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     manager.clean_shutdown()

@@ -34,30 +34,30 @@ def time_index(files: SimFiles, size_max: int = 1000) -> TimeIndex:
 
 
 @given(st.sets(st.integers(0, 5000), max_size=60), st.integers(0, 5000))
-def test_a_look_up_gives_the_greatest_entry_at_or_below(offsets: set[int], wanted: int) -> None:
+def test_a_look_up_gives_the_greatest_entry_at_or_below(offsets: set[int], target: int) -> None:
     index = offset_index(disk())
     for number, offset in enumerate(sorted(offsets), 1):
         index.append(100 + offset, number * 50)
-    expected = 50 * sum(1 for offset in offsets if offset <= wanted)
-    assert index.lookup(100 + wanted) == expected
+    expected = 50 * sum(1 for offset in offsets if offset <= target)
+    assert index.lookup(100 + target) == expected
     index.file.trim()
     index.load(1 << 30)
-    assert index.lookup(100 + wanted) == expected
+    assert index.lookup(100 + target) == expected
 
 
 @given(st.sets(st.integers(0, 5000), max_size=60), st.integers(0, 5000))
-def test_a_time_look_up_gives_the_greatest_entry_at_or_below(times: set[int], wanted: int) -> None:
+def test_a_time_look_up_gives_the_greatest_entry_at_or_below(times: set[int], target: int) -> None:
     index = time_index(disk())
     for number, time in enumerate(sorted(times), 1):
         index.append(time, 100 + number)
-    expected = 100 + sum(1 for time in times if time <= wanted)
-    assert index.lookup(wanted) == expected
+    expected = 100 + sum(1 for time in times if time <= target)
+    assert index.lookup(target) == expected
     last = index.last()
     index.file.trim()
     index.unload()
     assert index.last() == last
     index.load()
-    assert (index.lookup(wanted), index.last()) == (expected, last)
+    assert (index.lookup(target), index.last()) == (expected, last)
 
 
 def test_entries_have_kafka_s_bytes() -> None:

@@ -25,8 +25,8 @@ def test_a_new_entry_drops_what_it_contradicts() -> None:
 
 def test_an_epoch_ends_where_the_next_starts() -> None:
     cache = epochs((1, 10), (3, 30), (4, 40))
-    asked = {epoch: cache.end_offset_for(epoch, log_end_offset=50) for epoch in (-1, 0, 1, 2, 3, 4, 5)}
-    assert asked == {
+    requested = {epoch: cache.end_offset_for(epoch, log_end_offset=50) for epoch in (-1, 0, 1, 2, 3, 4, 5)}
+    assert requested == {
         -1: (-1, -1),
         0: (0, 10),
         1: (1, 30),
@@ -38,7 +38,7 @@ def test_an_epoch_ends_where_the_next_starts() -> None:
     assert epochs().end_offset_for(0, log_end_offset=5) == (-1, -1)
 
 
-def test_offsets_know_their_epoch() -> None:
+def test_the_epoch_of_an_offset_is_found() -> None:
     cache = epochs((1, 10), (3, 30))
     assert [cache.epoch_for(offset) for offset in (9, 10, 29, 30, 99)] == [-1, 1, 1, 3, 3]
 

@@ -44,7 +44,7 @@ def test_a_refused_batch_changes_nothing() -> None:
     assert (machine.log.log_end_offset, machine.values()) == (1, [b"a"])
 
 
-def test_log_append_time_is_answered_and_stored() -> None:
+def test_log_append_time_is_returned_and_stored() -> None:
     machine = LogOnDisk(LogConfig(message_timestamp_type="LogAppendTime"))
     machine.now_ms = NOW_MS + 77
     assert machine.append(b"a", timestamp=5).log_append_time_ms == NOW_MS + 77
@@ -54,7 +54,7 @@ def test_log_append_time_is_answered_and_stored() -> None:
     assert machine.append(b"b", producer_id=1)[:3] == first[:3], "a duplicate is answered with the time of the original"
 
 
-def test_a_retried_batch_is_answered_with_its_first_offset() -> None:
+def test_a_retried_batch_gets_its_first_offset() -> None:
     machine = LogOnDisk()
     for number in range(6):
         machine.append(b"v%d" % number, b"w", producer_id=1, sequence=2 * number)
@@ -148,7 +148,7 @@ def test_aborted_transactions_are_listed_for_readers(restart: str) -> None:
     assert log.last_stable_offset(11) == 11
 
 
-def test_a_restart_remembers_open_transactions() -> None:
+def test_a_restart_keeps_open_transactions() -> None:
     machine = LogOnDisk()
     machine.append(b"a")
     machine.append(b"b", producer_id=1, transactional=True)
@@ -299,7 +299,7 @@ def test_truncation_takes_whole_batches_epochs_and_producers() -> None:
 
 
 @pytest.mark.parametrize("end", [3, 4], ids=["its marker", "a later record"])
-def test_truncation_forgets_the_aborts_whose_markers_it_takes(end: int) -> None:
+def test_truncation_removes_the_aborts_whose_markers_it_removes(end: int) -> None:
     machine = LogOnDisk()
     log = machine.log
     machine.append(b"a", producer_id=1, transactional=True)

@@ -16,7 +16,7 @@ def test_keeps_every_batch_of_an_idempotent_producer_after_a_crash() -> None:
     assert disk.values() == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_knows_the_last_sequence_of_a_producer_after_a_crash() -> None:
+def test_the_last_sequence_of_a_producer_survives_a_crash() -> None:
     disk = LogOnDisk()
     for sequence in range(5):
         disk.append(b"%d" % sequence, producer_id=7, sequence=sequence)

@@ -41,7 +41,7 @@ def test_the_wall_clock_drifts_from_now_on() -> None:
     simulate(main, seed=1)
 
 
-def test_a_manual_clock_moves_when_told() -> None:
+def test_a_manual_clock_moves_when_advanced() -> None:
     clock = ManualClock(start_ms=10)
     clock.advance(5)
     assert (clock.now_ms(), clock.monotonic_ms()) == (15, 5)

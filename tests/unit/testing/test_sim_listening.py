@@ -44,17 +44,17 @@ def play(
     simulate(main, seed=1)
 
 
-def test_frames_are_answered_in_order_however_they_arrive() -> None:
+def test_responses_are_in_order_however_frames_arrive() -> None:
     loop_of: list[asyncio.AbstractEventLoop] = []
 
     def handle(frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
         loop = asyncio.get_running_loop()
         loop_of.append(loop)
-        answer: Reply = [framed(bytes(frame).upper())]
+        response: Reply = [framed(bytes(frame).upper())]
         if frame[0] != ord("s"):
-            return answer
+            return response
         slow: asyncio.Future[Reply] = loop.create_future()
-        loop.call_later(1, slow.set_result, answer)
+        loop.call_later(1, slow.set_result, response)
         return slow
 
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _listening: SimListening) -> None:
@@ -67,7 +67,7 @@ def test_frames_are_answered_in_order_however_they_arrive() -> None:
     play(handle, scene)
 
 
-def test_a_frame_without_an_answer_lets_the_next_one_through() -> None:
+def test_a_frame_without_a_response_does_not_block_the_next_one() -> None:
     def handle(frame: memoryview, _peer: Peer) -> Reply:
         return None if bytes(frame) == b"quiet" else [framed(bytes(frame))]
 

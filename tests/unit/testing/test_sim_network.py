@@ -160,12 +160,12 @@ def test_a_killed_host_resets_its_connections_and_refuses_new_ones() -> None:
 
 def test_closing_delivers_everything_before_the_end() -> None:
     async def scene(network: SimNetwork, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def says_goodbye(_: asyncio.StreamReader, parting: asyncio.StreamWriter) -> None:
+        async def sends_goodbye(_: asyncio.StreamReader, parting: asyncio.StreamWriter) -> None:
             parting.write(b"goodbye")
             parting.close()
 
         with network.on_host("server"):
-            await asyncio.start_server(says_goodbye, port=1)
+            await asyncio.start_server(sends_goodbye, port=1)
         with network.on_host("client"):
             reader, second = await asyncio.open_connection(network.address_of("server"), 1)
         assert await reader.read() == b"goodbye"

@@ -33,11 +33,11 @@ def test_the_hmac_is_that_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked_ms", "max_ms", "expiry_ms"),
+    ("requested_ms", "max_ms", "expiry_ms"),
     [(-1, 168, 24), (0, 168, 24), (HOUR, 1, 1), (48 * HOUR, 48, 24), (1000 * HOUR, 168, 24)],
 )
-def test_lifetimes_of_a_new_token(asked_ms: int, max_ms: int, expiry_ms: int) -> None:
-    token = new_token("id", owner="User:a", renewers=(), max_lifetime_ms=asked_ms, lifetimes=LIFETIMES, now_ms=HOUR)
+def test_lifetimes_of_a_new_token(requested_ms: int, max_ms: int, expiry_ms: int) -> None:
+    token = new_token("id", owner="User:a", renewers=(), max_lifetime_ms=requested_ms, lifetimes=LIFETIMES, now_ms=HOUR)
     assert (token.max_ms, token.expiry_ms) == ((max_ms + 1) * HOUR, (expiry_ms + 1) * HOUR)
 
 
@@ -88,7 +88,7 @@ def test_expiry() -> None:
         ("SASL_SSL", "User:a", True, False),
     ],
 )
-def test_who_may_ask(protocol: str, principal: str, is_token: bool, is_allowed: bool) -> None:
+def test_which_clients_may_use_tokens(protocol: str, principal: str, is_token: bool, is_allowed: bool) -> None:
     peer = Peer("/10.0.0.1", "L", principal, protocol, is_token)
     if is_allowed:
         require_authenticated(peer)

@@ -96,22 +96,22 @@ class MarkedPartitions:
         return [partition for partition, _ in self.batches]
 
 
-class ToldGroups:
+class ReportedGroups:
     """ports.GroupOffsets that records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int, bool]] = []
+        self.reported: list[tuple[int, int, bool]] = []
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        self.told.append((partition, producer_id, committed))
+        self.reported.append((partition, producer_id, committed))
 
 
 class OtherBrokers:
-    """ports.Peers: brokers that respond to WriteTxnMarkers with the next of `answers`, then with NONE."""
+    """ports.Peers: brokers that respond to WriteTxnMarkers with the next of `responses`, then with NONE."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, WriteTxnMarkersRequest, int]] = []
-        self.answers: list[ErrorCode | ConnectionLost] = []
+        self.responses: list[ErrorCode | ConnectionLost] = []
         self.connects = 0
         self.gate: asyncio.Event | None = None
 
@@ -134,7 +134,7 @@ class _OtherBroker:
         brokers.requests.append((self._broker_id, request, version))
         if brokers.gate is not None:
             await brokers.gate.wait()
-        outcome = brokers.answers.pop(0) if brokers.answers else ErrorCode.NONE
+        outcome = brokers.responses.pop(0) if brokers.responses else ErrorCode.NONE
         if isinstance(outcome, Exception):
             raise outcome
         return WriteTxnMarkersResponse(
@@ -170,7 +170,7 @@ class Host:
         self.producer_ids = CountingProducerIds()
         self.leaders = Leaders()
         self.partitions = MarkedPartitions()
-        self.groups = ToldGroups()
+        self.groups = ReportedGroups()
         self.others = OtherBrokers()
         self.markers = MarkerSender(
             BROKER_ID,

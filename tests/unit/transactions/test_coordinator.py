@@ -65,7 +65,7 @@ async def test_id_of_a_partition_led_elsewhere_is_refused(loop: SimLoop) -> None
 
 
 @simulated
-async def test_loading_partition_answers_load_in_progress_and_does_not_block_others(loop: SimLoop) -> None:
+async def test_loading_partition_responds_load_in_progress_and_does_not_block_others(loop: SimLoop) -> None:
     log = MemoryOffsetsLog()
     host = await Host(loop, log).start()
     log.gate = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_refused_init_keeps_no_transactional_id(loop: SimLoop) -> None:
 
 
 @simulated
-async def test_coordinator_that_resigns_during_init_answers_not_coordinator(loop: SimLoop) -> None:
+async def test_coordinator_that_resigns_during_init_responds_not_coordinator(loop: SimLoop) -> None:
     host = await Host(loop).start()
     host.producer_ids.gate = asyncio.Event()
     reply = host.coordinator.init_producer("id", timeout_ms=1, expected=None)
@@ -149,7 +149,7 @@ async def test_coordinator_that_resigns_during_init_answers_not_coordinator(loop
 
 
 @simulated
-async def test_stop_answers_all_requests_and_leaves_markers_to_the_next_coordinator(loop: SimLoop) -> None:
+async def test_stop_completes_all_requests_and_leaves_markers_to_the_next_coordinator(loop: SimLoop) -> None:
     host = await Host(loop).start()
     producer = await host.ongoing(T0)
     host.log.holds = True

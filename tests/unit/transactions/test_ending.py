@@ -10,7 +10,7 @@ from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.server.transactions.events import Unload
 from kctl.server.transactions.states import PREVIOUS_STATES, TransactionState
-from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, answer
+from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, response
 
 BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 
@@ -32,9 +32,9 @@ def test_partitions_are_persisted_before_the_response() -> None:
     producer = world.producer()
     world.holds_appends = True
     token = world.add(producer, T0, T1)
-    assert answer(token) is None
+    assert response(token) is None
     world.finish_append()
-    assert answer(token) is ErrorCode.NONE
+    assert response(token) is ErrorCode.NONE
     assert world.log[-1] is not None
     assert world.log[-1].partitions == (T0, T1)
 
@@ -55,7 +55,7 @@ def test_adding_known_partitions_succeeds_without_a_record() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0, T1)
     records = len(world.log)
-    assert answer(world.add(producer, T1)) is ErrorCode.NONE
+    assert response(world.add(producer, T1)) is ErrorCode.NONE
     assert len(world.log) == records
 
 
@@ -63,20 +63,20 @@ def test_partitions_with_a_failed_append_are_not_in_the_transaction() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert answer(world.add(producer, T1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response(world.add(producer, T1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.transaction.describe().partitions == (T0,)
 
 
 @BOTH_WAYS
-def test_decision_is_answered_after_its_append_and_markers_follow(committed: bool) -> None:
+def test_the_response_to_a_decision_follows_its_append_and_markers_follow(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0, U0)
     world.holds_appends = world.holds_markers = True
     token = world.end(producer, committed=committed)
-    assert answer(token) is None
+    assert response(token) is None
     assert world.sent == []
     world.finish_append()
-    assert answer(token) is ErrorCode.NONE
+    assert response(token) is ErrorCode.NONE
     assert (world.sent[0].committed, world.sent[0].partitions) == (committed, (T0, U0))
     assert world.sent[0].producer == producer
     assert world.transaction.state is prepared(committed=committed)
@@ -99,14 +99,14 @@ def test_transaction_completes_with_its_last_marker(committed: bool) -> None:
 
 
 @BOTH_WAYS
-def test_pending_markers_answer_concurrent_transactions(committed: bool) -> None:
+def test_pending_markers_respond_concurrent_transactions(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.holds_markers = True
     world.end(producer, committed=committed)
-    assert answer(world.end(producer, committed=committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert answer(world.end(producer, committed=not committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert answer(world.add(producer, T1)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.end(producer, committed=committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.end(producer, committed=not committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.add(producer, T1)) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @BOTH_WAYS
@@ -115,8 +115,8 @@ def test_repeated_end_succeeds_and_the_opposite_end_is_refused(committed: bool) 
     producer = world.ongoing(T0)
     world.end(producer, committed=committed)
     records = len(world.log)
-    assert answer(world.end(producer, committed=committed)) is ErrorCode.NONE
-    assert answer(world.end(producer, committed=not committed)) is ErrorCode.INVALID_TXN_STATE
+    assert response(world.end(producer, committed=committed)) is ErrorCode.NONE
+    assert response(world.end(producer, committed=not committed)) is ErrorCode.INVALID_TXN_STATE
     assert len(world.log) == records
 
 
@@ -124,7 +124,7 @@ def test_repeated_end_succeeds_and_the_opposite_end_is_refused(committed: bool) 
 def test_ending_before_a_partition_was_added_is_refused(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.producer()
-    assert answer(world.end(producer, committed=committed)) is ErrorCode.INVALID_TXN_STATE
+    assert response(world.end(producer, committed=committed)) is ErrorCode.INVALID_TXN_STATE
 
 
 @BOTH_WAYS
@@ -143,7 +143,7 @@ def test_next_transaction_starts_without_partitions(committed: bool) -> None:
 def test_transaction_without_partitions_completes_at_once(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing()
-    assert answer(world.end(producer, committed=committed)) is ErrorCode.NONE
+    assert response(world.end(producer, committed=committed)) is ErrorCode.NONE
     assert world.sent == []
     assert world.transaction.state is completed(committed=committed)
 
@@ -153,11 +153,11 @@ def test_decision_with_a_failed_append_is_not_made(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert answer(world.end(producer, committed=committed)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response(world.end(producer, committed=committed)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.transaction.state is TransactionState.ONGOING
     assert world.sent == []
     world.append_error = ErrorCode.NONE
-    assert answer(world.end(producer, committed=not committed)) is ErrorCode.NONE
+    assert response(world.end(producer, committed=not committed)) is ErrorCode.NONE
     assert world.sent[0].committed is not committed
 
 
@@ -170,7 +170,7 @@ def test_completion_with_a_failed_append_is_retried_without_markers() -> None:
     world.write_markers()
     world.try_completion_again()
     assert world.completions_due == 1
-    assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
     world.append_error = ErrorCode.NONE
     world.try_completion_again()
     assert world.transaction.state is TransactionState.COMPLETE_COMMIT
@@ -178,7 +178,7 @@ def test_completion_with_a_failed_append_is_retried_without_markers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -191,12 +191,12 @@ def test_completion_with_a_failed_append_is_retried_without_markers() -> None:
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_append_errors_become_coordinator_errors(error: ErrorCode, told: ErrorCode) -> None:
+def test_append_errors_become_coordinator_errors(error: ErrorCode, reported: ErrorCode) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = error
-    assert answer(world.end(producer, committed=True)) is told
-    assert answer(world.add(producer, T1)) is told
+    assert response(world.end(producer, committed=True)) is reported
+    assert response(world.add(producer, T1)) is reported
 
 
 class TestTimeout:
@@ -207,7 +207,7 @@ class TestTimeout:
         world.look_for_timeout()
         assert world.transaction.state is TransactionState.COMPLETE_ABORT
         assert world.sent[0].producer == (producer.producer_id, producer.epoch + 1)
-        assert answer(world.end(producer, committed=True)) is ErrorCode.PRODUCER_FENCED
+        assert response(world.end(producer, committed=True)) is ErrorCode.PRODUCER_FENCED
         assert world.producer().epoch == producer.epoch + 2
 
     def test_transaction_is_not_aborted_before_its_timeout(self) -> None:
@@ -243,7 +243,7 @@ class TestTimeout:
         world.look_for_timeout()
         world.finish_append()
         world.look_for_timeout()
-        assert answer(token) is ErrorCode.NONE
+        assert response(token) is ErrorCode.NONE
         assert world.transaction.state is TransactionState.PREPARE_COMMIT
 
     def test_abort_with_a_failed_append_is_retried_at_the_next_check(self) -> None:
@@ -306,15 +306,15 @@ class TestExpiry:
         world.look_for_expiry()
         world.append_error = ErrorCode.NONE
         assert not world.is_discarded
-        assert answer(world.add(producer, T0)) is ErrorCode.NONE
+        assert response(world.add(producer, T0)) is ErrorCode.NONE
 
-    def test_pending_tombstone_answers_concurrent_transactions(self) -> None:
+    def test_pending_tombstone_responds_concurrent_transactions(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         world.elapsed_ms = EXPIRATION_MS
         world.holds_appends = True
         world.look_for_expiry()
-        assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert response(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 class TestAnotherCoordinator:
@@ -335,21 +335,21 @@ class TestAnotherCoordinator:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         new = world.restart()
-        assert answer(new.add(producer, T1)) is ErrorCode.NONE
-        assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
+        assert response(new.add(producer, T1)) is ErrorCode.NONE
+        assert response(new.end(producer, committed=True)) is ErrorCode.NONE
         assert new.sent[0].partitions == (T0, T1)
 
-    def test_appended_decision_holds_although_it_was_answered_with_an_error(self) -> None:
+    def test_appended_decision_holds_although_its_response_was_an_error(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.append_error = ErrorCode.REQUEST_TIMED_OUT
-        assert answer(world.end(producer, committed=True)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert response(world.end(producer, committed=True)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         new = world.restart()
         assert new.transaction.state is TransactionState.COMPLETE_COMMIT
-        assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
+        assert response(new.end(producer, committed=True)) is ErrorCode.NONE
 
     @pytest.mark.parametrize("call", ["init", "add", "end"])
-    def test_waiting_requests_are_answered_with_not_coordinator(self, call: str) -> None:
+    def test_waiting_requests_get_not_coordinator(self, call: str) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         if call == "init":
@@ -362,7 +362,7 @@ class TestAnotherCoordinator:
         }
         token = calls[call]()
         world.do(Unload())
-        outcome = answer(token)
+        outcome = response(token)
         assert (outcome.error if call == "init" else outcome) is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
         assert world.is_discarded
 
@@ -391,5 +391,5 @@ def test_states_have_kafkas_names_and_numbers() -> None:
 def test_transactional_id_without_a_producer_is_unknown() -> None:
     world = TransactionWorld()
     nobody = ProducerIdAndEpoch(-1, -1)
-    assert answer(world.add(nobody, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert answer(world.end(nobody, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response(world.add(nobody, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response(world.end(nobody, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

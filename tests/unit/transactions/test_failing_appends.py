@@ -88,7 +88,7 @@ def test_marker_whose_append_raises_is_retried() -> None:
 def test_marker_request_with_an_unexpected_error_is_retried() -> None:
     async def play(host: Host, _state_log: FailingLog) -> None:
         host.leaders.others[T0] = 1
-        host.others.answers.append(RuntimeError("the request could not be encoded"))  # type: ignore[arg-type]
+        host.others.responses.append(RuntimeError("the request could not be encoded"))  # type: ignore[arg-type]
         producer = await host.ongoing(T0)
         assert await host.end(producer) is ErrorCode.NONE
         await asyncio.sleep(1)

@@ -210,8 +210,8 @@ class TestInitProducerId:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
             expected = {"producer_id": old["producer_id"], "producer_epoch": old["producer_epoch"]}
-            answer = await broker.call(init(**expected), version)
-            assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+            reply = await broker.call(init(**expected), version)
+            assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (code, -1, -1)
 
         on_a_broker(play)
 
@@ -221,8 +221,8 @@ class TestInitProducerId:
         self, half: dict[str, int], transactional_id: str | None
     ) -> None:
         async def play(broker: Broker) -> None:
-            answer = await broker.call(init(transactional_id, **half), 3)
-            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            reply = await broker.call(init(transactional_id, **half), 3)
+            assert reply.error_code == ErrorCode.INVALID_REQUEST
 
         on_a_broker(play)
 
@@ -230,8 +230,8 @@ class TestInitProducerId:
         async def play(broker: Broker) -> None:
             broker.host.producer_ids.is_lost = True
             for transactional_id in (None, "id"):
-                answer = await broker.call(init(transactional_id), 4)
-                assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+                reply = await broker.call(init(transactional_id), 4)
+                assert (reply.error_code, reply.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
         on_a_broker(play)
 
@@ -247,8 +247,8 @@ class TestAddPartitionsToTxn:
     def test_of_every_version(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            answer = await broker.call(add(producer, ("t", 0), ("t", 1)), version)
-            assert results_of(answer) == [("t", 0, NONE), ("t", 1, NONE)]
+            reply = await broker.call(add(producer, ("t", 0), ("t", 1)), version)
+            assert results_of(reply) == [("t", 0, NONE), ("t", 1, NONE)]
             assert broker.host.state() == "Ongoing"
 
         on_a_broker(play)
@@ -257,8 +257,8 @@ class TestAddPartitionsToTxn:
     def test_one_invalid_partition_prevents_adding_the_others(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            asked = (("t", 0), ("nowhere", 0), (GROUP_METADATA_TOPIC, 0))
-            assert results_of(await broker.call(add(producer, *asked), version)) == [
+            requested = (("t", 0), ("nowhere", 0), (GROUP_METADATA_TOPIC, 0))
+            assert results_of(await broker.call(add(producer, *requested), version)) == [
                 ("t", 0, ErrorCode.OPERATION_NOT_ATTEMPTED),
                 ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 (GROUP_METADATA_TOPIC, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
@@ -274,8 +274,8 @@ class TestAddPartitionsToTxn:
     def test_fenced_producer_gets_an_error_for_every_partition(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
-            answer = await broker.call(add(old, ("t", 0), ("t", 1)), version)
-            assert results_of(answer) == [("t", 0, code), ("t", 1, code)]
+            reply = await broker.call(add(old, ("t", 0), ("t", 1)), version)
+            assert results_of(reply) == [("t", 0, code), ("t", 1, code)]
 
         on_a_broker(play)
 
@@ -285,8 +285,8 @@ class TestAddOffsetsToTxn:
     def test_of_every_version(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            answer = await broker.call(AddOffsetsToTxnRequest(group_id="g", **producer), version)
-            assert answer.error_code == NONE
+            reply = await broker.call(AddOffsetsToTxnRequest(group_id="g", **producer), version)
+            assert reply.error_code == NONE
             described = broker.host.coordinator.describe("id")[1]
             assert described is not None
             assert described.partitions == (OFFSETS,)
@@ -299,8 +299,8 @@ class TestAddOffsetsToTxn:
     def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
-            answer = await broker.call(AddOffsetsToTxnRequest(group_id="g", **old), version)
-            assert answer.error_code == code
+            reply = await broker.call(AddOffsetsToTxnRequest(group_id="g", **old), version)
+            assert reply.error_code == code
 
         on_a_broker(play)
 
@@ -312,8 +312,8 @@ class TestEndTxn:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             await broker.call(add(producer, ("t", 0)), 0)
-            answer = await broker.call(EndTxnRequest(committed=committed, **producer), version)
-            assert answer.error_code == NONE
+            reply = await broker.call(EndTxnRequest(committed=committed, **producer), version)
+            assert reply.error_code == NONE
             await asyncio.sleep(0.01)
             assert broker.host.state() == ("CompleteCommit" if committed else "CompleteAbort")
 
@@ -325,8 +325,8 @@ class TestEndTxn:
     def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
-            answer = await broker.call(EndTxnRequest(committed=True, **old), version)
-            assert answer.error_code == code
+            reply = await broker.call(EndTxnRequest(committed=True, **old), version)
+            assert reply.error_code == code
 
         on_a_broker(play)
 
@@ -334,8 +334,8 @@ class TestEndTxn:
     def test_ending_without_a_transaction_is_refused(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            answer = await broker.call(EndTxnRequest(committed=True, **producer), version)
-            assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+            reply = await broker.call(EndTxnRequest(committed=True, **producer), version)
+            assert reply.error_code == ErrorCode.INVALID_TXN_STATE
 
         on_a_broker(play)
 
@@ -357,9 +357,9 @@ async def marker_arrives(broker: Broker, producer: dict[str, Any], *, committed:
             )
         ]
     )
-    answer = await broker.call(request, version)
+    reply = await broker.call(request, version)
     await asyncio.sleep(0.001)
-    return answer
+    return reply
 
 
 class TestTxnOffsetCommit:
@@ -368,8 +368,8 @@ class TestTxnOffsetCommit:
     def test_commit_is_visible_after_a_commit_marker_only(self, version: int, committed: bool) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            answer = await broker.call(txn_commit(producer, ("t", 0)), version)
-            assert errors_of(answer) == [NONE]
+            reply = await broker.call(txn_commit(producer, ("t", 0)), version)
+            assert errors_of(reply) == [NONE]
             assert offset_of(broker) == (NONE, -1)
             assert offset_of(broker, require_stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
             await marker_arrives(broker, producer, committed=committed)
@@ -393,9 +393,9 @@ class TestTxnOffsetCommit:
     def test_unknown_partition_and_too_much_metadata_do_not_block_others(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            asked = txn_commit(producer, ("t", 0), ("nowhere", 1), ("t", 1))
-            asked.topics[2].partitions[0].committed_metadata = "m" * 11
-            assert errors_of(await broker.call(asked, version)) == [
+            requested = txn_commit(producer, ("t", 0), ("nowhere", 1), ("t", 1))
+            requested.topics[2].partitions[0].committed_metadata = "m" * 11
+            assert errors_of(await broker.call(requested, version)) == [
                 NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
@@ -452,32 +452,32 @@ class TestTxnOffsetCommit:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             await group_hosting.settled(broker.groups.join("g", "", group_instance_id="i"))
-            answer = await broker.call(
+            reply = await broker.call(
                 txn_commit(producer, ("t", 0), member_id="old", group_instance_id="i", generation_id=1), 3
             )
-            assert errors_of(answer) == [ErrorCode.FENCED_INSTANCE_ID]
+            assert errors_of(reply) == [ErrorCode.FENCED_INSTANCE_ID]
 
         on_a_broker(play)
 
     def test_empty_group_id_is_invalid(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            answer = await broker.call(txn_commit(producer, ("t", 0), group_id=""), 3)
-            assert errors_of(answer) == [ErrorCode.INVALID_GROUP_ID]
+            reply = await broker.call(txn_commit(producer, ("t", 0), group_id=""), 3)
+            assert errors_of(reply) == [ErrorCode.INVALID_GROUP_ID]
 
         on_a_broker(play)
 
-    def test_append_error_is_answered(self) -> None:
+    def test_append_error_is_returned(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
-            for error, told in (
+            for error, reported in (
                 (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
                 (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
                 (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
                 (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
             ):
                 broker.groups.log.error = error
-                assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), 3)) == [told]
+                assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), 3)) == [reported]
             assert offset_of(broker, require_stable=True) == (NONE, -1)
             assert broker.groups.coordinator.groups()[1] == []
 
@@ -501,10 +501,10 @@ class TestWriteTxnMarkers:
                     for producer_id, names in ((1, "t"), (2, "tu"), (1, "u"))
                 ]
             )
-            answer = await broker.call(request, version)
+            reply = await broker.call(request, version)
             assert [
                 (marker.producer_id, [(topic.name, topic.partitions[0].error_code) for topic in marker.topics])
-                for marker in answer.markers
+                for marker in reply.markers
             ] == [
                 (1, [("t", NONE), ("u", ErrorCode.NOT_LEADER_OR_FOLLOWER)]),
                 (2, [("t", NONE), ("u", ErrorCode.NOT_LEADER_OR_FOLLOWER)]),
@@ -533,15 +533,15 @@ class TestDescriptions:
                 build_batch(records, producer_id=8, producer_epoch=0, base_offset=21, is_transactional=True)
             )
             broker.replicas.state.append_marker(other, EndTransactionMarker(ControlType.ABORT, 6))
-            asked = [TopicRequest(name=name, partition_indexes=[0, 1]) for name in ("t", "nowhere", "?")]
-            answer = await broker.call(DescribeProducersRequest(topics=asked), 0)
-            assert errors_of(answer) == [
+            requested = [TopicRequest(name=name, partition_indexes=[0, 1]) for name in ("t", "nowhere", "?")]
+            reply = await broker.call(DescribeProducersRequest(topics=requested), 0)
+            assert errors_of(reply) == [
                 NONE,
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2,
                 *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 2,
             ]
-            writing, ended = answer.topics[0].partitions[0].active_producers
+            writing, ended = reply.topics[0].partitions[0].active_producers
             assert (writing.producer_id, writing.producer_epoch, writing.last_sequence) == (7, 3, 4)
             assert (writing.last_timestamp, writing.coordinator_epoch, writing.current_txn_start_offset) == (9, -1, 20)
             assert (ended.producer_id, ended.last_sequence) == (8, -1)
@@ -573,10 +573,10 @@ class TestDescriptions:
             await broker.call(add(producer, ("t", 0)), 3)
             await broker.producer("b")
             request = ListTransactionsRequest(state_filters=["Ongoing", "Sleepy"], producer_id_filters=[])
-            answer = await broker.call(request, 0)
-            assert (answer.error_code, answer.unknown_state_filters) == (NONE, ["Sleepy"])
+            reply = await broker.call(request, 0)
+            assert (reply.error_code, reply.unknown_state_filters) == (NONE, ["Sleepy"])
             assert [
-                (each.transactional_id, each.producer_id, each.transaction_state) for each in answer.transaction_states
+                (each.transactional_id, each.producer_id, each.transaction_state) for each in reply.transaction_states
             ] == [("a", producer["producer_id"], "Ongoing")]
 
         on_a_broker(play)
@@ -606,8 +606,8 @@ class TestProduce:
     @pytest.mark.parametrize("version", range(3, 10))
     def test_transactional_records_are_taken_with_their_transactional_id(self, version: int) -> None:
         async def play(broker: Broker) -> None:
-            answer = await broker.call(produce(batch_of(1), batch_of(1), transactional_id="id"), version)
-            assert [each.partition_responses[0].error_code for each in answer.responses] == [NONE, NONE]
+            reply = await broker.call(produce(batch_of(1), batch_of(1), transactional_id="id"), version)
+            assert [each.partition_responses[0].error_code for each in reply.responses] == [NONE, NONE]
             assert len(broker.replicas.produced) == 2
 
         on_a_broker(play)
@@ -626,8 +626,8 @@ class TestProduce:
     )
     def test_request_mixing_transactional_and_other_batches_is_refused(self, request_: Any, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
-            answer = await broker.call(request_, 9)
-            assert [each.partition_responses[0].error_code for each in answer.responses] == [code, code]
+            reply = await broker.call(request_, 9)
+            assert [each.partition_responses[0].error_code for each in reply.responses] == [code, code]
             assert broker.replicas.produced == []
 
         on_a_broker(play)
@@ -635,7 +635,7 @@ class TestProduce:
     def test_idempotent_records_need_no_transactional_id(self) -> None:
         async def play(broker: Broker) -> None:
             batches = [batch_of(1, is_transactional=False), batch_of(2, is_transactional=False)]
-            answer = await broker.call(produce(*batches), 9)
-            assert [each.partition_responses[0].error_code for each in answer.responses] == [NONE, NONE]
+            reply = await broker.call(produce(*batches), 9)
+            assert [each.partition_responses[0].error_code for each in reply.responses] == [NONE, NONE]
 
         on_a_broker(play)

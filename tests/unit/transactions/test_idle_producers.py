@@ -19,7 +19,7 @@ CHECK_INTERVAL_S = 600
 IDLE, IN_TRANSACTION, WRITING = 1, 2, 3
 
 
-def test_idle_producers_are_forgotten_unless_their_transaction_is_open() -> None:
+def test_idle_producers_are_removed_unless_their_transaction_is_open() -> None:
     async def main(loop: SimLoop) -> None:
         cluster = SimCluster(loop, properties=PROPERTIES)
         await cluster.start(1)

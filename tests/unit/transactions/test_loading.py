@@ -72,7 +72,7 @@ def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"topic=__transaction_state partition=0 offset=1 key={key!r} " in line
+    assert f"topic=__transaction_state partition=0 offset=1 last_offset=1 keys={key!r} " in line
 
 
 def test_loading_many_ids_is_split_over_loop_turns_and_completes_prepared_ones() -> None:

@@ -16,7 +16,7 @@ from kctl.server.transactions.markers import GONE_AFTER_MS, MarkerJob
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
-from tests.unit.transactions.hosting import Host, MarkedPartitions, ToldGroups
+from tests.unit.transactions.hosting import Host, MarkedPartitions, ReportedGroups
 from tests.unit.transactions.world import T0, T1, U0
 
 PRODUCER = ProducerIdAndEpoch(7, 2)
@@ -106,7 +106,7 @@ def test_retriable_error_is_retried(error: ErrorCode, leader: int) -> None:
         host = Host(loop)
         host.leaders.others = {T0: leader}
         host.partitions.errors = {T0: error}
-        host.others.answers = [error] * 3
+        host.others.responses = [error] * 3
         sending = Sending(host, T0)
         await asyncio.sleep(0.25)
         assert sending.written == []
@@ -137,7 +137,7 @@ def test_unreachable_broker_is_retried_over_a_new_connection() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: 1}
-        host.others.answers = [ConnectionLost("gone"), ConnectionLost("gone")]
+        host.others.responses = [ConnectionLost("gone"), ConnectionLost("gone")]
         sending = Sending(host, T0)
         await asyncio.sleep(0.5)
         assert sending.written == [T0]
@@ -154,7 +154,7 @@ def test_marker_is_sent_to_a_moved_leader() -> None:
         sending = Sending(host, T0)
         await asyncio.sleep(0.25)
         host.leaders.others = {T0: 1}
-        host.others.answers = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        host.others.responses = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         await asyncio.sleep(0.06)
         host.leaders.others = {T0: 2}
         await asyncio.sleep(0.2)
@@ -276,7 +276,7 @@ class TestAtTheLeader:
 
     def test_marker_is_one_control_record_of_the_producer(self) -> None:
         async def main(loop: SimLoop) -> None:
-            partitions, groups = MarkedPartitions(), ToldGroups()
+            partitions, groups = MarkedPartitions(), ReportedGroups()
             markers = PartitionMarkers(partitions, groups, SimClock(loop.time), timeout_ms=1)
             outcomes = await markers.write([Marker(PRODUCER, False, 4, (T0,)), Marker(PRODUCER, True, 4, (T1,))])
             assert outcomes == [{T0: ErrorCode.NONE}, {T1: ErrorCode.NONE}]
@@ -291,7 +291,7 @@ class TestAtTheLeader:
                 assert marker.coordinator_epoch == 4
                 kinds.append(marker.type)
             assert kinds == [ControlType.ABORT, ControlType.COMMIT]
-            assert groups.told == []
+            assert groups.reported == []
 
         simulate(main, seed=1)
 
@@ -300,7 +300,7 @@ class TestAtTheLeader:
             partitions = MarkedPartitions()
             partitions.absent = {T0}
             partitions.errors = {U0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-            markers = PartitionMarkers(partitions, ToldGroups(), SimClock(loop.time), timeout_ms=1)
+            markers = PartitionMarkers(partitions, ReportedGroups(), SimClock(loop.time), timeout_ms=1)
             (outcome,) = await markers.write([Marker(PRODUCER, True, 4, (T0, T1, U0))])
             assert outcome == {
                 T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -312,23 +312,23 @@ class TestAtTheLeader:
 
     def test_response_waits_until_the_markers_are_replicated(self) -> None:
         async def main(loop: SimLoop) -> None:
-            partitions, groups = MarkedPartitions(), ToldGroups()
+            partitions, groups = MarkedPartitions(), ReportedGroups()
             partitions.holds = True
             markers = PartitionMarkers(partitions, groups, SimClock(loop.time), timeout_ms=1)
             writing = asyncio.ensure_future(markers.write([Marker(PRODUCER, True, 4, (T0, OFFSETS))]))
             await asyncio.sleep(0.01)
             assert not writing.done()
-            assert groups.told == []
+            assert groups.reported == []
             partitions.release()
             assert await writing == [{T0: ErrorCode.NONE, OFFSETS: ErrorCode.NONE}]
             await asyncio.sleep(0)
-            assert groups.told == [(3, 7, True)]
+            assert groups.reported == [(3, 7, True)]
 
         simulate(main, seed=1)
 
     def test_group_coordinator_ignores_markers_that_are_not_replicated(self) -> None:
         async def main(loop: SimLoop) -> None:
-            partitions, groups = MarkedPartitions(), ToldGroups()
+            partitions, groups = MarkedPartitions(), ReportedGroups()
             partitions.holds = True
             markers = PartitionMarkers(partitions, groups, SimClock(loop.time), timeout_ms=1)
             writing = asyncio.ensure_future(markers.write([Marker(PRODUCER, True, 4, (OFFSETS,))]))
@@ -336,6 +336,6 @@ class TestAtTheLeader:
             partitions.release(ErrorCode.REQUEST_TIMED_OUT)
             assert await writing == [{OFFSETS: ErrorCode.REQUEST_TIMED_OUT}]
             await asyncio.sleep(0.01)
-            assert groups.told == []
+            assert groups.reported == []
 
         simulate(main, seed=1)

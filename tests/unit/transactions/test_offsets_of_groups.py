@@ -26,7 +26,7 @@ def commit(
     world: GroupWorld, offsets: dict[TopicPartition, int], producer: ProducerIdAndEpoch = PRODUCER
 ) -> Token[CommitOutcome]:
     token: Token[CommitOutcome] = Token("transactional commit")
-    world.asked.append(token)
+    world.requested.append(token)
     values = {tp: OffsetAndMetadata(offset, commit_timestamp_ms=world.now.wall_ms) for tp, offset in offsets.items()}
     world.do(TransactionalCommit(token=token, producer=producer, offsets=values))
     return token
@@ -43,7 +43,7 @@ def visible(world: GroupWorld) -> dict[TopicPartition, int]:
 def test_commit_becomes_visible_with_the_marker() -> None:
     world = GroupWorld()
     token = commit(world, {T0: 5, T1: 6})
-    assert world.answers[token] == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
+    assert world.responses[token] == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
     assert visible(world) == {}
     assert world.group.offsets.is_unstable(T0)
     end(world)
@@ -74,7 +74,7 @@ def test_failed_commit_keeps_the_earlier_one_of_the_transaction() -> None:
     commit(world, {T0: 5})
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     token = commit(world, {T0: 6})
-    assert world.answers[token] == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.responses[token] == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     end(world)
     assert visible(world) == {T0: 5}
 
@@ -120,7 +120,7 @@ def test_commit_confirmed_after_its_marker_is_not_in_the_next_transaction() -> N
 def test_deleted_offset_is_removed_from_the_transaction() -> None:
     world = GroupWorld()
     commit(world, {T0: 5, T1: 6})
-    world.ask(DeleteOffsets, (T0,))
+    world.call(DeleteOffsets, (T0,))
     end(world)
     assert visible(world) == {T1: 6}
 

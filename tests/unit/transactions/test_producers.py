@@ -15,9 +15,9 @@ from tests.unit.transactions.world import (
     T0,
     TIMEOUT_MS,
     TransactionWorld,
-    answer,
     granted,
     refused,
+    response,
 )
 
 LAST_EPOCH_OF_A_PRODUCER = EPOCH_MAX - 1
@@ -53,7 +53,7 @@ def test_producer_gets_its_epoch_only_after_the_append() -> None:
     world = TransactionWorld()
     world.holds_appends = True
     token = world.init()
-    assert answer(token) is None
+    assert response(token) is None
     world.finish_append()
     assert granted(token) == (FIRST_PRODUCER_ID, 0)
 
@@ -92,20 +92,20 @@ def test_epoch_with_a_failed_append_is_given_to_the_next_producer() -> None:
     assert world.producer() == (FIRST_PRODUCER_ID, 1)
 
 
-def test_pending_append_answers_concurrent_transactions() -> None:
+def test_pending_append_responds_concurrent_transactions() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.holds_appends = True
     waiting = world.init()
     assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert answer(world.end(producer, committed=True)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert response(world.end(producer, committed=True)) is ErrorCode.CONCURRENT_TRANSACTIONS
     world.finish_append()
     assert granted(waiting) == (FIRST_PRODUCER_ID, 1)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_pending_markers_answer_concurrent_transactions_to_a_new_producer(committed: bool) -> None:
+def test_pending_markers_respond_concurrent_transactions_to_a_new_producer(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.holds_markers = True
@@ -145,28 +145,28 @@ def test_fenced_producer_is_refused_everything_and_changes_nothing() -> None:
     world.init()
     new = world.producer()
     before = world.transaction.describe()
-    assert answer(world.add(old, T0)) is ErrorCode.PRODUCER_FENCED
-    assert answer(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
-    assert answer(world.end(old, committed=False)) is ErrorCode.PRODUCER_FENCED
+    assert response(world.add(old, T0)) is ErrorCode.PRODUCER_FENCED
+    assert response(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
+    assert response(world.end(old, committed=False)) is ErrorCode.PRODUCER_FENCED
     assert refused(world.init(old)) is ErrorCode.PRODUCER_FENCED
     assert world.transaction.describe() == before
-    assert answer(world.add(new, T0)) is ErrorCode.NONE
+    assert response(world.add(new, T0)) is ErrorCode.NONE
 
 
 def test_producer_with_a_higher_epoch_is_fenced_too() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     ahead = ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
-    assert answer(world.end(ahead, committed=True)) is ErrorCode.PRODUCER_FENCED
+    assert response(world.end(ahead, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
 def test_producer_with_another_producer_id_is_refused() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
-    stranger = ProducerIdAndEpoch(producer.producer_id + 1, producer.epoch)
-    assert answer(world.add(stranger, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert answer(world.end(stranger, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert refused(world.init(stranger)) is ErrorCode.PRODUCER_FENCED
+    unauthenticated = ProducerIdAndEpoch(producer.producer_id + 1, producer.epoch)
+    assert response(world.add(unauthenticated, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert response(world.end(unauthenticated, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert refused(world.init(unauthenticated)) is ErrorCode.PRODUCER_FENCED
 
 
 class TestRecoveringProducer:
@@ -177,7 +177,7 @@ class TestRecoveringProducer:
         producer = world.producer()
         assert granted(world.init(producer)).epoch == producer.epoch + 1
 
-    def test_gets_the_same_answer_after_a_lost_response(self) -> None:
+    def test_gets_the_same_response_after_a_lost_response(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         first = granted(world.init(producer))
@@ -201,7 +201,7 @@ class TestRecoveringProducer:
         world = TransactionWorld()
         assert granted(world.init(ProducerIdAndEpoch(7, 3))) == (FIRST_PRODUCER_ID, 0)
 
-    def test_a_lost_answer_is_not_remembered_by_another_coordinator(self) -> None:
+    def test_a_lost_response_is_not_remembered_by_another_coordinator(self) -> None:
         """Kafka's record has no field for the previous epoch either."""
         world = TransactionWorld()
         producer = world.producer()
@@ -214,8 +214,8 @@ class TestExhaustedEpochs:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER - 1)
         producer = world.producer()
         assert producer == (5, LAST_EPOCH_OF_A_PRODUCER)
-        assert answer(world.add(producer, T0)) is ErrorCode.NONE
-        assert answer(world.end(producer, committed=True)) is ErrorCode.NONE
+        assert response(world.add(producer, T0)) is ErrorCode.NONE
+        assert response(world.end(producer, committed=True)) is ErrorCode.NONE
 
     def test_after_the_last_epoch_a_new_id_is_assigned(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER)
@@ -247,7 +247,7 @@ class TestExhaustedEpochs:
     def test_transaction_of_an_unassigned_epoch_is_aborted_in_it(self) -> None:
         """A producer that guesses the epoch after a fenced one must not stop the coordinator."""
         world = world_at(EPOCH_MAX)
-        assert answer(world.add(ProducerIdAndEpoch(5, EPOCH_MAX), T0)) is ErrorCode.NONE
+        assert response(world.add(ProducerIdAndEpoch(5, EPOCH_MAX), T0)) is ErrorCode.NONE
         assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
         assert world.sent[0].producer == (5, EPOCH_MAX)
         assert world.producer() == (FIRST_PRODUCER_ID, 0)
@@ -270,7 +270,7 @@ def test_failed_fencing_still_fences() -> None:
     world.append_error = ErrorCode.REQUEST_TIMED_OUT
     world.init()
     world.append_error = ErrorCode.NONE
-    assert answer(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
+    assert response(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
     assert world.transaction.state is TransactionState.ONGOING
 
 

@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(self, builder: LogOnDisk) -> None:
         self.values: list[bytes] = []
-        self.told: list[int] = []
+        self.reported: list[int] = []
         """The number of aborted transactions in each piece."""
         self._log = builder.log
         self._offset = 0
@@ -68,12 +68,12 @@ class Reader:
     def read(self, max_bytes: int) -> None:
         end = self._log.log_end_offset
         piece = self._log.read(self._offset, max_bytes, max_offset=end)
-        told = self._log.aborted_transactions(self._offset, piece.upper_bound(end))
-        self.told.append(len(told))
-        self._take(piece.read(), told)
+        reported = self._log.aborted_transactions(self._offset, piece.upper_bound(end))
+        self.reported.append(len(reported))
+        self._take(piece.read(), reported)
 
-    def _take(self, data: bytes, told: list[AbortedTransaction]) -> None:
-        aborted = [(each.first_offset, each.producer_id) for each in told]
+    def _take(self, data: bytes, reported: list[AbortedTransaction]) -> None:
+        aborted = [(each.first_offset, each.producer_id) for each in reported]
         heapq.heapify(aborted)
         ignored: set[int] = set()
         for header in iterate_batches(data):
@@ -105,4 +105,4 @@ def test_reader_gets_aborted_transactions_of_its_range_only() -> None:
     while not reader.is_at_the_end:
         reader.read(2_000)
     assert reader.values == written.committed
-    assert max(reader.told) < 60
+    assert max(reader.reported) < 60

@@ -53,7 +53,7 @@ class Token:
     """A parked request; compares by identity."""
 
     name: str
-    answers: list[Outcome] = field(default_factory=list)
+    responses: list[Outcome] = field(default_factory=list)
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -65,7 +65,7 @@ class TransactionWorld:
 
     def __init__(self, transaction: Transaction | None = None) -> None:
         self.transaction = transaction if transaction is not None else Transaction("id")
-        self.asked: list[Token] = []
+        self.requested: list[Token] = []
         self.log: list[TransactionSnapshot | None] = []
         """The records in the log, without refused ones; None is a tombstone."""
         self.holds_appends = False
@@ -158,15 +158,15 @@ class TransactionWorld:
     def ongoing(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
         """A producer with an open transaction in these partitions."""
         producer = self.producer()
-        assert answer(self.add(producer, *partitions)) is ErrorCode.NONE
+        assert response(self.add(producer, *partitions)) is ErrorCode.NONE
         return producer
 
     def _perform(self, action: Action) -> None:
         match action:
             case Respond(token, outcome):
                 assert isinstance(token, Token)
-                assert not token.answers, f"{token.name} was answered twice"
-                token.answers.append(outcome)
+                assert not token.responses, f"{token.name} was answered twice"
+                token.responses.append(outcome)
             case AllocateProducerId(event):
                 self.allocations.append(event)
                 if not self.holds_allocations:
@@ -187,18 +187,18 @@ class TransactionWorld:
 
     def _token(self, name: str) -> Token:
         token = Token(name)
-        self.asked.append(token)
+        self.requested.append(token)
         return token
 
 
-def answer(token: Token) -> Outcome | None:
+def response(token: Token) -> Outcome | None:
     """The outcome of the request, None while it waits."""
-    return token.answers[0] if token.answers else None
+    return token.responses[0] if token.responses else None
 
 
 def granted(token: Token) -> ProducerIdAndEpoch:
     """The producer id and epoch in the response of an InitProducerId."""
-    outcome = answer(token)
+    outcome = response(token)
     assert isinstance(outcome, InitOutcome)
     assert outcome.error is ErrorCode.NONE, outcome
     return outcome.producer
@@ -206,7 +206,7 @@ def granted(token: Token) -> ProducerIdAndEpoch:
 
 def refused(token: Token) -> ErrorCode:
     """The error of a refused InitProducerId."""
-    outcome = answer(token)
+    outcome = response(token)
     assert isinstance(outcome, InitOutcome)
     assert outcome.producer == ProducerIdAndEpoch(-1, -1)
     return outcome.error

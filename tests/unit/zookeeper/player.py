@@ -23,16 +23,16 @@ class Player:
         self.keeper = keeper
         self.session_id = keeper.open_session(bytes(16), TIMEOUT_MS, now_ms=0).id
         self.identities: tuple[Id, ...] = (Id("ip", "127.0.0.1"),)
-        self.heard: list[tuple[str, str]] = []
-        self.heard_zxids: list[int] = []
+        self.received: list[tuple[str, str]] = []
+        self.received_zxids: list[int] = []
 
     def notify(self, event: EventType, path: str, zxid: int) -> None:
-        self.heard.append((event.name, path))
-        self.heard_zxids.append(zxid)
+        self.received.append((event.name, path))
+        self.received_zxids.append(zxid)
 
-    def take_heard(self) -> list[tuple[str, str]]:
-        heard, self.heard = self.heard, []
-        return heard
+    def take_received(self) -> list[tuple[str, str]]:
+        received, self.received = self.received, []
+        return received
 
     def create(
         self,
@@ -73,7 +73,7 @@ class Player:
     def stat(self, path: str) -> ZnodeStat:
         return self.keeper.tree.stat(path)
 
-    def ask(self, request: requests.Read) -> responses.Response | str | None:
+    def call(self, request: requests.Read) -> responses.Response | str | None:
         return self._read(request)
 
     def _write(self, request: requests.Write) -> responses.Response | str:

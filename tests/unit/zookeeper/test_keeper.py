@@ -105,7 +105,7 @@ def test_a_failed_multi_changes_nothing_and_names_the_failed_operation(one: Play
     assert one.exists("/b") == "NO_NODE"
     assert one.get("/a") == b""
     assert one.stat("/").cversion == 0  # starts at -1, because /zookeeper was never created
-    assert one.take_heard() == []
+    assert one.take_received() == []
 
 
 def test_operations_of_a_multi_see_those_before_them(one: Player) -> None:
@@ -131,7 +131,7 @@ def test_ephemeral_nodes_are_deleted_with_their_session_in_one_transaction(
     keeper.close_session(one.session_id)
     assert keeper.zxid == before + 1
     assert other.children("/a") == []
-    assert other.take_heard() == [("DELETED", "/a/e1"), ("CHILDREN_CHANGED", "/a")]
+    assert other.take_received() == [("DELETED", "/a/e1"), ("CHILDREN_CHANGED", "/a")]
     assert keeper.sessions.find(one.session_id) is None
 
 
@@ -169,32 +169,32 @@ def test_a_watch_fires_once(one: Player, other: Player) -> None:
     other.get("/a", watch=True)
     one.set("/a", b"1")
     one.set("/a", b"2")
-    assert other.take_heard() == [("DATA_CHANGED", "/a")]
+    assert other.take_received() == [("DATA_CHANGED", "/a")]
 
 
 def test_a_watch_event_carries_the_zxid_of_the_transaction_that_caused_it(
     keeper: Keeper, one: Player, other: Player
 ) -> None:
-    other.ask(requests.AddWatch("/", is_recursive=True))
+    other.call(requests.AddWatch("/", is_recursive=True))
     one.create("/a", mode=CreateMode.EPHEMERAL)
     one.set("/a", b"1")
     created = keeper.zxid - 1
     keeper.close_session(one.session_id)
-    assert other.take_heard() == [("CREATED", "/a"), ("DATA_CHANGED", "/a"), ("DELETED", "/a")]
-    assert other.heard_zxids == [created, created + 1, keeper.zxid]
+    assert other.take_received() == [("CREATED", "/a"), ("DATA_CHANGED", "/a"), ("DELETED", "/a")]
+    assert other.received_zxids == [created, created + 1, keeper.zxid]
 
 
 def test_events_of_a_multi_carry_the_zxid_of_the_multi(keeper: Keeper, one: Player, other: Player) -> None:
-    other.ask(requests.AddWatch("/", is_recursive=True))
+    other.call(requests.AddWatch("/", is_recursive=True))
     one.multi(*(requests.Create(path, b"", OPEN_ACL_UNSAFE, CreateMode.PERSISTENT) for path in ("/a", "/b")))
-    assert other.heard_zxids == [keeper.zxid, keeper.zxid]
+    assert other.received_zxids == [keeper.zxid, keeper.zxid]
 
 
 def test_events_that_a_client_missed_carry_no_zxid(one: Player, other: Player) -> None:
     one.create("/a")
-    other.ask(requests.SetWatches(0, data=["/a", "/gone"], exist=[], children=["/"], persistent=[], recursive=[]))
-    assert other.take_heard() == [("DATA_CHANGED", "/a"), ("DELETED", "/gone"), ("CHILDREN_CHANGED", "/")]
-    assert other.heard_zxids == [-1, -1, -1]
+    other.call(requests.SetWatches(0, data=["/a", "/gone"], exist=[], children=["/"], persistent=[], recursive=[]))
+    assert other.take_received() == [("DATA_CHANGED", "/a"), ("DELETED", "/gone"), ("CHILDREN_CHANGED", "/")]
+    assert other.received_zxids == [-1, -1, -1]
 
 
 def test_exists_sets_a_watch_on_a_missing_node(one: Player, other: Player) -> None:
@@ -203,7 +203,7 @@ def test_exists_sets_a_watch_on_a_missing_node(one: Player, other: Player) -> No
     assert other.children("/c", watch=True) == "NO_NODE"
     for path in ("/a", "/b", "/c"):
         one.create(path)
-    assert other.take_heard() == [("CREATED", "/a")]
+    assert other.take_received() == [("CREATED", "/a")]
 
 
 def test_a_deletion_is_reported_once_to_data_and_child_watches(one: Player, other: Player) -> None:
@@ -212,37 +212,37 @@ def test_a_deletion_is_reported_once_to_data_and_child_watches(one: Player, othe
     other.children("/a", watch=True)
     other.children("/", watch=True)
     one.delete("/a")
-    assert other.take_heard() == [("DELETED", "/a"), ("CHILDREN_CHANGED", "/")]
+    assert other.take_received() == [("DELETED", "/a"), ("CHILDREN_CHANGED", "/")]
 
 
 def test_watch_events_need_read_permission(one: Player, other: Player) -> None:
     """CVE-2024-23944: a watch must not reveal changes behind an ACL."""
     other.exists("/secret", watch=True)
     one.create("/secret", acl=(Acl(31, Id("digest", "ann:hash")),))
-    assert other.take_heard() == []
+    assert other.take_received() == []
     assert other.exists("/secret") == "NO_AUTH"
 
 
 def test_persistent_watches_stay_and_recursive_ones_cover_all_descendants(one: Player, other: Player) -> None:
     one.create("/a")
-    other.ask(requests.AddWatch("/a", is_recursive=False))
+    other.call(requests.AddWatch("/a", is_recursive=False))
     one.create("/a/b")
     one.set("/a", b"1")
     one.set("/a", b"2")
-    assert other.take_heard() == [("CHILDREN_CHANGED", "/a"), ("DATA_CHANGED", "/a"), ("DATA_CHANGED", "/a")]
-    other.ask(requests.AddWatch("/a", is_recursive=True))
+    assert other.take_received() == [("CHILDREN_CHANGED", "/a"), ("DATA_CHANGED", "/a"), ("DATA_CHANGED", "/a")]
+    other.call(requests.AddWatch("/a", is_recursive=True))
     one.create("/a/b/c")
     one.delete("/a/b/c")
-    assert other.take_heard() == [("CREATED", "/a/b/c"), ("DELETED", "/a/b/c")]
+    assert other.take_received() == [("CREATED", "/a/b/c"), ("DELETED", "/a/b/c")]
 
 
 def test_watches_end_with_their_connection(keeper: Keeper, one: Player, other: Player) -> None:
     one.create("/a")
     other.get("/a", watch=True)
-    other.ask(requests.AddWatch("/a", is_recursive=True))
+    other.call(requests.AddWatch("/a", is_recursive=True))
     keeper.forget_client(other)
     one.set("/a", b"")
-    assert other.take_heard() == []
+    assert other.take_received() == []
     assert len(keeper.watches.data) == len(keeper.watches.children) == 0
 
 
@@ -254,7 +254,7 @@ def test_watches_set_again_report_missed_changes(one: Player, other: Player) -> 
     one.delete("/deleted")
     one.create("/created")
     one.create("/parent/x")
-    other.ask(
+    other.call(
         requests.SetWatches(
             seen,
             data=["/changed", "/deleted", "/same"],
@@ -264,7 +264,7 @@ def test_watches_set_again_report_missed_changes(one: Player, other: Player) -> 
             recursive=[],
         )
     )
-    assert other.take_heard() == [
+    assert other.take_received() == [
         ("DATA_CHANGED", "/changed"),
         ("DELETED", "/deleted"),
         ("CREATED", "/created"),
@@ -274,7 +274,7 @@ def test_watches_set_again_report_missed_changes(one: Player, other: Player) -> 
     one.set("/same", b"")
     one.create("/still-missing")
     one.create("/same-parent/x")
-    assert [path for _, path in other.take_heard()] == ["/same", "/still-missing", "/same-parent"]
+    assert [path for _, path in other.take_received()] == ["/same", "/still-missing", "/same-parent"]
 
 
 def test_removing_a_watch_that_is_not_there_is_refused(keeper: Keeper, one: Player) -> None:
@@ -282,11 +282,11 @@ def test_removing_a_watch_that_is_not_there_is_refused(keeper: Keeper, one: Play
     body = jute.string("/a") + jute.int32(2)
     request = requests.decode(OpCode.REMOVE_WATCHES, Reader(body))
     assert isinstance(request, requests.RemoveWatches)
-    assert one.ask(request) == "NO_WATCHER"
+    assert one.call(request) == "NO_WATCHER"
     one.get("/a", watch=True)
-    assert one.ask(request) is None
+    assert one.call(request) is None
     one.set("/a", b"")
-    assert one.take_heard() == []
+    assert one.take_received() == []
 
 
 def test_refused_permissions(one: Player, other: Player) -> None:
@@ -299,7 +299,7 @@ def test_refused_permissions(one: Player, other: Player) -> None:
 
 def test_reads_of_many_nodes_fail_one_by_one(one: Player) -> None:
     one.create("/a", b"x")
-    response = one.ask(requests.MultiRead((requests.GetData("/a"), requests.GetChildren("/nowhere"))))
+    response = one.call(requests.MultiRead((requests.GetData("/a"), requests.GetChildren("/nowhere"))))
     assert isinstance(response, responses.Results)
     kinds = [type(each).__name__ for each in response.results]
     assert kinds == ["Data", "Failed"]

@@ -34,17 +34,17 @@ Play = Callable[[SimZooKeeper, SimZooKeeperSession, list[object]], Awaitable[Non
 
 def played(play: Play, *, delay: bool = False) -> list[object]:
     """Runs a scenario with one session that is started; returns the events of its callbacks."""
-    heard: list[object] = []
+    received: list[object] = []
 
     async def main(loop: SimLoop) -> None:
         ensemble = SimZooKeeper(delay_s=lambda: loop.random.random() / 10 if delay else 0.0)
-        session = ensemble.session(session_timeout_ms=4000, on_watch=heard.append, on_state=heard.append)
+        session = ensemble.session(session_timeout_ms=4000, on_watch=received.append, on_state=received.append)
         await session.start(1000)
-        heard.clear()
-        await play(ensemble, session, heard)
+        received.clear()
+        await play(ensemble, session, received)
 
     simulate(main, seed=1)
-    return heard
+    return received
 
 
 def test_all_operations_and_their_errors() -> None:
@@ -81,43 +81,43 @@ def test_all_operations_and_their_errors() -> None:
     played(play)
 
 
-def test_an_event_comes_before_the_answer_that_shows_the_change() -> None:
-    async def play(_: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
+def test_an_event_comes_before_the_response_that_shows_the_change() -> None:
+    async def play(_: SimZooKeeper, session: SimZooKeeperSession, received: list[object]) -> None:
         await session.create("/a")
         await session.get("/a", watch=True)
         await session.children("/", watch=True)
         setting, deleting = asyncio.create_task(session.set("/a", b"")), asyncio.create_task(session.delete("/a"))
-        setting.add_done_callback(lambda _: heard.append("set"))
-        deleting.add_done_callback(lambda _: heard.append("deleted"))
+        setting.add_done_callback(lambda _: received.append("set"))
+        deleting.add_done_callback(lambda _: received.append("deleted"))
         await asyncio.gather(setting, deleting)
-        assert heard.index(WatchEvent(WatchEventType.CHANGED, "/a")) < heard.index("set")
-        assert heard.index(WatchEvent(WatchEventType.CHILD, "/")) < heard.index("deleted")
+        assert received.index(WatchEvent(WatchEventType.CHANGED, "/a")) < received.index("set")
+        assert received.index(WatchEvent(WatchEventType.CHILD, "/")) < received.index("deleted")
 
     played(play, delay=True)
 
 
 def test_ephemeral_nodes_are_deleted_on_session_expiry() -> None:
-    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
+    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, received: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
         await session.create("/e", ephemeral=True)
         await session.get("/e", watch=True)
         first_id = session.session_id
         session.expire()
-        assert heard == [SessionState.EXPIRED]
+        assert received == [SessionState.EXPIRED]
         assert await other.exists("/e") is None
         with pytest.raises(SessionLostError):
             await session.get("/")
         await session.reconnect(1000)
         assert session.session_id != first_id
         await session.create("/e", ephemeral=True)
-        assert heard == [SessionState.EXPIRED, SessionState.CONNECTED]
+        assert received == [SessionState.EXPIRED, SessionState.CONNECTED]
 
     played(play)
 
 
 def test_a_session_that_reconnects_in_time_gets_missed_events() -> None:
-    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
+    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, received: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
         await session.create("/e", ephemeral=True)
@@ -131,22 +131,22 @@ def test_a_session_that_reconnects_in_time_gets_missed_events() -> None:
         assert not reading.done()
         session.heal()
         await reading
-        assert heard == [
+        assert received == [
             SessionState.SUSPENDED,
             SessionState.CONNECTED,
             WatchEvent(WatchEventType.CREATED, "/new"),
             WatchEvent(WatchEventType.CHILD, "/"),
         ]
-        heard.clear()
+        received.clear()
         await other.set("/e", b"")
         await session.sync("/")
-        assert heard == [WatchEvent(WatchEventType.CHANGED, "/e")]
+        assert received == [WatchEvent(WatchEventType.CHANGED, "/e")]
 
     played(play)
 
 
 def test_an_expired_session_is_notified_on_reconnect() -> None:
-    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
+    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, received: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
         await session.create("/e", ephemeral=True)
@@ -161,7 +161,7 @@ def test_an_expired_session_is_notified_on_reconnect() -> None:
         session.heal()
         with pytest.raises(SessionLostError):
             await waiting
-        assert heard == [SessionState.SUSPENDED, SessionState.EXPIRED]
+        assert received == [SessionState.SUSPENDED, SessionState.EXPIRED]
 
     played(play)
 
@@ -189,7 +189,7 @@ def test_a_write_under_way_when_the_connection_breaks_may_have_happened() -> Non
 
 
 def test_closing_ends_the_session_and_the_calls_that_wait() -> None:
-    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
+    async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, received: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
         await session.create("/e", ephemeral=True)
@@ -199,18 +199,18 @@ def test_closing_ends_the_session_and_the_calls_that_wait() -> None:
         with pytest.raises(SessionLostError):
             await waiting
         assert await other.exists("/e") is None
-        assert heard == []
+        assert received == []
 
     played(play, delay=True)
 
 
 def test_one_seed_is_one_history() -> None:
     def history(seed: int) -> list[str]:
-        told: list[str] = []
+        reported: list[str] = []
 
         async def main(loop: SimLoop) -> None:
             ensemble = SimZooKeeper(delay_s=loop.random.random)
-            sessions = [ensemble.session(on_watch=lambda event: told.append(str(event))) for _ in range(3)]
+            sessions = [ensemble.session(on_watch=lambda event: reported.append(str(event))) for _ in range(3)]
             for session in sessions:
                 await session.start(1000)
 
@@ -218,12 +218,12 @@ def test_one_seed_is_one_history() -> None:
                 for number in range(20):
                     await sessions[index].children("/", watch=True)
                     path = await sessions[index].create("/n-", sequence=True)
-                    told.append(f"{loop.time():.6f} {index} {number} {path}")
+                    reported.append(f"{loop.time():.6f} {index} {number} {path}")
 
             await asyncio.gather(*(work(index) for index in range(3)))
 
         simulate(main, seed=seed)
-        return told
+        return reported
 
     assert history(5) == history(5)
     assert history(5) != history(6)

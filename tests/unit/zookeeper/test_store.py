@@ -163,7 +163,7 @@ def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
     data, held = sound
     Store(tmp_path).close()
     path = tmp_path / DATABASE
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for name, damaged in damages(data).items():
         path.write_bytes(damaged)
         store = None
@@ -172,12 +172,12 @@ def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
             # Damage to an unused page has no effect.
             assert everything(loaded(store)) == held, name
         except ZooKeeperError as error:
-            told[name] = str(error)
+            reported[name] = str(error)
         finally:
             if store is not None:
                 store.close()
-    assert len(told) >= len(damages(data)) - 6
-    for name, text in told.items():
+    assert len(reported) >= len(damages(data)) - 6
+    for name, text in reported.items():
         assert text.startswith(f"{path} cannot be used: "), name
         assert text.endswith("; restore it from a backup, or choose another directory"), name
         assert "\n" not in text, name
