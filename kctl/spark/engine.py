@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 
@@ -31,8 +30,3 @@ def require_engine(settings: EngineSettings) -> None:
 def start_engine(settings: EngineSettings) -> AbstractContextManager[TaskRunner]:
     """A runner for one export.  Entering it raises SparkFailed, SparkMissing and UsageError."""
     return spark_runner(settings) if isinstance(settings, SparkSettings) else local_runner(settings)
-
-
-def processes_of_this_machine() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

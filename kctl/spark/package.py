@@ -14,7 +14,7 @@ from pathlib import Path
 import kctl
 
 SHIPPED = (
-    *("__init__.py", "addresses.py", "errors.py", "integers.py", "limits.py", "model.py"),
+    *("__init__.py", "addresses.py", "errors.py", "integers.py", "limits.py", "model.py", "operating_system.py"),
     *("protocol", "records", "client", "spark/__init__.py", "spark/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""

@@ -15,10 +15,11 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
 from kctl.console import Column, Format
 from kctl.errors import UsageError
+from kctl.operating_system import usable_processors
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
-from kctl.spark.engine import EngineMissing, EngineSettings, processes_of_this_machine
+from kctl.spark.engine import EngineMissing, EngineSettings
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.export import Exporter, ExportRequest, Listener
@@ -183,7 +184,7 @@ def _engine(name: str, processes: int | None, master: str | None, conf: list[str
         raise UsageError(f"{'--conf' if master is None else '--master'} is an option of --engine spark")
     if processes is not None and not 1 <= processes <= PROCESSES_MAX:
         raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
-    return LocalSettings(processes or processes_of_this_machine())
+    return LocalSettings(processes or usable_processors())
 
 
 def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
