@@ -20,6 +20,7 @@ _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _HAS_PREADV = hasattr(os, "preadv")
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 _PROCESSES = Path("/proc")
 _COPIED_BYTES_MAX = 1 << 17
 _OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
@@ -97,6 +98,11 @@ def open_files_limit() -> int:
     """The soft limit on open files; -1 for none."""
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def usable_processors() -> int:
+    """The number of processors that this process may use; all of the machine where the system does not restrict it."""
+    return len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
 
 
 def disk_bytes() -> tuple[int, int] | None:

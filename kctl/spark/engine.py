@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 
 from kctl.errors import KctlError
+from kctl.operating_system import usable_processors
 from kctl.spark.job import TaskRunner, spark_runner
 from kctl.spark.local_pool import LocalSettings, local_runner
 from kctl.spark.session import SparkSettings, require_spark
@@ -35,4 +35,4 @@ def start_engine(settings: EngineSettings) -> AbstractContextManager[TaskRunner]
 
 def processes_of_this_machine() -> int:
     """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_processors()

@@ -123,6 +123,12 @@ def test_open_files_where_the_hard_limit_is_infinite(
     assert reported == (-1 if expected == resource.RLIM_INFINITY else expected)
 
 
+@BOTH
+def test_at_least_one_processor_is_usable(monkeypatch: pytest.MonkeyPatch, is_native: bool) -> None:
+    monkeypatch.setattr(operating_system, "_HAS_AFFINITY", is_native)
+    assert 1 <= operating_system.usable_processors() <= (os.cpu_count() or 1)
+
+
 @pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="this system has no MSG_MORE, so that there is no number")
 def test_number_of_the_flag_is_that_of_this_system() -> None:
     assert operating_system.MSG_MORE == socket.MSG_MORE
