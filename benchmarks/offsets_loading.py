@@ -157,7 +157,7 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
     watcher.cancel()
     grown = resident_bytes() - before
     groups = -(-offsets // shape.partitions_per_group)
-    assert len(coordinator.groups()[1]) == groups
+    assert len((await coordinator.groups())[1]) == groups
     _, found = coordinator.committed(f"group-of-consumers-{groups - 1}", None)
     assert len(found) == min(shape.partitions_per_group, offsets)
     await coordinator.stop()

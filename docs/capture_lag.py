@@ -21,6 +21,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from kctl.testing.broker_process import BrokerProcess
 
@@ -89,7 +90,9 @@ def capture() -> str:
             scene.run(f"produce {topic}", [f"{topic} {number}" for number in range(400)])
         scene.run("topics create clicks --partitions 1 --config retention.ms=3600000")
         old_ms = round((time.time() - 56 * 60) * 1000)
-        old = [{"key": None, "value": "click", "headers": [], "timestamp_ms": old_ms + n} for n in range(250)]
+        old: list[dict[str, Any]] = [
+            {"key": None, "value": "click", "headers": [], "timestamp_ms": old_ms + n} for n in range(250)
+        ]
         scene.run("produce clicks --input jsonl", [json.dumps(one) for one in old])
         scene.run("groups reset-offsets nightly-report --topic clicks --to-earliest --execute")
         scene.run("groups reset-offsets archive --topic invoices --to-earliest --execute")

@@ -99,10 +99,16 @@ LOOP_SLICE_MS_MAX = _limit(
     on_excess="timers and other sockets are served first",
 )
 DELAYED_TRIED_MAX = _limit(
-    "waiting requests that one change to a partition completes in a row",
+    "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
     "requests",
     on_excess="the other connections get their turn first",
+)
+UNREAD_RESPONSE_BYTES_MAX = _limit(
+    "responses in memory that clients have not read, over all connections; records in files are not counted",
+    512 << 20,
+    "bytes",
+    on_excess="connections are closed, first those whose clients have not read for the longest time",
 )
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
@@ -483,6 +489,12 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     "replicas",
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
 )
+DECISIONS_PER_SLICE_MAX = _limit(
+    "partitions about which the controller decides without a pause",
+    1_000,
+    "partitions",
+    on_excess="other connections are served in between; later events of the controller wait",
+)
 LOGS_CREATED_PER_SLICE_MAX = _limit(
     "logs that a LeaderAndIsr request creates without a pause",
     5,
@@ -495,11 +507,23 @@ ROLES_PER_SLICE_MAX = _limit(
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
+ROLES_FOLLOWED_TOGETHER = _limit(
+    "partitions of a LeaderAndIsr request that a broker begins to follow together",
+    500,
+    "partitions",
+    on_excess="it begins to follow these while it applies the rest",
+)
 LOGS_STOPPED_PER_SLICE_MAX = _limit(
     "replicas that a StopReplica request stops or deletes without a pause",
     50,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
+)
+ISR_CHANGES_PER_REQUEST_MAX = _limit(
+    "partitions in one AlterIsr request of a leader to the controller",
+    500,
+    "partitions",
+    on_excess="the changes of further partitions are in the next request",
 )
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",

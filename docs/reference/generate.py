@@ -66,7 +66,6 @@ NOT_OF_A_BROKER = {
     "container_": "of the container runtime",
     "kubelet_": "of Kubernetes",
     "jvm_": "there is no JVM; see process_resident_memory_bytes and python_gc_*",
-    "kafka_consumergroup_": "of kafka_exporter, not of brokers",
     "up": "of Prometheus itself, which has it for every target",
 }
 """Why a broker does not have metrics with these prefixes."""
@@ -91,7 +90,7 @@ def source_of(metric: str) -> str:
         return f"not: {reasons[metric]}"
     for definition in DEFINITIONS:
         if any(metric in samples_of(definition, dialect) for dialect in Dialect):
-            return f"{definition.type}, {definition.name}"
+            return _source(definition).removeprefix(f"{definition.domain}, ")
     return ""
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from kctl.admin.cluster_sample import ClusterSample
-from kctl.admin.lag_rules import WINDOW_MS, Facts, LogRange, Look, Verdict, judge
+from kctl.admin.lag_facts import WINDOW_MS, Facts, LogRange, Look
+from kctl.admin.lag_rules import Verdict, judge
 from kctl.model import TopicPartition
 
 LOOK_EVERY_MS = WINDOW_MS // 20

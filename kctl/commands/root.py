@@ -18,7 +18,9 @@ NOUNS: dict[str, Member] = {
     "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
     "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
     "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
-    "groups": Member("kctl.commands.groups", "Describe consumer groups, delete them, reset their offsets."),
+    "groups": Member(
+        "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
+    ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
@@ -38,7 +40,7 @@ NOUNS: dict[str, Member] = {
     ),
     "tls": Member("kctl.commands.tls", "Check the TLS listener of a broker."),
     "loggers": Member("kctl.commands.loggers", "List, set and reset the log levels of brokers."),
-    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker."),
+    "metrics": Member("kctl.commands.metrics", "Show the metrics of a broker, or serve those of a cluster."),
     "broker": Member("kctl.commands.broker", "Start, stop, check and examine a broker."),
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from kctl.config.subjects.versions import version_rank
 
 UNSUPPORTED = -1
+FIRST_REGISTRATION_WITH_FEATURES = 5
+"""Version of the nodes in /brokers/ids that brokers write from inter.broker.protocol.version 2.7 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def has_features(protocol_version: str) -> bool:
 
 def registration_version(protocol_version: str) -> int:
     """The version of a broker's node in /brokers/ids; 5 has its features (KIP-584)."""
-    return 5 if has_features(protocol_version) else 4
+    return FIRST_REGISTRATION_WITH_FEATURES if has_features(protocol_version) else 4
 
 
 def allows_static_members(protocol_version: str) -> bool:

@@ -6,7 +6,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
@@ -136,7 +136,7 @@ class _DelayedAppend:
             return AppendOutcome(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return AppendOutcome(ErrorCode.NONE, self._base_offset)
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if the result is known."""
         outcome = self.outcome()
         if outcome is None:

@@ -30,6 +30,11 @@ class Histogram:
         """The longest duration above the first bound; 0 if there was none."""
         self.sum_ms = 0.0
 
+    def reset(self) -> None:
+        """Forgets all observations."""
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
+        self.max_ms = self.sum_ms = 0.0
+
     @property
     def count(self) -> int:
         """Number of observations."""
@@ -44,24 +49,44 @@ class Histogram:
         self.counts[bisect_left(BOUNDS_MS, duration_ms)] += 1
         self.max_ms = max(self.max_ms, duration_ms)
 
+    def percentile_ms(self, share: float) -> float:
+        """The bound below which this share of the observations is, rounded up to one of BOUNDS_MS or the maximum."""
+        left = self.count * share
+        for bound_ms, count in zip(BOUNDS_MS, self.counts, strict=False):
+            left -= count
+            if left <= 0:
+                return float(bound_ms)
+        return self.max_ms
+
     def above(self, bound_ms: int) -> int:
         """The number of observations above one of BOUNDS_MS."""
         return sum(self.counts[BOUNDS_MS.index(bound_ms) + 1 :])
 
 
 class LoopLag:
-    """The measurements since the loop started."""
+    """The measurements since the broker has served clients: the start is not interrupted for anybody."""
 
     def __init__(self) -> None:
         self.wall = Histogram()
         self.cpu = Histogram()
 
     def __str__(self) -> str:
-        """The log form: `iterations=... wall_max_ms=... wall_above_20_ms=...`, and `cpu_...` if it was measured."""
-        text = f"iterations={self.wall.count} wall_max_ms={self.wall.max_ms:.1f} wall_above_20_ms={self.wall.above(20)}"
-        if self.cpu.count:
-            text += f" cpu_max_ms={self.cpu.max_ms:.1f} cpu_above_20_ms={self.cpu.above(20)}"
-        return text
+        """The log form: `iterations=... wall_p99.9_ms=... wall_max_ms=... wall_above_20_ms=...`, and the same for
+        `cpu` if it was measured.
+        """
+        kinds = {"wall": self.wall, "cpu": self.cpu}
+        figures = [
+            f"{kind}_p99.9_ms={each.percentile_ms(0.999):.1f} {kind}_max_ms={each.max_ms:.1f} "
+            f"{kind}_above_20_ms={each.above(20)}"
+            for kind, each in kinds.items()
+            if each.count
+        ]
+        return " ".join([f"iterations={self.wall.count}", *figures])
+
+    def reset(self) -> None:
+        """Starts again."""
+        self.wall.reset()
+        self.cpu.reset()
 
 
 class _MeasuringSelector(selectors.DefaultSelector):
@@ -94,7 +119,7 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def lag(self) -> LoopLag:
-        """The measurements of all iterations so far."""
+        """The measurements of the iterations."""
         return self._measuring.lag
 
     @property

@@ -8,7 +8,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kctl.environment import Timer
 from kctl.server.requests.purgatory import Purgatory
@@ -21,7 +21,7 @@ class _Wait:
         self._is_reached = is_reached
         self.future = future
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[str]) -> bool:
         if not self._is_reached():
             return False
         if not self.future.done():

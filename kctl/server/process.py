@@ -140,6 +140,7 @@ async def _serve(
             running = starting.result()
             garbage_collection.freeze()
             if isinstance(loop, MeasuredEventLoop):
+                loop.lag.reset()
                 lag = loop.lag.wall
                 collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
                 background.add(loop.create_task(collecting, name="garbage-collection"))

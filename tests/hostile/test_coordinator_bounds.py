@@ -82,7 +82,7 @@ def test_a_member_with_more_metadata_than_a_record_may_have_is_refused() -> None
         host = await Host(loop).start()
         metadata = bytes(MEMBER_METADATA_BYTES_MAX)
         assert error_of(host.join(protocols=(("range", metadata),))) is ErrorCode.INVALID_REQUEST
-        assert host.coordinator.groups()[1] == []
+        assert (await host.coordinator.groups())[1] == []
 
     simulate(main, seed=1)
 

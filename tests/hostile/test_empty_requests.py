@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
+from kctl.errors import ErrorCode
 from kctl.protocol import codec
+from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
-from kctl.protocol.registry import api
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
 from tests.hostile.raw_client import Attacker, connected
-from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.kctl_broker import KctlBroker
 
 _ZEROS: dict[str, Any] = {"string": "", "bytes": b"", "records": b"", "boolean": False, "float64": 0.0}
 
@@ -35,15 +32,6 @@ def empty_message(cls: type, version: int, *, has_nulls: bool, has_elements: boo
 
     fields = [each for each in definition_of(cls).fields if version in each.versions]
     return cls(**{each.name: value(each) for each in fields if each.kind != "uuid"})
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[KctlBroker]:
-    """Not the one of other tests: before version 2 an empty ControlledShutdown is a valid one of broker 0, which leads
-    no new partitions from then on.
-    """
-    with kctl_broker(tmp_path / "data") as started:
-        yield started
 
 
 def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -> None:
@@ -68,7 +56,7 @@ def test_requests_without_content_leave_the_broker_serving(broker: KctlBroker) -
             sent += 1
     assert sent > 400
     assert unexpected_lines(broker.log_text) == before
+    topic = CreatableTopic(name="after-them", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     with Attacker(broker.bootstrap) as attacker:
-        versions = api(18)
-        assert versions is not None
-        assert attacker.exchange(encode_request_header(RequestHeader(18, 0, 1, "")))
+        created = attacker.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), CreateTopicsResponse, 4)
+    assert [each.error_code for each in created.topics] == [ErrorCode.NONE]

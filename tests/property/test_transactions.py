@@ -320,7 +320,7 @@ class World:
         self.state_log.is_reliable = self.partitions.is_reliable = self.other.is_reliable = True
         await asyncio.sleep(3 * TIMEOUT_MS / 1000)
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """The reference model agrees with what readers see."""
         visible = {partition: self.partitions.visible(partition) for partition in PARTITIONS}
         for partition, values in visible.items():
@@ -338,7 +338,7 @@ class World:
         assert not everything, "there are no unexpected records"
         for states in self.state_log.histories().values():
             check_history(states)
-        _, _, unfinished = self.coordinator.transactions(["Ongoing", "PrepareCommit", "PrepareAbort"])
+        _, _, unfinished = await self.coordinator.transactions(["Ongoing", "PrepareCommit", "PrepareAbort"])
         assert unfinished == []
 
 
@@ -488,7 +488,7 @@ async def play(loop: SimLoop) -> None:
         for _ in range(world.chance.randrange(6)):
             await world.misfortune()
     await world.come_to_rest()
-    world.check()
+    await world.check()
     await world.coordinator.stop()
 
 

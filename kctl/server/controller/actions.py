@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from kctl.errors import ErrorCode
@@ -20,8 +21,7 @@ class WriteStates:
     changed: Mapping[TopicPartition, LeaderAndIsr]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionUpdate:
+class PartitionUpdate(NamedTuple):
     """The state of one partition as it is sent to brokers."""
 
     topic_partition: TopicPartition

@@ -28,6 +28,7 @@ from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.metrics.durations import Durations
 from kctl.server.peers import Purpose
+from kctl.server.requests.slices import end_of
 
 log = logging.getLogger(__name__)
 
@@ -106,15 +107,18 @@ class BrokerChannels:
             found[self._broker_id] = (len(self._local.queue), self._local.queue.times)
         return found
 
-    def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
+    async def send(
+        self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+    ) -> None:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = update_metadata_request(state, self._broker_id, action.partitions)
+            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions))
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            self._deliver(action.broker_id, leader_and_isr_request(state, self._broker_id, action), state)
+            roles = await end_of(leader_and_isr_request(state, self._broker_id, action))
+            self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)
             self._deliver(action.broker_id, request_of_stop, state)

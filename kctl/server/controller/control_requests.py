@@ -1,11 +1,12 @@
 """Builds LeaderAndIsr, UpdateMetadata and StopReplica requests from the controller's state and actions.
 
-Requests are built in the newest version; older versions list partitions flat or grouped differently.  Pure.
+Requests are built in the newest version; older versions list partitions flat or grouped differently.  Long ones are
+built in slices, as decisions are (see decisions).  Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from kctl.model import ZERO_UUID
@@ -30,6 +31,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.server.controller.actions import PartitionUpdate, SendLeaderAndIsr, SendStopReplica
+from kctl.server.controller.decisions import is_slice_full
 from kctl.server.controller.state import ControllerState
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -39,89 +41,108 @@ _FIRST_UPDATE_METADATA_BY_TOPIC = 5
 _FIRST_STOP_REPLICA_WITH_EPOCHS = 3
 
 
-def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
+def leader_and_isr_request(
+    state: ControllerState, controller_id: int, action: SendLeaderAndIsr
+) -> Generator[None, None, LeaderAndIsrRequest]:
     """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
-    leaders = {update.state.leader for update in action.partitions}
-    return LeaderAndIsrRequest(
+    request = LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
         broker_epoch=state.brokers[action.broker_id].epoch,
         type=_TYPE_UNKNOWN,
-        topic_states=[
-            LeaderAndIsrTopicState(
-                topic_name=topic,
-                topic_id=updates[0].topic_id or ZERO_UUID,
-                partition_states=[
-                    LeaderAndIsrPartitionState(
-                        partition_index=each.topic_partition.partition,
-                        controller_epoch=each.state.controller_epoch,
-                        leader=each.state.leader,
-                        leader_epoch=each.state.leader_epoch,
-                        isr=list(each.state.isr),
-                        partition_epoch=each.state.partition_epoch,
-                        replicas=list(each.replicas),
-                        adding_replicas=list(each.adding_replicas),
-                        removing_replicas=list(each.removing_replicas),
-                        is_new=each.is_new,
-                    )
-                    for each in updates
-                ],
-            )
-            for topic, updates in _by_topic(action.partitions).items()
-        ],
-        live_leaders=[
-            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
-            for broker_id, live in sorted(state.brokers.items())
-            if broker_id in leaders
-            for endpoint in live.registration.endpoints[:1]
-        ],
+        topic_states=[],
+        live_leaders=_live_leaders(state, {update.state.leader for update in action.partitions}),
     )
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    for number, each in enumerate(action.partitions):
+        if is_slice_full(number):
+            yield
+        name, index = each.topic_partition
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = LeaderAndIsrTopicState(
+                topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=[]
+            )
+        topic.partition_states.append(
+            LeaderAndIsrPartitionState(
+                partition_index=index,
+                controller_epoch=each.state.controller_epoch,
+                leader=each.state.leader,
+                leader_epoch=each.state.leader_epoch,
+                isr=list(each.state.isr),
+                partition_epoch=each.state.partition_epoch,
+                replicas=list(each.replicas),
+                adding_replicas=list(each.adding_replicas),
+                removing_replicas=list(each.removing_replicas),
+                is_new=each.is_new,
+            )
+        )
+    request.topic_states.extend(topics.values())
+    return request
+
+
+def _live_leaders(state: ControllerState, leaders: set[int]) -> list[LeaderAndIsrLiveLeader]:
+    return [
+        LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+        for broker_id, live in sorted(state.brokers.items())
+        if broker_id in leaders
+        for endpoint in live.registration.endpoints[:1]
+    ]
 
 
 def update_metadata_request(
     state: ControllerState, controller_id: int, partitions: Iterable[PartitionUpdate]
-) -> UpdateMetadataRequest:
+) -> Generator[None, None, UpdateMetadataRequest]:
     """Builds a request with all live brokers, all their endpoints, and the given partitions."""
-    return UpdateMetadataRequest(
+    request = UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
-        topic_states=[
-            UpdateMetadataTopicState(
-                topic_name=topic,
-                topic_id=updates[0].topic_id or ZERO_UUID,
-                partition_states=[
-                    UpdateMetadataPartitionState(
-                        partition_index=each.topic_partition.partition,
-                        controller_epoch=each.state.controller_epoch,
-                        leader=each.state.leader,
-                        leader_epoch=each.state.leader_epoch,
-                        isr=list(each.state.isr),
-                        zk_version=each.state.partition_epoch,
-                        replicas=list(each.replicas),
-                        offline_replicas=list(each.offline_replicas),
-                    )
-                    for each in updates
-                ],
-            )
-            for topic, updates in _by_topic(partitions).items()
-        ],
-        live_brokers=[
-            UpdateMetadataBroker(
-                id=broker_id,
-                endpoints=[
-                    UpdateMetadataEndpoint(
-                        port=endpoint.port,
-                        host=endpoint.host,
-                        listener=endpoint.listener,
-                        security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
-                    )
-                    for endpoint in live.registration.endpoints
-                ],
-                rack=live.registration.rack,
-            )
-            for broker_id, live in sorted(state.brokers.items())
-        ],
+        topic_states=[],
+        live_brokers=_live_brokers(state),
     )
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    for number, each in enumerate(partitions):
+        if is_slice_full(number):
+            yield
+        name, index = each.topic_partition
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = UpdateMetadataTopicState(
+                topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=[]
+            )
+        topic.partition_states.append(
+            UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=each.state.controller_epoch,
+                leader=each.state.leader,
+                leader_epoch=each.state.leader_epoch,
+                isr=list(each.state.isr),
+                zk_version=each.state.partition_epoch,
+                replicas=list(each.replicas),
+                offline_replicas=list(each.offline_replicas),
+            )
+        )
+    request.topic_states.extend(topics.values())
+    return request
+
+
+def _live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
+    return [
+        UpdateMetadataBroker(
+            id=broker_id,
+            endpoints=[
+                UpdateMetadataEndpoint(
+                    port=endpoint.port,
+                    host=endpoint.host,
+                    listener=endpoint.listener,
+                    security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+                )
+                for endpoint in live.registration.endpoints
+            ],
+            rack=live.registration.rack,
+        )
+        for broker_id, live in sorted(state.brokers.items())
+    ]
 
 
 def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
@@ -139,13 +160,6 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
         broker_epoch=state.brokers[action.broker_id].epoch,
         topic_states=[StopReplicaTopicState(topic_name=t, partition_states=p) for t, p in topics.items()],
     )
-
-
-def _by_topic(partitions: Iterable[PartitionUpdate]) -> dict[str, list[PartitionUpdate]]:
-    topics: dict[str, list[PartitionUpdate]] = {}
-    for update in partitions:
-        topics.setdefault(update.topic_partition.topic, []).append(update)
-    return topics
 
 
 def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:

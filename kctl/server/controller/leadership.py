@@ -13,6 +13,7 @@ from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections
 from kctl.server.controller.actions import Action, CompleteRequest, LogElection, WriteStates
+from kctl.server.controller.decisions import Decision, is_slice_full
 from kctl.server.controller.events import ZNODE, ElectionRequested, RebalanceDue, StatesWritten
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
@@ -27,11 +28,13 @@ def bring_online(
     state: ControllerState,
     candidates: Iterable[TopicPartition],
     shrunk: Mapping[TopicPartition, LeaderAndIsr] = MappingProxyType({}),
-) -> list[Action]:
+) -> Decision:
     """Elects leaders for the candidates without one; states in `shrunk` are written and sent with them."""
     created: dict[TopicPartition, LeaderAndIsr] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic_partition in candidates:
+    for number, topic_partition in enumerate(candidates):
+        if is_slice_full(number):
+            yield
         if topic_partition.topic in state.deleting:
             continue
         phase = state.phase(topic_partition)
@@ -131,27 +134,31 @@ def without_restarted_brokers(
     return changed
 
 
-def states_written(state: ControllerState, event: StatesWritten) -> list[Action]:
+def states_written(state: ControllerState, event: StatesWritten) -> Decision:
     """The states are written: sends them to the brokers."""
     batch = RequestBatch(state)
-    for topic_partition, leader in event.written.items():
+    for number, (topic_partition, leader) in enumerate(event.written.items()):
+        if is_slice_full(number):
+            yield
         state.leaders[topic_partition] = leader
         has_leader = leader.leader != NO_LEADER
         state.move(topic_partition, PartitionPhase.ONLINE if has_leader else PartitionPhase.OFFLINE)
+        receivers: list[tuple[int, bool]] = []
         for broker_id in state.replicas(topic_partition):
             if broker_id in state.brokers:
-                is_new = state.replica_phase((topic_partition, broker_id)) is ReplicaPhase.NEW
+                replica = (topic_partition, broker_id)
+                is_new = state.replica_phase(replica) is ReplicaPhase.NEW
                 if is_new:
-                    state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE)
-                batch.leader_and_isr(broker_id, topic_partition, is_new=is_new)
-        batch.metadata(topic_partition)
+                    state.move_replica(replica, ReplicaPhase.ONLINE)
+                receivers.append((broker_id, is_new))
+        batch.leader_and_isr_of_all(topic_partition, receivers)
     actions = batch.actions()
     if event.conflicts:
-        actions += _retry(state, event)
+        actions += yield from _retry(state, event)
     return actions
 
 
-def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
+def _retry(state: ControllerState, event: StatesWritten) -> Decision:
     """Takes over states that another writer changed, and elects again where these name dead brokers."""
     again: list[TopicPartition] = []
     batch = RequestBatch(state)
@@ -166,7 +173,8 @@ def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
     strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_removed_replicas(state, tp)}
-    return batch.actions() + bring_online(state, again, without_dead_brokers(state, event.conflicts) | strays)
+    elected = yield from bring_online(state, again, without_dead_brokers(state, event.conflicts) | strays)
+    return batch.actions() + elected
 
 
 def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartition) -> bool:
@@ -177,14 +185,16 @@ def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartitio
     return not set(known.isr) <= set(replicas) and not set(known.isr).isdisjoint(replicas)
 
 
-def shut_down(state: ControllerState, broker_id: int) -> list[Action]:
+def shut_down(state: ControllerState, broker_id: int) -> Decision:
     """Moves leadership away from a broker while it still serves clients.  KAFKA-340."""
     if broker_id not in state.brokers:
         return []
     state.shutting_down.add(broker_id)
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     batch = RequestBatch(state)
-    for topic_partition, known in state.leaders.items():
+    for number, (topic_partition, known) in enumerate(state.leaders.items()):
+        if is_slice_full(number):
+            yield
         replicas = state.replicas(topic_partition)
         if broker_id not in replicas or len(replicas) == 1 or topic_partition.topic in state.deleting:
             continue

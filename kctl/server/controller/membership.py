@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, Continue, WriteStates
+from kctl.server.controller.decisions import Decision, is_slice_full
 from kctl.server.controller.events import BrokersRead
 from kctl.server.controller.leadership import bring_online, without, without_dead_brokers
 from kctl.server.controller.partition_states import PartitionPhase
@@ -20,7 +21,7 @@ from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions
 
 
-def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
+def brokers_changed(state: ControllerState, event: BrokersRead) -> Decision:
     """Handles brokers that were removed, added, or restarted so fast that only their epoch changed."""
     bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
     gone = (state.brokers.keys() - event.brokers.keys()) | bounced
@@ -32,11 +33,11 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
         state.offline_replicas = {replica for replica in state.offline_replicas if replica[1] != broker_id}
     if gone:
         # The states of partitions of removed brokers are written before added brokers are handled.
-        actions = _brokers_removed(state, gone)
+        actions = yield from _brokers_removed(state, gone)
         return [*actions, Continue(event)] if come or is_modified else actions
     state.brokers.update(event.brokers)
     if come:
-        return _brokers_added(state, come)
+        return (yield from _brokers_added(state, come))
     if is_modified:
         batch = RequestBatch(state)
         batch.send_live_brokers()
@@ -44,10 +45,12 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
     return []
 
 
-def _brokers_removed(state: ControllerState, gone: set[int]) -> list[Action]:
+def _brokers_removed(state: ControllerState, gone: set[int]) -> Decision:
     orphans: list[TopicPartition] = []
     diminished: list[TopicPartition] = []
-    for topic_partition in state.all_partitions():
+    for number, topic_partition in enumerate(state.all_partitions()):
+        if is_slice_full(number):
+            yield
         if topic_partition.topic in state.deleting:
             continue
         lost = [b for b in state.replicas(topic_partition) if b in gone]
@@ -61,7 +64,7 @@ def _brokers_removed(state: ControllerState, gone: set[int]) -> list[Action]:
             orphans.append(topic_partition)
         else:
             diminished.append(topic_partition)
-    actions: list[Action] = bring_online(state, orphans, without_dead_brokers(state, diminished))
+    actions = yield from bring_online(state, orphans, without_dead_brokers(state, diminished))
     if not actions:
         batch = RequestBatch(state)
         batch.send_live_brokers()
@@ -69,14 +72,18 @@ def _brokers_removed(state: ControllerState, gone: set[int]) -> list[Action]:
     return actions
 
 
-def _brokers_added(state: ControllerState, come: set[int]) -> list[Action]:
+def _brokers_added(state: ControllerState, come: set[int]) -> Decision:
     # A new broker needs the leaders' endpoints before LeaderAndIsr requests name them.
     batch = RequestBatch(state)
     batch.send_live_brokers()
+    yield
     batch.send_full_metadata(come)
     actions = batch.actions()
+    yield
     batch = RequestBatch(state)
-    for topic_partition in state.all_partitions():
+    for number, topic_partition in enumerate(state.all_partitions()):
+        if is_slice_full(number):
+            yield
         if topic_partition.topic in state.deleting:
             continue
         for broker_id in state.replicas(topic_partition):
@@ -85,9 +92,9 @@ def _brokers_added(state: ControllerState, come: set[int]) -> list[Action]:
                 if topic_partition in state.leaders:
                     batch.leader_and_isr(broker_id, topic_partition)
     actions += batch.actions()
-    actions += bring_online(state, state.all_partitions())
+    actions += yield from bring_online(state, state.all_partitions())
     actions += resume_reassignments(state)
-    actions += resume_deletions(state)
+    actions += yield from resume_deletions(state)
     return actions
 
 
@@ -102,7 +109,7 @@ def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
 
 def leader_and_isr_responded(
     state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
-) -> list[Action]:
+) -> Decision:
     """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
     lost = {
         topic_partition
@@ -128,5 +135,5 @@ def leader_and_isr_responded(
             shrunk = without(state, leader, {broker_id})
             if shrunk is not None:
                 changed[topic_partition] = shrunk
-    actions = bring_online(state, orphans)
+    actions = yield from bring_online(state, orphans)
     return [*actions, WriteStates({}, changed)] if changed else actions

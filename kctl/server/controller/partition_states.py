@@ -19,6 +19,9 @@ class PartitionPhase(Enum):
     ONLINE = "OnlinePartition"
     OFFLINE = "OfflinePartition"
 
+    __hash__ = object.__hash__
+    """Members are singletons.  Enum's own hash is a Python function, which costs more than a change of state."""
+
 
 VALID_PREVIOUS: dict[PartitionPhase, frozenset[PartitionPhase]] = {
     PartitionPhase.NON_EXISTENT: frozenset({PartitionPhase.OFFLINE}),

@@ -19,6 +19,7 @@ from kctl.server.controller.actions import (
     WriteAssignments,
     WriteStates,
 )
+from kctl.server.controller.decisions import Decision
 from kctl.server.controller.events import (
     ReassignmentsCompleted,
     ReassignmentsRequested,
@@ -123,7 +124,7 @@ def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
     return [*batch.actions(), *_complete(state, complete)]
 
 
-def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> list[Action]:
+def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> Decision:
     """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
     batch = RequestBatch(state)
     topics: dict[str, TopicAssignment] = {}
@@ -135,7 +136,7 @@ def reassignments_completed(state: ControllerState, event: ReassignmentsComplete
     actions: list[Action] = [*batch.actions(), WriteAssignments(topics)]
     if not state.requested_reassignments.isdisjoint(event.removed):
         actions.append(_finish_requested(state, event.removed))
-    return [*actions, *resume_deletions(state)]
+    return [*actions, *(yield from resume_deletions(state))]
 
 
 def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
@@ -152,7 +153,7 @@ def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
     """Completes what is in sync; increments the leader epoch of the rest, so that all replicas are updated."""
-    complete = [tp for tp in partitions if tp in state.leaders and _is_complete(state, tp)]
+    complete = {tp: None for tp in partitions if tp in state.leaders and _is_complete(state, tp)}
     pushed = {
         tp: among_replicas(state, tp)
         for tp in partitions
@@ -169,7 +170,7 @@ def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> boo
     return reassignment_rules.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
 
 
-def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[Action]:
+def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[Action]:
     """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     removed: dict[TopicPartition, tuple[int, ...]] = {}

@@ -31,11 +31,25 @@ class RequestBatch:
         self._full_metadata: set[int] = set()
         self._stop: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
         self._sends_live_brokers = False
+        self._brokers = frozenset(state.brokers)
 
     def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
         """Adds the broker's role in the partition, from the current state."""
-        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._update(topic_partition, is_new=is_new)
-        self.metadata(topic_partition)
+        update = self._metadata[topic_partition] = self._update(topic_partition)
+        self._add_role(broker_id, update._replace(is_new=True) if is_new else update)
+
+    def leader_and_isr_of_all(self, topic_partition: TopicPartition, brokers: Iterable[tuple[int, bool]]) -> None:
+        """As `leader_and_isr` for several brokers, each with whether its replica is new; for none it adds metadata."""
+        update = self._metadata[topic_partition] = self._update(topic_partition)
+        new_update = update._replace(is_new=True)
+        for broker_id, is_new in brokers:
+            self._add_role(broker_id, new_update if is_new else update)
+
+    def _add_role(self, broker_id: int, update: PartitionUpdate) -> None:
+        roles = self._leader_and_isr.get(broker_id)
+        if roles is None:
+            roles = self._leader_and_isr[broker_id] = {}
+        roles[update.topic_partition] = update
 
     def metadata(self, topic_partition: TopicPartition) -> None:
         """Adds the partition's state to the metadata sent to all live brokers."""
@@ -45,7 +59,7 @@ class RequestBatch:
         """Adds the partition's deletion to the metadata sent to all live brokers."""
         known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
         gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
-        self._metadata[topic_partition] = self._update(topic_partition, state=gone)
+        self._metadata[topic_partition] = self._update(topic_partition, gone)
 
     def send_live_brokers(self) -> None:
         """Sends the live brokers to all live brokers, even if no partition changed."""
@@ -82,12 +96,11 @@ class RequestBatch:
         ]
         return actions
 
-    def _update(
-        self, topic_partition: TopicPartition, *, is_new: bool = False, state: LeaderAndIsr | None = None
-    ) -> PartitionUpdate:
+    def _update(self, topic_partition: TopicPartition, state: LeaderAndIsr | None = None) -> PartitionUpdate:
         topic, partition = topic_partition
         assignment = self._state.topics[topic]
         replicas = assignment.replicas[partition]
+        brokers = self._brokers
         return PartitionUpdate(
             topic_partition,
             assignment.topic_id,
@@ -95,6 +108,5 @@ class RequestBatch:
             replicas,
             assignment.adding_replicas.get(partition, ()),
             assignment.removing_replicas.get(partition, ()),
-            tuple(b for b in replicas if b not in self._state.brokers),
-            is_new,
+            () if brokers.issuperset(replicas) else tuple(b for b in replicas if b not in brokers),
         )

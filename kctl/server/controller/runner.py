@@ -48,11 +48,12 @@ from kctl.server.controller.events import (
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.stats import ControllerStats, Work, work_of
-from kctl.server.controller.step import led_with_followers, step
+from kctl.server.controller.step import decide, led_with_followers
 from kctl.server.controller.znode_events import REQUESTS, UncleanTopics, ZnodeEvents, watched_place
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.metrics.durations import Durations
+from kctl.server.requests.slices import end_of
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 
@@ -259,7 +260,7 @@ class ControllerRunner:
         """Processes one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
-            for action in step(self.state, pending.pop(0), self._clock.now_ms()):
+            for action in await end_of(decide(self.state, pending.pop(0), self._clock.now_ms())):
                 # An action for thousands of partitions takes milliseconds: connections are served in between.
                 await asyncio.sleep(0)
                 result = await self._perform(action)
@@ -274,7 +275,7 @@ class ControllerRunner:
             case AlterStates():
                 return await self._writer.alter_states(action)
             case SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
-                self._channels.send(self.state, action)
+                await self._channels.send(self.state, action)
             case Continue():
                 return action.event
             case CompleteRequest():

@@ -60,7 +60,8 @@ class ControllerState:
 
     def live_for(self, topic_partition: TopicPartition) -> set[int]:
         """Brokers that can lead this partition: alive, not shutting down, log directory online."""
-        return {b for b in self.live_ids if (topic_partition, b) not in self.offline_replicas}
+        live = self.live_ids
+        return {b for b in live if (topic_partition, b) not in self.offline_replicas} if self.offline_replicas else live
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The topic's partitions in order."""

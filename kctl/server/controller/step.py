@@ -1,4 +1,4 @@
-"""The controller's decisions: `step(state, event, now_ms) -> actions`.
+"""The controller's decisions: `step(state, event, now_ms) -> actions`, and the same in slices: `decide`.
 
 The runner feeds one event at a time, performs the actions in order and feeds their results (StatesWritten, responses)
 before the next external event.  So each decision sees the results of the one before.
@@ -15,6 +15,7 @@ from typing import assert_never
 
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
+from kctl.server.controller.decisions import Decision, is_slice_full, made_at_once
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownRequested,
@@ -65,14 +66,22 @@ from kctl.server.controller.topic_deletion import deletion_responded
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
-    """Updates `state` for the event and returns the actions to perform.
+    """Updates `state` for the event and returns the actions to perform, as `decide` in one slice."""
+    return made_at_once(decide(state, event, now_ms))
+
+
+def decide(state: ControllerState, event: Event, now_ms: int) -> Decision:
+    """Updates `state` for the event and returns the actions to perform; yields between slices of a long decision.
 
     Events other than Elected are ignored while this broker is not the controller: they were queued before it resigned.
     """
-    if isinstance(event, Elected):
-        return _fail_over(state, event)
-    if not state.is_active:
+    if not state.is_active and not isinstance(event, Elected):
         return []
+    decision = _decision_of(state, event)
+    return decision if isinstance(decision, list) else (yield from decision)
+
+
+def _decision_of(state: ControllerState, event: Event) -> Decision | list[Action]:
     match event:
         case Resigned():
             _forget(state)
@@ -111,6 +120,8 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
             return states_altered(state, event)
         case LogDirFailed():
             return log_dir_failed(state, event.broker_id)
+        case Elected():
+            return _fail_over(state, event)
         case _:
             assert_never(event)
 
@@ -142,7 +153,7 @@ def _forget(state: ControllerState) -> None:
         part.clear()
 
 
-def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
+def _fail_over(state: ControllerState, event: Elected) -> Decision:
     _forget(state)
     state.is_active = True
     state.epoch, state.epoch_version = event.epoch, event.epoch_version
@@ -151,18 +162,23 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
     state.leaders.update(event.leaders)
     state.unclean_topics.update(event.unclean_topics)
     everything = list(state.all_partitions())
-    for topic_partition in everything:
+    for number, topic_partition in enumerate(everything):
+        if is_slice_full(number):
+            yield
         _start_partition(state, topic_partition)
     decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
-    deletions = deletions_requested(state, DeletionsRead(event.deletions))
+    yield
+    deletions = yield from deletions_requested(state, DeletionsRead(event.deletions))
     changes = {tp: requested for tp, requested in decided.items() if tp.topic not in state.deleting}
-    elections = bring_online(state, everything, changes)
+    elections = yield from bring_online(state, everything, changes)
     writes = [action for action in elections if isinstance(action, WriteStates)]
     awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}
     introduction = RequestBatch(state)
     introduction.send_live_brokers()
     roles = RequestBatch(state)
-    for topic_partition in everything:
+    for number, topic_partition in enumerate(everything):
+        if is_slice_full(number):
+            yield
         if topic_partition not in awaited:
             _send_roles(state, topic_partition, roles)
     return [*introduction.actions(), *roles.actions(), *elections, *resume_reassignments(state), *deletions]
@@ -183,6 +199,6 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition) ->
 def _send_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
     """Sends the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
-        for broker_id in state.replicas(topic_partition):
-            if broker_id in state.brokers:
-                batch.leader_and_isr(broker_id, topic_partition)
+        batch.leader_and_isr_of_all(
+            topic_partition, [(b, False) for b in state.replicas(topic_partition) if b in state.brokers]
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, RejectTopicDeletion
+from kctl.server.controller.decisions import Decision, is_slice_full
 from kctl.server.controller.events import DeletionsRead, TopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
@@ -16,7 +17,7 @@ from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions
 
 
-def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
+def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
     """Handles topics that were created, extended, deleted without the controller, or now allow unclean elections."""
     newly_unclean = event.unclean_topics - state.unclean_topics
     state.unclean_topics = set(event.unclean_topics)
@@ -24,8 +25,12 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
     for topic in removed:
         # Deleted without the controller: the assignment is gone, so no broker can be sent a StopReplica.
         for topic_partition in state.partitions_of(topic):
-            _forget_partition(state, topic_partition)
+            state.leaders.pop(topic_partition, None)
+            state.partition_phases.pop(topic_partition, None)
         del state.topics[topic]
+    if removed:
+        for replica in [replica for replica in state.replica_phases if replica[0].topic in removed]:
+            del state.replica_phases[replica]
     added: list[TopicPartition] = []
     for topic, assignment in sorted(event.topics.items()):
         known = state.topics.get(topic)
@@ -37,15 +42,18 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
             for partition in sorted(assignment.replicas)
             if known is None or partition not in known.replicas
         ]
-    for topic_partition in added:
+    for number, topic_partition in enumerate(added):
+        if is_slice_full(number):
+            yield
         state.move(topic_partition, PartitionPhase.NEW)
         for broker_id in state.replicas(topic_partition):
             state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
     leaderless = [tp for topic in sorted(newly_unclean & state.topics.keys()) for tp in state.partitions_of(topic)]
-    return [*reassignments_lost(state, removed), *bring_online(state, [*added, *leaderless])]
+    elected = yield from bring_online(state, [*added, *leaderless])
+    return [*reassignments_lost(state, removed), *elected]
 
 
-def deletions_requested(state: ControllerState, event: DeletionsRead) -> list[Action]:
+def deletions_requested(state: ControllerState, event: DeletionsRead) -> Decision:
     """Handles requests in /admin/delete_topics."""
     actions: list[Action] = []
     for topic in sorted(event.topics):
@@ -53,11 +61,4 @@ def deletions_requested(state: ControllerState, event: DeletionsRead) -> list[Ac
             actions.append(RejectTopicDeletion(topic))
         else:
             state.deleting.add(topic)
-    return actions + resume_deletions(state)
-
-
-def _forget_partition(state: ControllerState, topic_partition: TopicPartition) -> None:
-    state.leaders.pop(topic_partition, None)
-    state.partition_phases.pop(topic_partition, None)
-    for replica in [r for r in state.replica_phases if r[0] == topic_partition]:
-        del state.replica_phases[replica]
+    return actions + (yield from resume_deletions(state))

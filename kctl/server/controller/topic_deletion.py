@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, DeleteTopicNodes
+from kctl.server.controller.decisions import Decision, is_slice_full
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState, Replica
 
 
-def resume_deletions(state: ControllerState) -> list[Action]:
+def resume_deletions(state: ControllerState) -> Decision:
     """Starts all deletions that can start."""
     batch = RequestBatch(state)
     for topic in sorted(state.deleting):
@@ -28,8 +29,13 @@ def resume_deletions(state: ControllerState) -> list[Action]:
             continue
         if topic not in state.deletions_started:
             state.deletions_started.add(topic)
-            _take_offline(state, topic, batch)
-        for replica in replicas:
+            for number, topic_partition in enumerate(state.partitions_of(topic)):
+                if is_slice_full(number):
+                    yield
+                _take_offline(state, topic_partition, batch)
+        for number, replica in enumerate(replicas):
+            if is_slice_full(number):
+                yield
             _start_replica(state, replica, batch)
     return batch.actions()
 
@@ -60,12 +66,11 @@ def _may_start(state: ControllerState, topic: str, replicas: list[Replica]) -> b
     return not is_moving and all(broker_id in state.brokers for _, broker_id in replicas)
 
 
-def _take_offline(state: ControllerState, topic: str, batch: RequestBatch) -> None:
-    for topic_partition in state.partitions_of(topic):
-        if state.phase(topic_partition) is not PartitionPhase.NON_EXISTENT:
-            state.move(topic_partition, PartitionPhase.OFFLINE)
-            state.move(topic_partition, PartitionPhase.NON_EXISTENT)
-        batch.metadata_of_deleted(topic_partition)
+def _take_offline(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
+    if state.phase(topic_partition) is not PartitionPhase.NON_EXISTENT:
+        state.move(topic_partition, PartitionPhase.OFFLINE)
+        state.move(topic_partition, PartitionPhase.NON_EXISTENT)
+    batch.metadata_of_deleted(topic_partition)
 
 
 def _start_replica(state: ControllerState, replica: Replica, batch: RequestBatch) -> None:

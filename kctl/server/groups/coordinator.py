@@ -46,6 +46,7 @@ from kctl.server.groups.open_transactions import TransactionEnd
 from kctl.server.groups.runner import GroupRunner, HostedGroup
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
+from kctl.server.requests.slices import in_slices
 
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -203,17 +204,16 @@ class GroupCoordinator:
         hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
         return error, DEAD_GROUP if hosted is None else hosted.group.describe()
 
-    def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups: the groups on this broker, in the given states if any are given.
+    async def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
+        """ListGroups: the groups on this broker, in the given states if any are given; examines them in slices.
 
         While a partition loads the list is incomplete, and the error is COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        overviews = [hosted.group.overview() for hosted in self._groups.values()]
-        if states:
-            overviews = [overview for overview in overviews if overview.state in states]
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE, overviews
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE
+        overviews = await in_slices(hosted.group.overview() for hosted in list(self._groups.values()))
+        return error, [overview for overview in overviews if overview.state in states] if states else overviews
 
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group."""

@@ -8,6 +8,7 @@ deleted.  Topics with cleanup.policy=compact get POLICY_VIOLATION, internal ones
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kctl.config.dynamic import ConfigView
@@ -57,13 +58,19 @@ class _Wait:
     """A DelayedOperation that completes when all partitions of a request are complete."""
 
     def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
-        self._deletions = deletions
+        self._waiting: dict[TopicPartition, list[_Deletion]] = {}
+        for deletion in deletions:
+            self._waiting.setdefault(deletion.partition.topic_partition, []).append(deletion)
         self._metadata = metadata
         self.future = done
 
-    def try_complete(self) -> bool:
-        waiting = [deletion for deletion in self._deletions if not deletion.try_complete(self._metadata)]
-        if waiting:
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+        for topic_partition in changed:
+            deletions = self._waiting.pop(topic_partition, [])
+            waiting = [deletion for deletion in deletions if not deletion.try_complete(self._metadata)]
+            if waiting:
+                self._waiting[topic_partition] = waiting
+        if self._waiting:
             return False
         self.on_timeout()
         return True

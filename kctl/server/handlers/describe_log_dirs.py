@@ -60,7 +60,7 @@ class DescribeLogDirsHandler:
             if log.log_directory is directory and (requested is None or log.topic_partition in requested)
         )
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for topic, partition in await in_slices(described, lambda _: 1):
+        for topic, partition in await in_slices(described):
             topics[topic].append(partition)
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,

@@ -6,6 +6,8 @@ in a partition but unknown to its coordinator is a hanging one, which blocks rea
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_producers import (
@@ -18,6 +20,7 @@ from kctl.protocol.apis.describe_producers import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 
 class DescribeProducersHandler:
@@ -26,27 +29,31 @@ class DescribeProducersHandler:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
-    def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    async def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         """Serves one request and returns the response."""
         requested: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             # One result however often it is listed: a partition may have many producers.
             requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         denied = context.denied(Operation.READ, ResourceType.TOPIC, requested)
+        topics: dict[str, list[PartitionResponse]] = {name: [] for name in requested}
+        for name, partition in await in_slices(
+            self._partitions(requested, denied), lambda described: 1 + len(described[1].active_producers)
+        ):
+            topics[name].append(partition)
         return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=name,
-                    partitions=[
-                        _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                        if name in denied
-                        else self._partition(name, index)
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in requested.items()
-            ]
+            topics=[TopicResponse(name=name, partitions=partitions) for name, partitions in topics.items()]
         )
+
+    def _partitions(
+        self, requested: Mapping[str, Iterable[int]], denied: Collection[str]
+    ) -> Iterator[tuple[str, PartitionResponse]]:
+        for name, indexes in requested.items():
+            for index in indexes:
+                if name in denied:
+                    yield name, _refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                else:
+                    yield name, self._partition(name, index)
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         problem = topic_name_problem(topic)

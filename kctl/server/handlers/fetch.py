@@ -15,7 +15,7 @@ With a rack-aware replica.selector.class the leader redirects consumers to an in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
@@ -118,8 +118,8 @@ class FetchHandler:
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return delayed.response(reading)
         delayed.future = asyncio.get_running_loop().create_future()
-        keys = [position.topic_partition for position in positions]
-        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
+        fetch.wait_after(reading)
+        self._purgatory.watch(delayed, [position.topic_partition for position in positions], request.max_wait_ms)
         return delayed.future
 
     async def _respond_in_old_format(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
@@ -136,7 +136,7 @@ class FetchHandler:
                 return delayed.response(reading)
             reading = await self._later_reading(fetch, seen, left_ms)
 
-    async def _later_reading(self, fetch: Fetch, seen: list[int] | None, max_wait_ms: int) -> Reading:
+    async def _later_reading(self, fetch: Fetch, seen: dict[TopicPartition, int] | None, max_wait_ms: int) -> Reading:
         wait = _WaitForRecords(fetch, seen)
         keys = [position.topic_partition for position in fetch.positions]
         self._purgatory.complete_or_watch(wait, keys, max_wait_ms)
@@ -185,16 +185,16 @@ class FetchHandler:
 class _WaitForRecords:
     """Waits until a fetch has enough to read, beyond the end offsets in `seen`."""
 
-    def __init__(self, fetch: Fetch, seen: list[int] | None) -> None:
+    def __init__(self, fetch: Fetch, seen: dict[TopicPartition, int] | None) -> None:
         self.future: asyncio.Future[Reading] = asyncio.get_running_loop().create_future()
         self._fetch = fetch
         self._seen = seen
 
-    def try_complete(self) -> bool:
-        if self._seen is not None and self._fetch.upper_bounds() == self._seen:
-            return False
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if min_bytes are available or something is urgent."""
-        reading = self._fetch.read_if_enough()
+        if self._seen is not None:
+            changed = [tp for tp in changed if self._fetch.upper_bound_of(tp) != self._seen[tp]]
+        reading = self._fetch.read_if_enough(changed)
         if reading is None:
             return False
         self._settle(reading)
@@ -227,9 +227,9 @@ class DelayedFetch:
         self._account = account
         self._needs_session = needs_session
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if min_bytes are available or something is urgent."""
-        reading = self._fetch.read_if_enough()
+        reading = self._fetch.read_if_enough(changed)
         if reading is None:
             return False
         self._complete(reading)

@@ -22,14 +22,15 @@ class ListGroupsHandler:
 
     async def handle(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """Serves one request and returns the response."""
-        error, overviews = self._coordinator.groups(request.states_filter)
+        error, overviews = await self._coordinator.groups(request.states_filter)
         hides = not context.allows_on_cluster(Operation.DESCRIBE)
-        groups = (
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+        groups = await in_slices(
+            None
+            if hides and _is_denied(group.group_id, context)
+            else ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
             for group in overviews
-            if not hides or not _is_denied(group.group_id, context)
         )
-        return ListGroupsResponse(error_code=error, groups=await in_slices(groups, lambda _: 1))
+        return ListGroupsResponse(error_code=error, groups=[group for group in groups if group is not None])
 
 
 def _is_denied(group_id: str, context: RequestContext) -> bool:

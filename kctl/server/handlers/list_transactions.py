@@ -9,6 +9,7 @@ from __future__ import annotations
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 from kctl.server.transactions.coordinator import TransactionCoordinator
 
 
@@ -18,21 +19,25 @@ class ListTransactionsHandler:
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    async def handle(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         """Serves one request and returns the response."""
-        error, unknown, found = self._coordinator.transactions(request.state_filters, set(request.producer_id_filters))
-        ids = (each.transactional_id for each in found)
-        hidden = context.denied(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids, is_logged=False)
+        error, unknown, found = await self._coordinator.transactions(
+            request.state_filters, set(request.producer_id_filters)
+        )
+        states = await in_slices(
+            None
+            if context.denied(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, (each.transactional_id,), is_logged=False
+            )
+            else TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.label,
+            )
+            for each in found
+        )
         return ListTransactionsResponse(
             error_code=error,
             unknown_state_filters=unknown,
-            transaction_states=[
-                TransactionState(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state.label,
-                )
-                for each in found
-                if each.transactional_id not in hidden
-            ],
+            transaction_states=[state for state in states if state is not None],
         )

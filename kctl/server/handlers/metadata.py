@@ -12,7 +12,7 @@ responses only: requests by id need version 12.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Collection, Iterator
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
@@ -123,17 +123,22 @@ class MetadataHandler:
             if is_internal or may_create:
                 return _failed(name, self._auto_topics.request(name, context.account))
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        brokers = self._metadata.brokers
+        alive = {b for b, broker in brokers.items() if broker.endpoint(context.listener) is not None}
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,
             topic_id=self._metadata.topic_id(name),
             is_internal=name in INTERNAL_TOPICS,
-            partitions=[self._partition(index, info, context) for index, info in sorted(partitions.items())],
+            partitions=[
+                self._partition(index, info, context.api_version, alive) for index, info in sorted(partitions.items())
+            ],
         )
 
-    def _partition(self, index: int, info: PartitionInfo, context: RequestContext) -> MetadataResponsePartition:
-        version = context.api_version
-        alive = {b for b, broker in self._metadata.brokers.items() if broker.endpoint(context.listener) is not None}
+    def _partition(
+        self, index: int, info: PartitionInfo, version: int, alive: Collection[int]
+    ) -> MetadataResponsePartition:
+        """`alive` are the brokers with an endpoint of the client's listener."""
         replicas, isr = list(info.replicas), list(info.isr)
         leader = info.leader
         error = ErrorCode.NONE

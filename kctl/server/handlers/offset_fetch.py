@@ -112,7 +112,7 @@ def _found(found: _Found, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchRespo
 async def _long_response(found: _Found) -> OffsetFetchResponse:
     if sum(len(committed.metadata or "") for _, committed in found.values()) > DESCRIBED_BYTES_MAX:
         return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
-    return _response(await in_slices(_partitions(found), lambda _: 1))
+    return _response(await in_slices(_partitions(found)))
 
 
 def _partitions(found: _Found) -> Iterator[tuple[str, OffsetFetchResponsePartition]]:

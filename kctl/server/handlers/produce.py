@@ -20,7 +20,7 @@ Not implemented: the check that a partition was added to the transaction (KIP-89
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from functools import partial
 
 from kctl.environment import Clock
@@ -242,11 +242,11 @@ class ProduceHandler:
         self, response: ProduceResponse, appended: list[_Waiting], timeout_ms: int
     ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
         operation = DelayedProduce(response, appended)
-        if operation.try_complete():
+        keys = [waiting.partition.topic_partition for waiting in appended]
+        if operation.try_complete(keys):
             return response
         operation.future = asyncio.get_running_loop().create_future()
-        keys = (waiting.partition.topic_partition for waiting in appended)
-        self._purgatory.complete_or_watch(operation, keys, timeout_ms)
+        self._purgatory.watch(operation, keys, timeout_ms)
         return operation.future
 
 
@@ -325,11 +325,16 @@ class DelayedProduce:
     def __init__(self, response: ProduceResponse, appended: list[_Waiting]) -> None:
         self.future: asyncio.Future[ProduceResponse] | None = None
         self._response = response
-        self._unsettled = appended
+        self._unsettled: dict[TopicPartition, list[_Waiting]] = {}
+        for waiting in appended:
+            self._unsettled.setdefault(waiting.partition.topic_partition, []).append(waiting)
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         """Completes if all partitions are complete."""
-        self._unsettled = [waiting for waiting in self._unsettled if not waiting.is_settled()]
+        for topic_partition in changed:
+            unsettled = [each for each in self._unsettled.pop(topic_partition, ()) if not each.is_settled()]
+            if unsettled:
+                self._unsettled[topic_partition] = unsettled
         if self._unsettled:
             return False
         self._respond()
@@ -337,8 +342,9 @@ class DelayedProduce:
 
     def on_timeout(self) -> None:
         """Completes; partitions that are not complete get REQUEST_TIMED_OUT."""
-        for waiting in self._unsettled:
-            waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
+        for unsettled in self._unsettled.values():
+            for waiting in unsettled:
+                waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
         self._respond()
 
     def _respond(self) -> None:

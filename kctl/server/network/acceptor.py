@@ -21,6 +21,7 @@ from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListeningState, L
 from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
+from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import ConnectionTiming, Peer
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
         self._buffers = BufferPool(release=self._release_in_thread, bytes_max=settings.request_bytes_max)
+        self._unread: UnreadResponses[Connection] = UnreadResponses(self._close_unread)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._listeners: dict[socket.socket, Endpoint] = {}
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -206,6 +208,7 @@ class Acceptor:
             loop=self._loop,
             turns=self._turns,
             buffers=self._buffers,
+            unread=self._unread,
             open_channel=self._open_channel,
             on_close=self._forget,
             on_malformed=self._malformed,
@@ -226,6 +229,15 @@ class Acceptor:
                 extra=by_peer(chosen.peer.listener),
             )
             chosen.close()
+
+    def _close_unread(self, connection: Connection) -> None:
+        log.info(
+            "closing connection: responses that clients do not read fill the memory listener=%s peer=%s",
+            connection.peer.listener,
+            connection.peer.client_host,
+            extra=by_peer(connection.peer.listener),
+        )
+        connection.close()
 
     def _close_refused(self, sock: socket.socket) -> None:
         del self._refused[sock]

@@ -23,6 +23,7 @@ from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.network.tls_outbox import TlsOutbox
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
+from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
         buffers: BufferPool,
+        unread: UnreadResponses[Connection],
         open_channel: OpenChannel,
         on_close: Callable[[Connection], None],
         on_malformed: Callable[[Peer, str], None],
@@ -65,6 +67,7 @@ class Connection:
             self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
         self._buffers = buffers
+        self._unread = unread
         self._is_queued = False
         self._is_reading = False
         self._is_rereading = False
@@ -94,6 +97,7 @@ class Connection:
             self._loop.remove_reader(self._sock)
         if self._is_writing:
             self._loop.remove_writer(self._sock)
+            self._unread.resumed(self)
         self._pump.close()
         self._outbox.clear()
         self._sock.close()
@@ -217,12 +221,16 @@ class Connection:
         if not is_sent and not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
+            self._unread.blocked(self, self._outbox.memory_bytes)
 
     def _on_writable(self) -> None:
         if self._send():
             self._is_writing = False
             self._loop.remove_writer(self._sock)
+            self._unread.resumed(self)
             self._take_or_queue_turn()
+        else:
+            self._unread.progressed(self)
 
     def _send(self) -> bool:
         """Whether everything has been sent; closes the connection when the peer is gone."""

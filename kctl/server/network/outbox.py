@@ -73,6 +73,11 @@ class Outbox(ABC):
                 self._chunks.append(SliceLeft(chunk))
         return size
 
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the queued chunks that are in memory, not in files."""
+        return sum(len(chunk) for chunk in self._chunks if not isinstance(chunk, SliceLeft))
+
     def clear(self) -> None:
         """Discards the queue."""
         self._chunks.clear()

@@ -20,7 +20,9 @@ Owner: event loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
@@ -134,6 +136,9 @@ class Fetch:
         self._selector = selector
         self._clock = clock
         self._min_bytes = min_bytes
+        self._available: dict[TopicPartition, int] = {}
+        """Bytes that a waiting fetch could get from each partition."""
+        self._available_bytes = 0
         self._magic = old_formats.magic_for(reader.version)
         self._response_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
@@ -148,34 +153,57 @@ class Fetch:
         """True if the reader supports only old message formats: the response is a reading after `convert`."""
         return self._magic is not None
 
-    def upper_bounds(self) -> list[int]:
-        """The end offset of what the reader may see, per fetch position; -1 for an unknown partition."""
-        partitions = (self._replicas.partitions.get(position.topic_partition) for position in self.positions)
-        return [-1 if partition is None else self._upper_bound(partition) for partition in partitions]
+    def upper_bounds(self) -> dict[TopicPartition, int]:
+        """The end offset of what the reader may see, per partition; -1 for an unknown partition."""
+        return {tp: self.upper_bound_of(tp) for tp in (position.topic_partition for position in self.positions)}
 
-    def could_have_more(self) -> bool:
-        """A cheap check before reading again: records beyond a fetch offset, or a partition whose role changed."""
-        for position in self.positions:
-            partition = self._replicas.partitions.get(position.topic_partition)
-            if partition is None or not self._may_read(partition, position):
-                return True
-            log = partition.log
-            if not log.log_directory.is_online:
-                return True
-            if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
-                return True
-            if self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition):
-                return True
-            if self._has_new_high_watermark(partition):
-                return True
-        return False
+    def upper_bound_of(self, topic_partition: TopicPartition) -> int:
+        """The end offset of what the reader may see of the partition; -1 for an unknown partition."""
+        partition = self._replicas.partitions.get(topic_partition)
+        return -1 if partition is None else self._upper_bound(partition)
 
-    def read_if_enough(self) -> Reading | None:
-        """A new reading, or None if it is not enough for a response."""
-        if not self.could_have_more():
+    def wait_after(self, reading: Reading) -> None:
+        """The reading was not enough: counts what it found, for `read_if_enough`."""
+        self._available = dict(reading.record_bytes)
+        self._available_bytes = reading.total_bytes
+
+    def read_if_enough(self, changed: Iterable[TopicPartition]) -> Reading | None:
+        """A new reading when these partitions have changed, or None if there is not enough for a response.
+
+        Reads all partitions only in the first case.  As in Kafka, what is available is counted by partition: the
+        reading may be smaller, if max_bytes do not hold a batch of each.
+        """
+        is_due = False
+        for topic_partition in changed:
+            position = self._waiting_positions.get(topic_partition)
+            if position is not None and self._could_have_more(position):
+                answer = self._read_one(position, self._max_bytes, is_first=True)
+                size = len(answer.records) if answer.records is not None else 0
+                self._available_bytes += size - self._available.get(topic_partition, 0)
+                self._available[topic_partition] = size
+                is_due = is_due or self._is_urgent(position, answer) or self._is_on_older_segment(position, answer)
+        if not is_due and self._available_bytes < min(self._min_bytes, self._max_bytes):
             return None
         reading = self.read()
-        return reading if self.is_enough(reading) else None
+        self.wait_after(reading)
+        return reading
+
+    @cached_property
+    def _waiting_positions(self) -> dict[TopicPartition, FetchPosition]:
+        return {position.topic_partition: position for position in self.positions}
+
+    def _could_have_more(self, position: FetchPosition) -> bool:
+        """A cheap check before reading: records beyond the fetch offset, or a partition whose role changed."""
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if partition is None or not self._may_read(partition, position):
+            return True
+        log = partition.log
+        return (
+            not log.log_directory.is_online
+            or not log.log_start_offset <= position.fetch_offset <= log.log_end_offset
+            or (self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition))
+            or self._has_new_high_watermark(partition)
+        )
 
     def note_sent(self, reading: Reading) -> None:
         """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""

@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 from kctl.client.transport import Connection
 from kctl.environment import Clock
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NoNodeError, ZooKeeperError
+from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -145,7 +147,11 @@ Connect = Callable[[], Awaitable[Connection]]
 
 
 class ControllerStates:
-    """Writes states through the controller.  One request is pending at a time; later changes go into the next one."""
+    """Writes states through the controller.  One request is pending at a time; later changes go into the next one.
+
+    A request has a bounded number of partitions, since the controller refuses requests that are expensive to decode,
+    and since all callers continue when its response arrives.
+    """
 
     def __init__(self, broker_id: int, connect: Connect, *, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -187,7 +193,9 @@ class ControllerStates:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                requested, self._waiting = self._waiting, {}
+                requested = dict(islice(self._waiting.items(), ISR_CHANGES_PER_REQUEST_MAX))
+                for topic_partition in requested:
+                    del self._waiting[topic_partition]
                 try:
                     outcomes = await self._send({tp: new_state for tp, (new_state, _) in requested.items()})
                 except Exception as error:

@@ -1,8 +1,9 @@
 """Delayed operations: requests that wait for an event or a timeout.  Kafka: DelayedOperationPurgatory.
 
 An operation watches keys (partitions, groups).  Code that changes the state of a key calls `check(key)`, which tries to
-complete the operations that watch it.  An operation completes once: by `try_complete`, by its timeout, or by failing.
-A failure does not affect the caller of `check` or the other operations.
+complete the operations that watch it.  They get the changed keys: an operation that watches thousands of partitions,
+each of which changes, must not examine all of them each time.  An operation completes once: by `try_complete`, by its
+timeout, or by failing.  A failure does not affect the caller of `check` or the other operations.
 
 An operation is removed when its future is cancelled, that is, when its caller is gone.
 """
@@ -10,7 +11,7 @@ An operation is removed when its future is cancelled, that is, when its caller i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,9 +19,12 @@ from kctl.environment import Timer, TimerTask
 from kctl.limits import DELAYED_TRIED_MAX
 
 K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+_KEYS_AS_ONE_OPERATION = 50
+"""An operation with this many keys counts twice for DELAYED_TRIED_MAX, since its response describes all of them."""
 
 
-class DelayedOperation(Protocol):
+class DelayedOperation(Protocol[K_contra]):
     """An operation that waits; its caller awaits `future`."""
 
     @property
@@ -28,8 +32,10 @@ class DelayedOperation(Protocol):
         """The future of its result."""
         ...
 
-    def try_complete(self) -> bool:
-        """Completes if possible; returns True if it has completed."""
+    def try_complete(self, changed: Collection[K_contra]) -> bool:
+        """Completes if possible; returns True if it has completed.  Only the keys in `changed` have changed since the
+        last try.
+        """
         ...
 
     def on_timeout(self) -> None:
@@ -40,7 +46,7 @@ class DelayedOperation(Protocol):
 class _Waiting(Generic[K]):
     __slots__ = ("done", "is_trying", "keys", "operation", "timeout")
 
-    def __init__(self, operation: DelayedOperation, keys: tuple[K, ...]) -> None:
+    def __init__(self, operation: DelayedOperation[K], keys: tuple[K, ...]) -> None:
         self.operation = operation
         self.keys = keys
         self.done = False
@@ -67,10 +73,14 @@ class Purgatory(Generic[K]):
         """How often operations are listed under a key."""
         return sum(map(len, self._watchers.values()))
 
-    def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
+    def complete_or_watch(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_ms: int) -> None:
         """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
-        if operation.try_complete():
-            return
+        watched = tuple(keys)
+        if not operation.try_complete(watched):
+            self.watch(operation, watched, timeout_ms)
+
+    def watch(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_ms: int) -> None:
+        """As `complete_or_watch`, for an operation that cannot complete now."""
         waiting = _Waiting(operation, tuple(keys))
         for key in waiting.keys:
             self._watchers.setdefault(key, {})[waiting] = None
@@ -86,30 +96,38 @@ class Purgatory(Generic[K]):
     def check(self, *keys: K) -> None:
         """Completes the operations of these keys that can complete.
 
-        An operation that watches several of them is tried once: a follower's fetch may watch hundreds of partitions and
-        reads all of them in every try.
+        An operation that watches several of them is tried once.
         """
+        changed: dict[_Waiting[K], list[K]] = {}
         if self._watchers:
-            self._try_in_slices([*{waiting: None for key in keys for waiting in self._watchers.get(key, ())}])
+            for key in keys:
+                for waiting in self._watchers.get(key, ()):
+                    changed.setdefault(waiting, []).append(key)
+        if changed:
+            self._try_in_slices(list(changed.items()))
 
     def expire_all(self) -> None:
         """Completes all operations with their current state, for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
 
-    def _try_in_slices(self, waiting: list[_Waiting[K]]) -> None:
-        """Tries the first DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
-        for each in waiting[:DELAYED_TRIED_MAX]:
-            if not each.done and not each.is_trying:
-                self._try(each)
-        if len(waiting) > DELAYED_TRIED_MAX:
-            asyncio.get_running_loop().call_soon(self._try_in_slices, waiting[DELAYED_TRIED_MAX:])
+    def _try_in_slices(self, changed: list[tuple[_Waiting[K], list[K]]], start: int = 0) -> None:
+        """Tries DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
+        left = DELAYED_TRIED_MAX
+        for number in range(start, len(changed)):
+            if left <= 0:
+                asyncio.get_running_loop().call_soon(self._try_in_slices, changed, number)
+                return
+            waiting, keys = changed[number]
+            if not waiting.done and not waiting.is_trying:
+                left -= 1 + len(waiting.keys) // _KEYS_AS_ONE_OPERATION
+                self._try(waiting, keys)
 
-    def _try(self, waiting: _Waiting[K]) -> None:
+    def _try(self, waiting: _Waiting[K], changed: Collection[K]) -> None:
         """Tries to complete an operation; while it completes, it may wake others of its key, but not itself."""
         waiting.is_trying = True
         try:
-            if waiting.operation.try_complete():
+            if waiting.operation.try_complete(changed):
                 self._remove(waiting)
         except Exception as error:
             self._remove(waiting)
@@ -144,7 +162,7 @@ class Purgatory(Generic[K]):
                     del self._watchers[key]
 
 
-def _fail(operation: DelayedOperation, error: Exception) -> None:
+def _fail(operation: DelayedOperation[Any], error: Exception) -> None:
     """Passes the error to the caller of the operation, or to the loop if there is none."""
     if operation.future is None:
         asyncio.get_running_loop().call_exception_handler({"message": "a delayed operation failed", "exception": error})

@@ -20,6 +20,7 @@ from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
+from kctl.server.requests.slices import in_slices
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.events import (
@@ -35,6 +36,7 @@ from kctl.server.transactions.producer_id_allocations import ProducerIdAllocatio
 from kctl.server.transactions.runner import HostedTransaction, TransactionRunner
 from kctl.server.transactions.snapshot import TransactionOverview, TransactionSnapshot
 from kctl.server.transactions.states import BY_LABEL
+from kctl.server.transactions.transaction import Transaction
 
 
 class TransactionCoordinator:
@@ -129,27 +131,28 @@ class TransactionCoordinator:
             return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
         return ErrorCode.NONE, hosted.transaction.describe()
 
-    def transactions(
+    async def transactions(
         self, states: Collection[str] = (), producer_ids: Collection[int] = ()
     ) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
-        """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any."""
+        """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any.
+
+        Examines the ids in slices.
+        """
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], []
         if self.partitions.are_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
         unknown = [name for name in states if name not in BY_LABEL]
         requested = {BY_LABEL[name] for name in states if name in BY_LABEL}
-        transactions = (hosted.transaction for hosted in self._hosted.values())
-        overviews = [transaction.overview() for transaction in transactions if not transaction.is_new]
-        return (
-            ErrorCode.NONE,
-            unknown,
-            [
-                each
-                for each in overviews
-                if (not states or each.state in requested) and (not producer_ids or each.producer_id in producer_ids)
-            ],
-        )
+
+        def listed(transaction: Transaction) -> TransactionOverview | None:
+            overview = transaction.overview()
+            has_state = not states or overview.state in requested
+            has_id = not producer_ids or overview.producer_id in producer_ids
+            return overview if has_state and has_id and not transaction.is_new else None
+
+        overviews = await in_slices(listed(hosted.transaction) for hosted in list(self._hosted.values()))
+        return ErrorCode.NONE, unknown, [overview for overview in overviews if overview is not None]
 
     def abort_timed_out(self) -> None:
         """Aborts transactions that exceed their timeout; `start` makes this periodic."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
 from kctl.admin.group_verdicts import LOOK_EVERY_MS, GroupVerdicts
-from kctl.admin.lag_rules import WINDOW_MS
+from kctl.admin.lag_facts import WINDOW_MS
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
 

@@ -130,7 +130,10 @@ def test_conditions_select_rows_and_decide_the_status(kctl: Kctl, cluster: FakeC
     fill(cluster, age_ms=10 * MINUTE)
     for name, offset in (("late", 0), ("near", 9), ("done", 10)):
         cluster.groups[name] = FakeGroup({TopicPartition("orders", 0): offset})
-    names = lambda line: [row[0] for row in kctl(line).rows]  # noqa: E731
+
+    def names(line: str) -> list[str]:
+        return [row[0] for row in kctl(line).rows]
+
     assert names("groups lag") == ["late", "near", "done"]
     assert names("groups lag --sort name") == ["done", "late", "near"]
     assert names("groups lag --lag >1") == ["late"]

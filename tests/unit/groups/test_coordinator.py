@@ -87,10 +87,10 @@ def test_loading_partition_responds_load_in_progress_except_to_heartbeats_and_sy
         assert errors.pop("heartbeat") is ErrorCode.NONE
         assert errors.pop("sync") is ErrorCode.REBALANCE_IN_PROGRESS
         assert set(errors.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-        assert host.coordinator.groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await host.coordinator.groups())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.gate.set()
         await host.coordinator.partitions.loaded()
-        assert host.coordinator.groups()[0] is ErrorCode.NONE
+        assert (await host.coordinator.groups())[0] is ErrorCode.NONE
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -149,7 +149,7 @@ def test_unknown_group_is_dead_and_refuses_requests() -> None:
         assert (error, described.state) == (ErrorCode.NONE, GroupState.DEAD)
         assert host.coordinator.delete("g") is ErrorCode.GROUP_ID_NOT_FOUND
         assert host.coordinator.delete_offsets("g", [T0]).error is ErrorCode.GROUP_ID_NOT_FOUND
-        assert host.coordinator.groups() == (ErrorCode.NONE, [])
+        assert (await host.coordinator.groups()) == (ErrorCode.NONE, [])
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -202,9 +202,10 @@ def test_groups_are_listed_by_state() -> None:
         host = await Host(loop).start()
         await host.stable("g")
         await settled(commit(host, "simple"))
-        names = {state: [g.group_id for g in host.coordinator.groups([state])[1]] for state in ("Stable", "Empty")}
+        found = {state: await host.coordinator.groups([state]) for state in ("Stable", "Empty")}
+        names = {state: [group.group_id for group in groups] for state, (_, groups) in found.items()}
         assert names == {"Stable": ["g"], "Empty": ["simple"]}
-        assert len(host.coordinator.groups()[1]) == 2
+        assert len((await host.coordinator.groups())[1]) == 2
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -294,7 +295,8 @@ def test_restarted_coordinator_restores_acknowledged_state() -> None:
         old.coordinator.delete("deleted")
         new = await Host(loop, old.log).start(epoch=1)
         assert new.coordinator.describe("g") == old.coordinator.describe("g")
-        assert sorted(new.coordinator.groups()[1], key=str) == sorted(old.coordinator.groups()[1], key=str)
+        (_, loaded), (_, known) = await new.coordinator.groups(), await old.coordinator.groups()
+        assert sorted(loaded, key=str) == sorted(known, key=str)
         assert (offset_of(new), offset_of(new, "simple"), offset_of(new, "deleted")) == (5, 7, -1)
         assert new.heartbeat("g", joined) is ErrorCode.NONE
         assert (await settled(new.sync("g", joined.member_id, 1))).assignment == b"p0"
@@ -397,10 +399,10 @@ def test_expired_offsets_and_groups_are_removed_periodically() -> None:
         host = await Host(loop, offsets_retention_ms=1_000_000).start()
         await settled(commit(host))
         await asyncio.sleep(1_500)
-        assert host.coordinator.groups()[1] == []
+        assert (await host.coordinator.groups())[1] == []
         assert host.log.acks[-1] == 0
         new = await Host(loop, host.log).start(epoch=1)
-        assert new.coordinator.groups()[1] == []
+        assert (await new.coordinator.groups())[1] == []
         await host.coordinator.stop()
         await new.coordinator.stop()
 
@@ -414,9 +416,9 @@ def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
             await settled(commit(host, f"g{number}"))
         await asyncio.sleep(1)
         host.coordinator.expire()
-        assert len(host.coordinator.groups()[1]) == 250
+        assert len((await host.coordinator.groups())[1]) == 250
         await asyncio.sleep(0.1)
-        assert host.coordinator.groups()[1] == []
+        assert (await host.coordinator.groups())[1] == []
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -443,7 +445,7 @@ def test_refused_requests_create_no_group() -> None:
             await settled(host.join(f"g{number}", protocol_type=""))
         offsets = {T0: OffsetAndMetadata(1, metadata="too long")}
         await settled(host.coordinator.commit("h", CommitRequest(offsets=offsets)))
-        assert host.coordinator.groups()[1] == []
+        assert (await host.coordinator.groups())[1] == []
         await host.coordinator.stop()
 
     simulate(main, seed=1)

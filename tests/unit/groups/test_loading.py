@@ -134,7 +134,7 @@ def test_loading_many_groups_is_split_over_loop_turns_and_published_at_once() ->
         host.coordinator.partitions.on_leader(0, 0)
         seen = []
         for _ in range(100):
-            seen.append(len(host.coordinator.groups()[1]))
+            seen.append(len((await host.coordinator.groups())[1]))
             if seen[-1]:
                 break
             await asyncio.sleep(0)
@@ -153,10 +153,10 @@ def test_sessions_of_loaded_members_start_in_turns_and_expire_without_heartbeats
         new = await Host(loop, old.log).start(epoch=1)
         assert new.heartbeat(f"g{count - 1}", joined[-1]) is ErrorCode.NONE
         await asyncio.sleep(9)
-        assert {each.state for each in new.coordinator.groups()[1]} == {"Stable"}
+        assert {each.state for each in (await new.coordinator.groups())[1]} == {"Stable"}
         assert new.heartbeat("g0", joined[0]) is ErrorCode.NONE
         await asyncio.sleep(2)
-        states = {each.group_id: each.state for each in new.coordinator.groups()[1]}
+        states = {each.group_id: each.state for each in (await new.coordinator.groups())[1]}
         assert [group for group, state in states.items() if state == "Stable"] == ["g0"]
         await old.coordinator.stop()
         await new.coordinator.stop()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 
 from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
@@ -252,5 +254,42 @@ def test_fetch_behind_the_last_batch_that_compaction_left_gets_the_next_segment(
         scene.disk.lead("a")
         assert offsets(call(scene, 10)) == [20]
         assert waiting(scene) == 0
+
+    play(tmp_path, scene)
+
+
+class CountedPartitions(dict[TopicPartition, Partition]):
+    """Counts how often a partition is looked up."""
+
+    lookups = 0
+
+    def get(self, key: TopicPartition, default: Any = None) -> Any:
+        self.lookups += 1
+        return super().get(key, default)
+
+
+def test_a_change_of_a_partition_examines_only_that_partition(tmp_path: Path) -> None:
+    """A follower's fetch of 5,000 partitions, each of which changed, was examined for 24 s without a pause."""
+    topics = [f"t-{number}" for number in range(60)]
+
+    async def scene(scene: Scene) -> None:
+        replicas = scene.disk.replicas
+        partitions = [scene.disk.lead(topic) for topic in topics]
+        scene.disk.append(partitions[0], 1)
+        batch_bytes = partitions[0].log.size_bytes
+        replicas.partitions = counted = CountedPartitions(replicas.partitions)
+        response = call(scene, 0, *topics, min_bytes=batch_bytes * len(topics))
+        assert isinstance(response, asyncio.Future)
+        counted.lookups = 0
+        for partition in partitions[1:-1]:
+            scene.disk.append(partition, 1)
+            replicas.partition_moved(partition.topic_partition)
+            replicas.partition_moved(partition.topic_partition)
+        assert not response.done()
+        assert counted.lookups < 20 * len(topics)
+        scene.disk.append(partitions[-1], 1)
+        replicas.partition_moved(partitions[-1].topic_partition)
+        answers = response.result().responses
+        assert [len(answer.partitions[0].records or b"") for answer in answers] == [batch_bytes] * len(topics)
 
     play(tmp_path, scene)

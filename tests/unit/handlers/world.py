@@ -27,7 +27,7 @@ from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.host_names import address_of
-from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -96,8 +96,15 @@ async def _connect(_endpoint: Endpoint, _purpose: Purpose) -> AcceptingPeer:
 class World:
     """One broker, which is the controller, and `others` registered brokers."""
 
-    def __init__(self, loop: SimLoop, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        properties: Mapping[str, str],
+        *,
+        registration_version: int = FIRST_REGISTRATION_WITH_FEATURES,
+    ) -> None:
         self.loop = loop
+        self._registration_version = registration_version
         self.clock = SimClock(loop.time)
         self.random = random.Random(loop.seed)
         self.configs = ConfigView(properties)
@@ -208,14 +215,21 @@ class World:
 
     async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
-        await register(session, broker_id, BrokerRegistration(endpoints, self.clock.now_ms()))
+        registration = BrokerRegistration(endpoints, self.clock.now_ms(), version=self._registration_version)
+        await register(session, broker_id, registration)
 
 
-def play(scene: Callable[[World], Awaitable[T]], *, properties: Mapping[str, str] | None = None, others: int = 0) -> T:
+def play(
+    scene: Callable[[World], Awaitable[T]],
+    *,
+    properties: Mapping[str, str] | None = None,
+    others: int = 0,
+    registration_version: int = FIRST_REGISTRATION_WITH_FEATURES,
+) -> T:
     """Runs a scenario with `others` brokers beside broker 0."""
 
     async def main(loop: SimLoop) -> T:
-        world = World(loop, properties or {})
+        world = World(loop, properties or {}, registration_version=registration_version)
         await world.start(others)
         try:
             return await scene(world)

@@ -12,6 +12,7 @@ import pytest
 
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import ISR_CHANGES_PER_REQUEST_MAX
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -196,6 +197,22 @@ def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
         written = await asyncio.gather(*(later(number) for number in range(3)))
         assert written == [LeaderAndIsr(1, 5, (1, 2), partition_epoch=11)] * 3
         assert [len(request.topics[0].partitions) for request in peer.requests] == [1, 2]
+
+    play(scene)
+
+
+def test_many_isr_changes_are_divided_into_several_requests() -> None:
+    """The controller closes the connection of a request for tens of thousands of partitions."""
+    bound = ISR_CHANGES_PER_REQUEST_MAX
+    count = 2 * bound + 1
+
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
+        peer.responses = [response(*range(start, min(start + bound, count))) for start in range(0, count, bound)]
+        written = await asyncio.gather(
+            *(states.put(TopicPartition("a", number), new_state()) for number in range(count))
+        )
+        assert None not in written
+        assert [len(request.topics[0].partitions) for request in peer.requests] == [bound, bound, 1]
 
     play(scene)
 

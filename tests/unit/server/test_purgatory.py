@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -46,7 +46,7 @@ class Need:
         self.have = 0
         self.outcome: list[str] = []
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[str]) -> bool:
         if self.have < self.required:
             return False
         self.outcome.append("completed")
@@ -101,12 +101,12 @@ def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None
     second = Need(1)
 
     class First(Need):
-        def try_complete(self) -> bool:
+        def try_complete(self, changed: Collection[str]) -> bool:
             if self.have < self.required:
                 return False
             second.have = 1
             purgatory.check("a")
-            return super().try_complete()
+            return super().try_complete(changed)
 
     first = First(1)
     purgatory.complete_or_watch(first, ["a"], 100)
@@ -132,9 +132,9 @@ def test_an_operation_on_many_changed_keys_is_tried_once() -> None:
     tries: list[int] = []
 
     class Counting(Need):
-        def try_complete(self) -> bool:
+        def try_complete(self, changed: Collection[str]) -> bool:
             tries.append(self.have)
-            return super().try_complete()
+            return super().try_complete(changed)
 
     need, other = Counting(1), Need(0)
     purgatory.complete_or_watch(need, ["a", "b", "c"], 100)
@@ -151,7 +151,7 @@ def test_an_operation_on_many_changed_keys_is_tried_once() -> None:
 class Failing(Need):
     """Raises when it is completed."""
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[str]) -> bool:
         if self.have < self.required:
             return False
         raise RuntimeError("cannot complete")

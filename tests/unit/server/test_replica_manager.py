@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from uuid import UUID
 
 import pytest
@@ -114,7 +115,7 @@ class Waiting:
     def __init__(self) -> None:
         self.looks = 0
 
-    def try_complete(self) -> bool:
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
         self.looks += 1
         return False
 

@@ -51,7 +51,7 @@ async def every_error(host: Host, transactional_id: str) -> dict[str, ErrorCode]
 async def test_coordinator_that_was_not_started_is_not_available(loop: SimLoop) -> None:
     host = Host(loop)
     assert set((await every_error(host, "id")).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert host.coordinator.transactions()[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await host.coordinator.transactions())[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @simulated
@@ -72,7 +72,7 @@ async def test_loading_partition_responds_load_in_progress_and_does_not_block_ot
     host.coordinator.partitions.on_resign(PARTITION)
     host.coordinator.partitions.on_leader(PARTITION, 5)
     assert set((await every_error(host, "id")).values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-    assert host.coordinator.transactions()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await host.coordinator.transactions())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     other = next(name for name in "abcdef" if partition_for_key(name, 4) != PARTITION)
     assert (await host.init(other)).error is ErrorCode.NONE
     log.gate.set()
@@ -132,7 +132,7 @@ async def test_refused_init_keeps_no_transactional_id(loop: SimLoop) -> None:
     host.producer_ids.is_lost = False
     host.log.error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert (await host.init()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert host.coordinator.transactions() == (ErrorCode.NONE, [], [])
+    assert (await host.coordinator.transactions()) == (ErrorCode.NONE, [], [])
     await host.coordinator.stop()
 
 
@@ -266,7 +266,7 @@ async def test_checks_of_many_ids_are_split_over_loop_turns(loop: SimLoop) -> No
     await asyncio.sleep(61)
     host.coordinator.abort_timed_out()
     await asyncio.sleep(1)
-    _, _, ended = host.coordinator.transactions(["CompleteAbort"])
+    _, _, ended = await host.coordinator.transactions(["CompleteAbort"])
     assert len(ended) == 1_200
     await host.coordinator.stop()
 
@@ -297,12 +297,12 @@ async def test_transactions_are_listed_by_state_and_producer(loop: SimLoop) -> N
     a = TransactionOverview("a", 1000, TransactionState.ONGOING)
     b = TransactionOverview("b", 1001, TransactionState.EMPTY)
     listed = host.coordinator.transactions
-    assert listed() == (ErrorCode.NONE, [], [a, b])
-    assert listed(["Ongoing"]) == (ErrorCode.NONE, [], [a])
-    assert listed(["Ongoing", "Dead", "Sleepy"]) == (ErrorCode.NONE, ["Sleepy"], [a])
-    assert listed(["Sleepy"]) == (ErrorCode.NONE, ["Sleepy"], [])
-    assert listed([], [1001, 5]) == (ErrorCode.NONE, [], [b])
-    assert listed(["Ongoing"], [1001]) == (ErrorCode.NONE, [], [])
+    assert await listed() == (ErrorCode.NONE, [], [a, b])
+    assert await listed(["Ongoing"]) == (ErrorCode.NONE, [], [a])
+    assert await listed(["Ongoing", "Dead", "Sleepy"]) == (ErrorCode.NONE, ["Sleepy"], [a])
+    assert await listed(["Sleepy"]) == (ErrorCode.NONE, ["Sleepy"], [])
+    assert await listed([], [1001, 5]) == (ErrorCode.NONE, [], [b])
+    assert await listed(["Ongoing"], [1001]) == (ErrorCode.NONE, [], [])
     await host.coordinator.stop()
 
 
@@ -353,7 +353,7 @@ class TestLoading:
             records = [_record("id", 0), bad, strange._replace(value=broken_state), _record("good", 7)]
             log.append(PARTITION, build_batch(records), required_acks=-1, timeout_ms=0)
             host = await Host(loop, log).start()
-            _, _, found = host.coordinator.transactions()
+            _, _, found = await host.coordinator.transactions()
             assert [each.transactional_id for each in found] == ["good"]
             await host.coordinator.stop()
 

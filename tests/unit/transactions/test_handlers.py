@@ -479,7 +479,7 @@ class TestTxnOffsetCommit:
                 broker.groups.log.error = error
                 assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), 3)) == [reported]
             assert offset_of(broker, require_stable=True) == (NONE, -1)
-            assert broker.groups.coordinator.groups()[1] == []
+            assert (await broker.groups.coordinator.groups())[1] == []
 
         on_a_broker(play)
 

@@ -1,0 +1,105 @@
+"""A decision about thousands of partitions is made in slices, with the same outcome as in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kctl.limits import DECISIONS_PER_SLICE_MAX
+from kctl.model import TopicPartition
+from kctl.server.controller.actions import Action, Continue, SendLeaderAndIsr, SendUpdateMetadata, WriteStates
+from kctl.server.controller.control_requests import leader_and_isr_request, update_metadata_request
+from kctl.server.controller.events import (
+    BrokersRead,
+    ControlledShutdownRequested,
+    DeletionsRead,
+    Elected,
+    Event,
+    StatesWritten,
+    TopicsRead,
+)
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.state import ControllerState, Replica
+from kctl.server.controller.step import decide, step
+from tests.unit.server.controller_world import brokers, topic
+
+TOPIC = topic(*[(1, 2), (2, 1)] * (2 * DECISIONS_PER_SLICE_MAX))
+PHASES_PER_PARTITION_MAX = 6
+"""How often one slice looks up the states of a partition and its two replicas."""
+
+
+class CountingState(ControllerState):
+    """Counts how often the state of a partition or a replica is looked up."""
+
+    lookups = 0
+
+    def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
+        self.lookups += 1
+        return super().phase(topic_partition)
+
+    def replica_phase(self, replica: Replica) -> ReplicaPhase:
+        self.lookups += 1
+        return super().replica_phase(replica)
+
+
+class Histories:
+    """Two controllers with the same events: one decides in slices, the other at once."""
+
+    def __init__(self) -> None:
+        self.sliced, self.whole = CountingState(1), ControllerState(1)
+
+    def feed(self, event: Event) -> list[Action]:
+        """The actions that follow, as the runner would collect them."""
+        actions: list[Action] = []
+        pending: list[Event] = [event]
+        while pending:
+            each = pending.pop(0)
+            made = self._decided(each)
+            assert made == step(self.whole, each, 0)
+            pending += [action.event for action in made if isinstance(action, Continue)]
+            actions += made
+        assert self.sliced.leaders == self.whole.leaders
+        assert self.sliced.replica_phases == self.whole.replica_phases
+        return actions
+
+    def _decided(self, event: Event) -> list[Action]:
+        decision = decide(self.sliced, event, 0)
+        while True:
+            self.sliced.lookups = 0
+            try:
+                next(decision)
+            except StopIteration as end:
+                actions: list[Action] = end.value
+                return actions
+            finally:
+                assert self.sliced.lookups <= PHASES_PER_PARTITION_MAX * DECISIONS_PER_SLICE_MAX
+
+
+def written(actions: Sequence[Action]) -> StatesWritten:
+    writes = [action for action in actions if isinstance(action, WriteStates)]
+    return StatesWritten({tp: state for write in writes for tp, state in {**write.created, **write.changed}.items()})
+
+
+def test_decisions_about_a_large_topic_are_made_in_slices() -> None:
+    histories = Histories()
+    histories.feed(Elected(1, 1, brokers(1, 2), {}, {}, frozenset(), frozenset(), {}))
+    created = written(histories.feed(TopicsRead({"large": TOPIC}, frozenset(), frozenset())))
+    assert len(created.written) == len(TOPIC.replicas)
+    histories.feed(created)
+    histories.feed(written(histories.feed(ControlledShutdownRequested(2))))
+    histories.feed(written(histories.feed(BrokersRead(brokers(1)))))
+    histories.feed(written(histories.feed(BrokersRead(brokers(1, 2)))))
+    leaders = dict(histories.whole.leaders)
+    histories.feed(Elected(2, 2, brokers(1, 2), {"large": TOPIC}, leaders, frozenset(), frozenset(), {}))
+    assert histories.feed(DeletionsRead(frozenset({"large"})))
+
+
+def test_requests_about_a_large_topic_are_built_in_slices() -> None:
+    state = ControllerState(1)
+    step(state, Elected(1, 1, brokers(1, 2), {}, {}, frozenset(), frozenset(), {}), 0)
+    actions = step(state, written(step(state, TopicsRead({"large": TOPIC}, frozenset(), frozenset()), 0)), 0)
+    roles = next(action for action in actions if isinstance(action, SendLeaderAndIsr))
+    metadata = next(action for action in actions if isinstance(action, SendUpdateMetadata))
+    pauses = len(TOPIC.replicas) // DECISIONS_PER_SLICE_MAX
+    assert len(list(leader_and_isr_request(state, 1, roles))) == pauses
+    assert len(list(update_metadata_request(state, 1, metadata.partitions))) == pauses
