@@ -1,6 +1,6 @@
 """Translates offsets of a source partition to offsets of its copy.  Pure.
 
-A copy leaves out records, so offsets differ.  The copy of an offset is the offset of the first copied record at or after
+A copy leaves out records, so offsets differ.  An offset is translated to that of the first copied record at or after
 it: a group that continues there reads every copied record that it has not read in the source, and no other.
 """
 

@@ -14,4 +14,4 @@ class Pacer:
     def delay_ms(self, size: int, now_ms: int) -> int:
         """How long to wait after sending `size` bytes."""
         self._free_ms = max(self._free_ms, now_ms) + size * 1000 / self._bytes_per_s
-        return max(0, round(self._free_ms - now_ms))
+        return max(0, int(self._free_ms - now_ms))  # rounded down: the rest is paid with the next bytes
