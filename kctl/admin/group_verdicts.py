@@ -41,7 +41,8 @@ class GroupVerdicts:
                 if end is None or start is None:
                     continue
                 earlier = looks.get((name, tp), deque())
-                while earlier and earlier[0].time_ms < now_ms - WINDOW_MS:
+                # The first is the one at the beginning of the window.
+                while len(earlier) > 1 and earlier[1].time_ms <= now_ms - WINDOW_MS:
                     earlier.popleft()
                 facts = Facts(
                     now_ms=now_ms,
