@@ -32,7 +32,7 @@ def is_true(operator: str, left: Any, right: Any) -> bool:
         return (kinds[0] is kinds[1] and left == right) is (operator == "==")
     if kinds[0] is not kinds[1] or kinds[0] not in {float, str}:
         return False
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
+    return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator])
 
 
 @st.composite

@@ -16,16 +16,20 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.partition_ranges import inside, select_partitions
 from kctl.commands.scan_progress import ScanProgress
 from kctl.console import Column
-from kctl.errors import UsageError
+from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.client.cluster import ClusterClient
+    from kctl.client.transport import Connection
     from kctl.commands.invocation import Invocation
     from kctl.commands.record_options import Selecting
     from kctl.console import Console
+
+_UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
+"""A transaction with offsets of the group is open."""
 
 COPIED_COLUMNS = (
     Column("partition", numeric=True),
@@ -104,11 +108,13 @@ def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation
 async def _copy(
     console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, timeout_ms: int
 ) -> ExitStatus:
-    plan = await _plan(console, source, target, copying)
-    watched = await _watched_groups(source, plan, copying)
+    topics = await _topics(source, target, copying)
     transaction = None
     if copying.transactional_id is not None and not copying.is_dry_run:
+        # First: an earlier run with this id, which may still be active, must not commit further offsets.
         transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
+    plan = await _plan(console, source, target, copying, topics)
+    watched = await _watched_groups(source, plan, copying)
     offsets = {tp: {group[tp] for group in watched.values() if tp in group} for tp in plan.bounds}
     with ScanProgress(console, plan.bounds) as progress:
         copier = Copier(
@@ -140,31 +146,44 @@ async def _copy(
     return ExitStatus.FAILED if any(one.error for one in mirrored) else ExitStatus.DONE
 
 
-async def _plan(console: Console, source: ClusterClient, target: ClusterClient, copying: Copying) -> CopyPlan:
-    isolation = IsolationLevel.READ_COMMITTED if copying.reads_committed else IsolationLevel.READ_UNCOMMITTED
+class _Topics(NamedTuple):
+    """The partitions to read, and the topic that the offsets of --resume-group name."""
+
+    tps: list[TopicPartition]
+    progress_topic: str
+
+
+async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying) -> _Topics:
+    """Raises ApiError, UsageError and Refused for topics between which nothing can be copied."""
     with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
         tps = select_partitions(
             await partitions_of(source, [copying.source]), copying.partitions, copying.selecting.key_for_partition
         )
         targets = await partitions_of(target, [copying.target])
         is_same_cluster = await _cluster_id(source) == await _cluster_id(target)
-        if is_same_cluster and copying.source == copying.target and not copying.has_bound:
-            raise Refused(
-                f"'{copying.source}' would be copied onto itself;"
-                " add --until, --limit or an option that selects records"
-            )
-        highest = max(tp.partition for tp in tps)
-        needs_partition = copying.keeps_partitions or (copying.resume_group is not None and not is_same_cluster)
-        if needs_partition and highest >= len(targets):
-            remedy = "use --partitions hash" if copying.keeps_partitions else "--resume-group needs as many partitions"
-            raise UsageError(
-                f"{copying.target} has no partition {highest}, because it has {len(targets)} partitions; {remedy}"
-            )
-        progress_topic = copying.source if is_same_cluster else copying.target
-        held = await offset_ranges(source, tps, isolation=isolation)
+    if is_same_cluster and copying.source == copying.target and not copying.has_bound:
+        raise Refused(
+            f"'{copying.source}' would be copied onto itself; add --until, --limit or an option that selects records"
+        )
+    highest = max((tp.partition for tp in tps), default=0)
+    needs_partition = copying.keeps_partitions or (copying.resume_group is not None and not is_same_cluster)
+    if needs_partition and highest >= len(targets):
+        remedy = "use --partitions hash" if copying.keeps_partitions else "--resume-group needs as many partitions"
+        raise UsageError(
+            f"{copying.target} has no partition {highest}, because it has {len(targets)} partitions; {remedy}"
+        )
+    return _Topics(tps, copying.source if is_same_cluster else copying.target)
+
+
+async def _plan(
+    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, topics: _Topics
+) -> CopyPlan:
+    isolation = IsolationLevel.READ_COMMITTED if copying.reads_committed else IsolationLevel.READ_UNCOMMITTED
+    with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
+        held = await offset_ranges(source, topics.tps, isolation=isolation)
         starts = await resolve(source, held, copying.lower)
         ends = await resolve(source, held, copying.upper) if copying.upper is not None else {}
-        resumed = await _resumed(target, copying.resume_group, progress_topic, tps)
+        resumed = await _resumed(target, copying.resume_group, topics)
     bounds = {}
     for tp, range_ in held.items():
         start = resumed.get(tp, starts[tp])
@@ -181,7 +200,7 @@ async def _plan(console: Console, source: ClusterClient, target: ClusterClient, 
         bytes_per_s=copying.bytes_per_s,
         isolation=isolation,
         progress_group=copying.resume_group,
-        progress_topic=progress_topic,
+        progress_topic=topics.progress_topic,
     )
 
 
@@ -189,14 +208,16 @@ async def _cluster_id(client: ClusterClient) -> str | None:
     return (await client.metadata([])).cluster_id
 
 
-async def _resumed(
-    target: ClusterClient, group: str | None, topic: str, tps: list[TopicPartition]
-) -> dict[TopicPartition, int]:
+async def _resumed(target: ClusterClient, group: str | None, topics: _Topics) -> dict[TopicPartition, int]:
     """Where the partitions of the source were left, by their committed offsets in the target cluster."""
     if group is None:
         return {}
-    named = {TopicPartition(topic, tp.partition): tp for tp in tps}
-    found = await target.on_coordinator(group, lambda connection: committed_offsets(connection, group, named))
+    named = {TopicPartition(topics.progress_topic, tp.partition): tp for tp in topics.tps}
+
+    async def look_up(connection: Connection) -> dict[TopicPartition, int]:
+        return await committed_offsets(connection, group, named)
+
+    found = await target.on_coordinator(group, look_up, codes=_UNSTABLE)
     return {named[tp]: offset for tp, offset in found.items() if tp in named}
 
 
@@ -206,7 +227,10 @@ async def _watched_groups(
     """The committed offsets of the groups to mirror, as they are before the copy."""
 
     async def look_up(group: str) -> dict[TopicPartition, int]:
-        found = await source.on_coordinator(group, lambda one: committed_offsets(one, group, plan.bounds))
+        async def send_to(connection: Connection) -> dict[TopicPartition, int]:
+            return await committed_offsets(connection, group, plan.bounds)
+
+        found = await source.on_coordinator(group, send_to, codes=_UNSTABLE)
         return {tp: offset for tp, offset in found.items() if tp in plan.bounds}
 
     return {group: await look_up(group) for group in copying.groups}

@@ -74,7 +74,8 @@ async def _mirror(
         new, outcome = translated[tp], outcomes.get(tp)
         error = message = None
         if is_dry_run:
-            new, status = None, "would be committed"
+            begin, position = copier.plan.bounds[source][0], copier.counts.partitions[source].position
+            new, status = None, "would be committed" if begin <= offset <= position else "not copied"
         elif new is None:
             status = "not copied"
         elif tp not in moved:

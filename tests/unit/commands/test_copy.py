@@ -193,6 +193,17 @@ def test_offsets_of_groups_are_translated(kctl: Kctl, orders: FakeCluster, other
     assert [other.groups[one].offsets[TopicPartition("orders", 1)] for one in ("begin", "middle", "after")] == [1, 2, 3]
 
 
+def test_dry_run_shows_which_offsets_have_a_translation(kctl: Kctl, orders: FakeCluster) -> None:
+    for group, offset in (("in", 13), ("before", 3)):
+        orders.groups[group] = FakeGroup({TopicPartition("orders", 1): offset})
+    ran = kctl("copy orders copy --dry-run --groups in,before --format json")
+    assert [(row["group"], row["status"]) for row in ran.document["groups"]] == [
+        ("in", "would be committed"),
+        ("before", "not copied"),
+    ]
+    assert orders.requested(OffsetCommitRequest) == []
+
+
 def test_offsets_of_an_active_group_fail(kctl: Kctl, orders: FakeCluster) -> None:
     orders.groups["g"] = FakeGroup({TopicPartition("orders", 1): 11}, members=["one"])
     ran = kctl("copy orders copy --groups g")
