@@ -17,7 +17,7 @@ from kctl.admin.copy_offsets import OffsetTranslation
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.pacing import Pacer
 from kctl.client.consumer import Consumer
-from kctl.client.fetching import FetchLimits
+from kctl.client.fetching import CHUNKS, FetchLimits
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT_MS = 1_000
 """How often progress is committed, and how long a transaction is open."""
-FETCH_BYTES_MAX = 8 << 20
-FETCH_PARTITION_BYTES_MAX = 1 << 20
 FETCH_BYTES_MIN = 64 << 10
 AFTER_INTERRUPT_S = 5.0
 
@@ -252,6 +250,6 @@ def size_of(record: Record) -> int:
 def _fetch_limits(bytes_per_s: int | None) -> FetchLimits:
     """Smaller fetches at a low rate, so that a chunk is not held long."""
     if bytes_per_s is None:
-        return FetchLimits(max_bytes=FETCH_BYTES_MAX, partition_max_bytes=FETCH_PARTITION_BYTES_MAX)
-    size = max(FETCH_BYTES_MIN, min(bytes_per_s, FETCH_BYTES_MAX))
-    return FetchLimits(max_bytes=size, partition_max_bytes=min(size, FETCH_PARTITION_BYTES_MAX))
+        return CHUNKS
+    size = max(FETCH_BYTES_MIN, min(bytes_per_s, CHUNKS.max_bytes))
+    return FetchLimits(max_bytes=size, partition_max_bytes=min(size, CHUNKS.partition_max_bytes))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.admin.offset_spec import Anchor
 from kctl.admin.offsets import partitions_of, resolve
 from kctl.client.consumer import Consumer
+from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
@@ -107,7 +108,8 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
                 else:
                     progress.update(consumer.positions, found=shown)
 
-            consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=isolation)
+            starts = {tp: start for tp, (start, _) in bounds.items()}
+            consumer = Consumer(client, starts, limits=CHUNKS, isolation=isolation)
             await _copy(consumer, write_selected, ends, reading.records_max, polled)
 
     if reading.formatter and reading.compat:

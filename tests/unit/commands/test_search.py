@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 
@@ -10,8 +11,9 @@ import pytest
 from kctl.client.partitioner import partition_of_key
 from kctl.commands import timed_search
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.scan_progress import rate_note
+from kctl.commands.scan_progress import ScanProgress, rate_note
 from kctl.commands.timed_search import SEARCHED_BYTES_MAX, SearchTooSlow, TimedSearch
+from kctl.console import Console
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest
@@ -142,3 +144,13 @@ def test_rate_and_time_left() -> None:
 def test_invalid_expression_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="not a valid regular expression"):
         TimedSearch("[")
+
+
+def test_progress_counts_offsets_of_finished_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.console.PROGRESS_LINE_INTERVAL_S", 0.0)
+    errors = io.StringIO()
+    ticks = iter([0.0, 10.0])
+    bounds = {TP: (100, 200), TopicPartition("orders", 1): (0, 300)}
+    with ScanProgress(Console(io.StringIO(), errors), bounds, lambda: next(ticks)) as progress:
+        progress.update({TP: 150}, found=3)
+    assert errors.getvalue() == "read 350 of 400 (87%) offsets, 3 selected, 35/s, 1s left\n"
