@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
@@ -28,8 +27,8 @@ Key = Annotated[
     typer.Option(
         "--key",
         metavar="KEY",
-        help="Only records with this key: text, hex:4A4B, base64:SksK, or text:... for a text like those.",
-        parser=any_text,
+        help="Only records with this key: text, hex:4A4B, base64:SksK; text:hex:4A for a text like those, text: for the"
+        " empty key.",
     ),
 ]
 PartitionOfKey = Annotated[

@@ -53,7 +53,7 @@ class TimedSearch:
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"--grep: '{pattern}' is not a valid regular expression: {error}") from None
         except _Expired:
-            raise UsageError(f"--grep: the expression takes more than {SEARCH_S_MAX:.0f} s to compile") from None
+            raise UsageError(f"--grep: the expression takes more than {SEARCH_S_MAX:g} s to compile") from None
 
     def __call__(self, tp: TopicPartition, record: Record) -> bool:
         """Whether the value contains a match; null values do not.  Raises SearchTooSlow."""
@@ -68,7 +68,7 @@ class TimedSearch:
         except _Expired:
             raise SearchTooSlow(
                 f"--grep: the search of the value of {tp} at offset {record.offset} takes more than"
-                f" {SEARCH_S_MAX:.0f} s; use an expression with fewer nested or adjacent repetitions"
+                f" {SEARCH_S_MAX:g} s; use an expression with fewer nested or adjacent repetitions"
             ) from None
         self.shortened += len(value) > SEARCHED_BYTES_MAX and not is_found
         return is_found

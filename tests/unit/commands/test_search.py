@@ -51,7 +51,7 @@ def test_records_are_selected(kctl: Kctl) -> None:
     everything = range(RECORDS)
     assert ids(kctl, "--key k3") == [one for one in everything if one % 5 == 3]
     assert ids(kctl, "--key hex:6b33") == ids(kctl, "--key base64:azM=") == ids(kctl, "--key text:k3")
-    assert ids(kctl, "--key k") == []
+    assert ids(kctl, "--key k") == ids(kctl, "--key text:") == []
     assert ids(kctl, "--record-header source") == [one for one in everything if one % 2]
     assert ids(kctl, "--record-header source=hex:776562") == [one for one in everything if one % 2]
     assert ids(kctl, "--record-header source=mail") == []
@@ -154,3 +154,13 @@ def test_progress_counts_offsets_of_finished_partitions_too(monkeypatch: pytest.
     with ScanProgress(Console(io.StringIO(), errors), bounds, lambda: next(ticks)) as progress:
         progress.update({TP: 150}, found=3)
     assert errors.getvalue() == "read 350 of 400 (87%) offsets, 3 selected, 35/s, 1s left\n"
+
+
+def test_consume_names_the_record_whose_search_takes_too_long(
+    kctl: Kctl, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed_search, "SEARCH_S_MAX", 0.2)
+    cluster.create("orders")[0].append(build_batch([Record(0, 1_000, None, b"a" * 5_000 + b"b", ())]))
+    ran = kctl("consume orders --grep (a+)+$")
+    assert (ran.status, ran.out) == (ExitStatus.FAILED, "")
+    assert "--grep: the search of the value of orders-0 at offset 0 takes more than" in ran.err
