@@ -121,7 +121,7 @@ async def describe_log_dirs(
 async def replica_sizes(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
 ) -> ReplicaSizes:
-    """Sizes of the replicas of the partitions, or all, on these brokers; an error of one broker affects only its own."""
+    """Sizes of the partitions' replicas, or all, on these brokers; an error of one broker affects only its own."""
     log_dirs, failed = await describe_log_dirs(client, brokers, partitions)
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:

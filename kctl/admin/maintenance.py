@@ -53,6 +53,8 @@ async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[T
     situation = await look(client, targets)
     outcomes = await start_moves(client, situation.moves)
     started = [move for move in situation.moves if outcomes[move.tp].is_done]
+    if not started:
+        return outcomes
     after = await wait_for_moves(client, started, lambda _: None)
     for move in started:
         if after.state_of(move) is not MoveState.COMPLETE:

@@ -119,9 +119,9 @@ def test_plan_does_not_depend_on_the_order_of_the_metadata(kind: str, data: st.D
     case = data.draw(clusters(kind))
     state = case.state
     reordered = PlacementState(
-        dict(reversed(state.racks.items())),
-        dict(reversed(state.replicas.items())),
-        dict(reversed(state.sizes.items())),
+        dict(reversed(list(state.racks.items()))),
+        dict(reversed(list(state.replicas.items()))),
+        dict(reversed(list(state.sizes.items()))),
         {},
         state.in_sync,
         state.leaders,

@@ -16,7 +16,7 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import DryRun, StateDir
 from kctl.commands.reassign.throttle import records_of
-from kctl.commands.rows import known, outcome_error
+from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
 from kctl.integers import INT32_MAX
@@ -172,7 +172,7 @@ class _Work:
     ) -> MaintenanceRow:
         partition = partition_of(self._metadata, tp)
         replicas = self._replicas(tp)
-        failure = outcome_error(outcome) if outcome is not None and not outcome.is_done else None
+        failed = outcome is not None and not outcome.is_done
         return MaintenanceRow(
             topic=tp.topic,
             partition=tp.partition,
@@ -180,8 +180,8 @@ class _Work:
             target=list(targets.get(tp, replicas)),
             leader_before=known(NO_LEADER if partition is None else partition.leader),
             leader=None if leader is None else known(leader),
-            status=None if failure else status,
-            **(failure or {}),
+            status=None if failed else status,
+            **(outcome_error(outcome) if outcome else code_error(ErrorCode.NONE)),
         )
 
     def _replicas(self, tp: TopicPartition) -> tuple[int, ...]:

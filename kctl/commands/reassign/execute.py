@@ -21,7 +21,7 @@ from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
 from kctl.commands.reassign.states import show_cleared_throttles
-from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.errors import ApiError, ErrorCode, UsageError
 
@@ -43,8 +43,8 @@ app = typer.Typer(add_completion=False)
     "execute",
     cls=ClusterCommand,
     epilog=examples(
-        "kctl reassign execute --reassignment-json-file moves.json --dry-run",
-        "kctl reassign execute --reassignment-json-file moves.json --throttle 50m --wait",
+        "kctl reassign execute moves.json --dry-run",
+        "kctl reassign execute moves.json --throttle 50m --wait",
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
@@ -53,7 +53,8 @@ def execute(
     moves: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Partitions and their new replicas, the preferred leader first; replaces the file.", metavar="T:P=B,B"
+            help="Partitions and their replicas, the preferred leader first; or one file, as --reassignment-json-file.",
+            metavar="T:P=B,B",
         ),
     ] = None,
     *,
@@ -93,9 +94,11 @@ def execute(
     Without --wait, or if the command is interrupted or loses the connection, the throttle stays until 'kctl reassign
     verify' finds the move complete and restores the previous values.
 
-    To change the throttle of a move, execute the same move again with another --throttle.
+    To change the throttle of a move, execute the same move again with another --throttle.  --wait shows bytes, speed
+    and remaining time, and warns if producers append as fast as the throttle permits to copy.
     """
     run: Invocation = ctx.obj
+    moves, reassignment_json_file = plan_file(moves, reassignment_json_file)
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")

@@ -291,8 +291,8 @@ def _note(
         text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
     for name in report.files:
-        run.console.note(f"to execute: kctl reassign execute --reassignment-json-file {name} --wait")
+        run.console.note(f"to execute: kctl reassign execute {name} --wait")
     if report.rollback_file:
-        run.console.note(f"to undo: kctl reassign execute --reassignment-json-file {report.rollback_file} --wait")
+        run.console.note(f"to undo: kctl reassign execute {report.rollback_file} --wait")
     else:
         run.console.note("give --output FILE to write the plan")

@@ -194,7 +194,7 @@ class MovingCluster(FakeCluster):
         return elect_leaders.ElectLeadersResponse(error_code=0, replica_election_results=list(results.values()))
 
     def _describe_log_dirs(self, broker: int, request: Any) -> Any:
-        expected = self.replicas.keys()
+        expected = set(self.replicas)
         if request.topics is not None:
             expected = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
         topics: dict[str, Any] = {}
