@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35, versions 0-4): sizes of the replicas on a broker (KIP-113).
 
-2: flexible.  3: an error of the whole response.  4: total and usable bytes of the file system (KIP-827); our broker serves 0-2.
+2: flexible.  3: an error of the whole response.  4: size and free space of the file system (KIP-827).  Ours serves 0-2.
 """
 
 from __future__ import annotations

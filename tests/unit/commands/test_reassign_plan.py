@@ -105,9 +105,13 @@ def test_plan_that_does_not_fit_is_not_written(kctl: Kctl, cluster: MovingCluste
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_sizes_replicas_count(kctl: Kctl, cluster: MovingCluster) -> None:
-    cluster.intercept(DescribeLogDirsRequest, lambda _: DescribeLogDirsResponse(results=[]))
+@pytest.mark.parametrize("error_code", [0, 31])
+def test_without_sizes_replicas_count(kctl: Kctl, cluster: MovingCluster, error_code: int) -> None:
+    """Without authorization, brokers before DescribeLogDirs 3 return nothing, later ones an error."""
+    denied = DescribeLogDirsResponse(error_code=error_code, results=[])
+    cluster.intercept(DescribeLogDirsRequest, lambda _: denied)
     ran = kctl("reassign plan drain 0 --format json")
+    assert ("CLUSTER_AUTHORIZATION_FAILED" in ran.err or "uthoriz" in ran.err) is (error_code == 31)
     assert "counts replicas instead of bytes" in ran.err
     assert (ran.document["bytes_to_move"], ran.document["replicas_to_copy"]) == (None, 4)
 
