@@ -49,7 +49,8 @@ def fill(bootstrap: str) -> None:
     """Topics with records, and groups with commits before their ends."""
     settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
     topics = [NewTopic("wide", WIDE_PARTITIONS, 1), NewTopic("shared", SHARED_PARTITIONS, 1)]
-    for created in AdminClient(settings).create_topics(topics).values():
+    admin = AdminClient(settings)
+    for created in admin.create_topics(topics).values():
         created.result(TIMEOUT_S)
     producer = Producer(settings | {"linger.ms": 20})
     for partition in range(WIDE_PARTITIONS):

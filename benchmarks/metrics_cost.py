@@ -72,11 +72,8 @@ def costs(broker: Subject, port: int, *, runs: int) -> list[Figure]:
         before = recorded(port)
         for run in range(runs + 1):
             for is_on in (run % 2 == 0, run % 2 == 1):
-                if not is_on:
-                    os.kill(broker.pid, signal.SIGUSR1)
+                os.kill(broker.pid, signal.SIGRTMIN if is_on else signal.SIGRTMIN + 1)
                 used_us = cpu_us(broker, frame, count)
-                if not is_on:
-                    os.kill(broker.pid, signal.SIGUSR1)
                 if run:  # The first warms up.
                     values[is_on].append(used_us)
         assert recorded(port) - before == (runs + 1) * count, "a turn was recorded only in part"

@@ -275,7 +275,7 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper -o --override --log-format --format --header --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;

@@ -380,6 +380,7 @@ complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcom
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l data-dir -x -a '(__fish_complete_directories)' -d 'Folder of the cluster.  Default: kctl/cluster under XDG_DATA_HOME, which is ~/.local/share.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l port -x -d 'Port of broker 0 on 127.0.0.1; the others follow.  0 picks free ports.  Default: 9092.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l zookeeper -x -d 'Ensemble to use.  Default: an embedded service.'
+complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l secure -d 'Use TLS and SCRAM, with certificates and a user that are made at the first start.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -s o -l override -x -d 'Set a property of all brokers.  Default: those of the previous start.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l log-format -x -a 'text json' -d 'Write the log as text or as one JSON object per line; also KCTL_LOG_FORMAT.  Default: text.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from start' -l format -x -a 'table plain json jsonl' -d 'How to show the result.  Default: table on a terminal, plain elsewhere.'

@@ -314,6 +314,7 @@ class ConfigError(KctlError):
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"{name}={value}: {reason}")
         self.name = name
+        self.value = value
         self.reason = reason
 
 

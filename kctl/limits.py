@@ -176,6 +176,18 @@ TLS_HANDSHAKES_MAX = _limit(
     "connections",
     on_excess="the oldest one is closed",
 )
+TLS_REFUSED_MS_MAX = _limit(
+    "time for a client whose TLS handshake is refused to read the reason and close",
+    2_000,
+    "ms",
+    on_excess="the connection is closed, and the client may see no reason",
+)
+TLS_REFUSED_BYTES_MAX = _limit(
+    "bytes that are received and dropped from a client whose TLS handshake is refused",
+    65_536,
+    "bytes",
+    on_excess="the connection is closed, and the client may see no reason",
+)
 TLS_HANDSHAKE_STEPS_MAX = _limit(
     "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
     4,

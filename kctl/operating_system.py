@@ -19,8 +19,8 @@ MSG_MORE = 0x8000 if sys.platform == "linux" else 0
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _HAS_PREADV = hasattr(os, "preadv")
-_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 _PROCESSES = Path("/proc")
 _COPIED_BYTES_MAX = 1 << 17
 _OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
@@ -101,7 +101,7 @@ def open_files_limit() -> int:
 
 
 def usable_processors() -> int:
-    """The number of processors that this process may use, at least 1."""
+    """The number of processors that this process may use; all of the machine where the system does not restrict it."""
     return len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
 
 

@@ -5,6 +5,7 @@ Kafka's KafkaConfig (2.8).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ _MS_PER_HOUR = 3_600_000
 _CLEANER_BUFFER_PER_THREAD_MIN = 1 << 20
 _STORED_FORMAT = 2
 _ZSTD = 4
+_COUNT = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ def _network(config: BrokerConfig) -> Iterator[Problem]:
         )
     for part in filter(None, (entry.strip() for entry in config.max_connections_per_ip_overrides.split(","))):
         host, _, count = part.rpartition(":")
-        if not host or not count.strip().isdigit():
+        if not host or not _COUNT.fullmatch(count.strip()):
             yield _problem(
                 config,
                 "max.connections.per.ip.overrides",

@@ -14,7 +14,7 @@ from kctl.config.listeners import listener_problems
 from kctl.config.problems import BrokerConfigError, Problem
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
-_KRAFT_ONLY = {
+KRAFT_ONLY = {
     "process.roles": "kctl uses ZooKeeper, not KRaft",
     "node.id": "in a ZooKeeper cluster the id of a broker is broker.id",
 }
@@ -64,8 +64,8 @@ def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], l
     values: dict[str, Any] = {}
     problems = []
     for name, text in given.items():
-        if name in _KRAFT_ONLY:
-            problems.append(Problem(name, text, _KRAFT_ONLY[name], "remove it"))
+        if name in KRAFT_ONLY:
+            problems.append(Problem(name, text, KRAFT_ONLY[name], "remove it"))
         described = BROKER_PROPERTIES.get(name)
         if described is None:
             continue

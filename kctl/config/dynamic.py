@@ -8,20 +8,22 @@ before they are stored.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
-from kctl.config.config_loading import parse_broker_properties
+from kctl.config.config_loading import KRAFT_ONLY, parse_broker_properties
 from kctl.config.definition import Dynamic, Property, prop
 from kctl.config.kinds import LONG, LONG_MAX
 from kctl.config.problems import Problem
 from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ConfigError, ErrorCode
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate"})
 """Properties of a listener that may be a default for all brokers.  Kafka: ClusterLevelListenerConfigs."""
+_TOKEN_PROPERTIES = tuple(name for name in BROKER_PROPERTIES if name.startswith("sasl.oauthbearer."))
+"""With these, a client that may change properties could make the broker open any URL or file (CVE-2025-27817)."""
 ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -43,6 +45,10 @@ DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = {
 """Dynamic properties that cannot be set in server.properties."""
 
 
+Check = Callable[[BrokerConfig, Mapping[str, str]], Awaitable[None]]
+"""Raises ConfigError if a component cannot use a configuration; gets the values, and the texts of all properties."""
+
+
 class ConfigView:
     """The current configuration of the broker and its topics.
 
@@ -56,9 +62,11 @@ class ConfigView:
         self.dynamic_broker: Mapping[str, str] = {}
         self.dynamic_default: Mapping[str, str] = {}
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
-        self.current: BrokerConfig = _snapshot(self.static)
+        self.static_config: BrokerConfig = _snapshot(self.static)
+        self.current: BrokerConfig = self.static_config
         self._topics: dict[str, TopicConfig] = {}
         self._subscribers: list[Callable[[], None]] = []
+        self._checks: list[Check] = []
 
     @property
     def properties(self) -> dict[str, str]:
@@ -70,15 +78,25 @@ class ConfigView:
         """Calls `changed` after each change of the broker's or a topic's configuration."""
         self._subscribers.append(changed)
 
+    def add_check(self, check: Check) -> None:
+        """Calls `check` before a client's change of the broker's configuration is stored."""
+        self._checks.append(check)
+
     def set_dynamic_broker(self, overrides: Mapping[str, str]) -> list[Problem]:
         """Replaces the values of /config/brokers/N."""
         usable, problems = _usable(overrides, per_broker=True)
-        return problems + self._change(self.dynamic_default, usable)
+        fitting, contradicting = _fitting(usable, lambda given: {**self.static, **self.dynamic_default, **given})
+        if fitting is not None:
+            self._change(self.dynamic_default, fitting)
+        return problems + contradicting
 
     def set_dynamic_default(self, overrides: Mapping[str, str]) -> list[Problem]:
         """Replaces the values of /config/brokers/<default>."""
         usable, problems = _usable(overrides, per_broker=False)
-        return problems + self._change(usable, self.dynamic_broker)
+        fitting, contradicting = _fitting(usable, lambda given: {**self.static, **given, **self.dynamic_broker})
+        if fitting is not None:
+            self._change(fitting, self.dynamic_broker)
+        return problems + contradicting
 
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
         """Replaces the values of /config/topics/T."""
@@ -108,35 +126,37 @@ class ConfigView:
         assert isinstance(value, int)
         return value
 
-    def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[Problem]:
-        changed = _snapshot({**self.static, **default, **broker})
-        problems = list(contradictions(changed))
+    async def validate(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
+        """Validates new overrides of /config/brokers/N (or <default>), also with the components that use them.
+
+        Raises ApiError: INVALID_REQUEST, as Kafka 2.8 (later versions: INVALID_CONFIG), for a property that is
+        read-only, cannot be a cluster-wide default, or has a value that is invalid, or that the component which it
+        configures cannot use.  Unknown names are accepted, because they may belong to a plug-in.  Kafka's
+        DynamicBrokerConfig.validate.
+        """
+        usable, problems = _usable(overrides, per_broker=per_broker)
+        given = {**self.dynamic_default, **usable} if per_broker else {**usable, **self.dynamic_broker}
+        properties = {**self.static, **given}
+        config = _snapshot(properties)
+        problems = problems or list(contradictions(config))
         if problems:
-            return problems
-        self.dynamic_default, self.dynamic_broker, self.current = default, broker, changed
+            raise ApiError(ErrorCode.INVALID_REQUEST, "; ".join(str(problem) for problem in problems))
+        try:
+            for check in self._checks:
+                await check(config, properties)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        self.dynamic_default, self.dynamic_broker = default, broker
+        self.current = _snapshot(self.properties)
         self._topics.clear()
         self.notify()
-        return []
 
     def notify(self) -> None:
         """Calls the subscribers; also after a change of a logger's level, which is not stored here."""
         for changed in self._subscribers:
             changed()
-
-
-def validate_dynamic_overrides(view: ConfigView, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Validates the new overrides of /config/brokers/N (or <default>).
-
-    Raises ApiError(INVALID_REQUEST), as Kafka 2.8 (later versions: INVALID_CONFIG), for a property that is read-only,
-    cannot be a cluster-wide default, or has an invalid value.  Unknown names are accepted, because they may belong to
-    a plug-in.  Kafka's DynamicBrokerConfig.validate.
-    """
-    usable, problems = _usable(overrides, per_broker=per_broker)
-    if not problems:
-        given = {**view.dynamic_default, **usable} if per_broker else {**usable, **view.dynamic_broker}
-        problems = list(contradictions(_snapshot({**view.static, **given})))
-    if problems:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "; ".join(str(problem) for problem in problems))
 
 
 def _snapshot(properties: Mapping[str, str]) -> BrokerConfig:
@@ -157,7 +177,36 @@ def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
     return usable, problems
 
 
+def _fitting(
+    usable: Mapping[str, str], properties_with: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> tuple[dict[str, str] | None, list[Problem]]:
+    """The overrides without those that contradict other properties, and the contradictions.
+
+    `properties_with` returns all properties with some of the overrides.  None if leaving out no override helps.
+    """
+
+    def problems_without(name: str | None) -> list[Problem]:
+        given = {each: text for each, text in known.items() if each != name}
+        return list(contradictions(_snapshot(properties_with(given))))
+
+    known = {name: text for name, text in usable.items() if name in BROKER_PROPERTIES}
+    fitting = dict(usable)
+    problems = found = problems_without(None)
+    while found:
+        remaining = {name: problems_without(name) for name in known}
+        removed = min(remaining, key=lambda name: len(remaining[name]), default=None)
+        if removed is None or len(remaining[removed]) >= len(found):
+            return None, problems
+        found = remaining[removed]
+        del fitting[removed], known[removed]
+    return fitting, problems
+
+
 def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | None:
+    if name in KRAFT_ONLY:
+        return Problem(name, text, KRAFT_ONLY[name], "remove it")
+    if any(name == each or name.endswith("." + each) for each in _TOKEN_PROPERTIES):
+        return _read_only(name, text)
     of_listener = _OF_LISTENER.match(name)
     if of_listener is not None:
         return _listener_problem(name, of_listener[1], text, per_broker=per_broker)
@@ -166,12 +215,14 @@ def _dynamic_problem(name: str, text: str, *, per_broker: bool) -> Problem | Non
         return None
     shown = "[hidden]" if described.sensitive else text
     if described.dynamic is Dynamic.READ_ONLY:
-        return Problem(
-            name, shown, "cannot be changed while the broker runs", "set it in server.properties and restart"
-        )
+        return _read_only(name, shown)
     if described.dynamic is Dynamic.PER_BROKER and not per_broker:
         return Problem(name, shown, "cannot be a default for all brokers", "set it for each broker by its id")
     return _value_problem(name, described, text)
+
+
+def _read_only(name: str, shown: str) -> Problem:
+    return Problem(name, shown, "cannot be changed while the broker runs", "set it in server.properties and restart")
 
 
 def _listener_problem(name: str, general_name: str, text: str, *, per_broker: bool) -> Problem | None:

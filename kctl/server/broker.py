@@ -70,7 +70,8 @@ from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.timer import WheelTimer
-from kctl.server.sasl.listeners import Channels, Secrets
+from kctl.server.sasl.listeners import Channels
+from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.server.world import World

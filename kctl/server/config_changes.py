@@ -19,6 +19,7 @@ from kctl.environment import Clock
 from kctl.errors import NoNodeError, ZooKeeperError
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.dynamic_passwords import DynamicPasswords
+from kctl.server.problem_log import ProblemLog
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -32,12 +33,12 @@ _BROKERS = "brokers/"
 class ClientConfigs(Protocol):
     """Takes the configuration of users, client ids and IP addresses, by path below /config."""
 
-    def replace(self, configs: Mapping[str, Mapping[str, str]]) -> Awaitable[None]:
-        """Takes that of all entities; there are no others."""
+    def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> Awaitable[None]:
+        """Takes that of all entities; there are no others.  None stands for one that is unreadable."""
         ...
 
-    def change(self, path: str, config: Mapping[str, str]) -> Awaitable[None]:
-        """Takes that of one entity."""
+    def change(self, path: str, config: Mapping[str, str] | None) -> Awaitable[None]:
+        """Takes that of one entity; None if it is unreadable."""
         ...
 
 
@@ -62,6 +63,10 @@ class ConfigChanges:
         self._clients = clients
         self._clients_lock = asyncio.Lock()
         self._topic_changed = topic_changed
+        self._unreadable = ProblemLog(
+            log, "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s"
+        )
+        self._invalid = ProblemLog(log, "ignoring invalid property path=/config/%s error=%s", logging.WARNING)
         self._notifications = ChangeNotifications(zookeeper, paths.CONFIG_CHANGES, self._apply_announced, clock)
         self._lock = asyncio.Lock()
         """Held while entities are read and applied, so that an earlier reading does not replace a later one."""
@@ -140,30 +145,33 @@ class ConfigChanges:
             return []
 
     async def _apply(self, entity: str) -> None:
+        if entity.startswith(_CLIENTS):
+            # While all are being loaded, a later change must not be replaced by what was read before it.
+            async with self._clients_lock:
+                config = await self._valid_overrides(entity)
+                for clients in self._clients:
+                    await clients.change(entity, config)
+            return
         try:
-            if entity.startswith(_TOPICS):
-                self._apply_topic(entity.removeprefix(_TOPICS), await self._overrides(entity))
-            elif entity.startswith(_CLIENTS):
-                # While all are being loaded, a later change must not be replaced by what was read before it.
-                async with self._clients_lock:
-                    config = await self._overrides(entity) or {}
-                    for clients in self._clients:
-                        await clients.change(entity, config)
-            else:
-                self._apply_broker(entity, await self._overrides(entity) or {})
+            overrides = await self._overrides(entity)
         except ValueError as error:
-            log.error(
-                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
-            )
+            self._unreadable.report(entity, str(error))
+            return
+        self._unreadable.report(entity)
+        if entity.startswith(_TOPICS):
+            self._apply_topic(entity, overrides)
+        else:
+            self._apply_broker(entity, overrides or {})
 
-    async def _valid_overrides(self, entity: str) -> dict[str, str]:
+    async def _valid_overrides(self, entity: str) -> dict[str, str] | None:
+        """The overrides of a client; None if they are unreadable."""
         try:
-            return await self._overrides(entity) or {}
+            overrides = await self._overrides(entity) or {}
         except ValueError as error:
-            log.error(
-                "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s", entity, error
-            )
-            return {}
+            self._unreadable.report(entity, str(error))
+            return None
+        self._unreadable.report(entity)
+        return overrides
 
     async def _overrides(self, entity: str) -> dict[str, str] | None:
         """The overrides of an entity; None if it has no node.  Raises ValueError for an invalid one."""
@@ -174,19 +182,21 @@ class ConfigChanges:
             return None  # Every topic has a node: this one was deleted in the meantime.
         return znodes.decode_config(path, data)
 
-    def _apply_topic(self, topic: str, overrides: dict[str, str] | None) -> None:
+    def _apply_topic(self, entity: str, overrides: dict[str, str] | None) -> None:
+        topic = entity.removeprefix(_TOPICS)
         if overrides is None:
             self._view.forget_topic(topic)
+            self._invalid.report(entity)
         else:
-            for problem in self._view.set_topic(topic, overrides):
-                log.warning("ignoring invalid property topic=%s error=%s", topic, problem)
+            self._invalid.report(entity, *self._view.set_topic(topic, overrides))
         self._topic_changed(topic)
 
     def _apply_broker(self, entity: str, stored: dict[str, str]) -> None:
-        overrides = DynamicPasswords(self._view.current).decoded(stored)
         if entity == "brokers/<default>":
-            for each in self._view.set_dynamic_default(overrides):
-                log.warning("ignoring invalid property broker=<default> error=%s", each)
+            change = self._view.set_dynamic_default
         elif entity == f"{_BROKERS}{self._broker_id}":
-            for each in self._view.set_dynamic_broker(overrides):
-                log.warning("ignoring invalid property broker=%s error=%s", self._broker_id, each)
+            change = self._view.set_dynamic_broker
+        else:
+            return
+        overrides, problems = DynamicPasswords(self._view.current).decoded(stored)
+        self._invalid.report(entity, *problems, *map(str, change(overrides)))

@@ -7,11 +7,11 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
-from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.dynamic import ConfigView
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
@@ -72,13 +72,9 @@ class ConfigResources:
         configs: ConfigView,
         metadata: MetadataCache,
         topics: TopicWriter,
-        *,
-        check_listeners: Callable[[Mapping[str, str]], Awaitable[None]],
         policies: Policies,
     ) -> None:
-        """`check_listeners` raises ApiError for dynamic properties of this broker that its listeners cannot use."""
         self._broker_id = broker_id
-        self._check_listeners = check_listeners
         self._policies = policies
         self._passwords = DynamicPasswords(configs.current)
         self._configs = configs
@@ -111,9 +107,7 @@ class ConfigResources:
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
         else:
-            validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
-            if name:
-                await self._check_listeners(overrides)
+            await self._configs.validate(overrides, per_broker=bool(name))
         self._policies.check_alteration(ConfigAlteration(ResourceType(resource_type).name, name, requested))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
@@ -123,7 +117,7 @@ class ConfigResources:
     async def current(self, entity_path: str) -> dict[str, str]:
         """The overrides, with passwords decrypted.  Raises ZooKeeperError."""
         stored = await self._topics.config(entity_path)
-        return self._passwords.decoded(stored) if entity_path.startswith(_BROKERS) else stored
+        return self._passwords.decoded(stored)[0] if entity_path.startswith(_BROKERS) else stored
 
     async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
         """Stores overrides, passwords encrypted, and notifies all brokers.  Raises ApiError and ZooKeeperError."""

@@ -75,17 +75,20 @@ def _is_address(host: str) -> bool:
 
 
 def _listener_limits(properties: Mapping[str, str], listener: str) -> ListenerLimits:
-    prefix = f"listener.name.{listener.lower()}."
     return ListenerLimits(
-        connections=_limit(properties, prefix + "max.connections"),
-        connections_per_second=_limit(properties, prefix + "max.connection.creation.rate"),
+        connections=_limit(properties, listener, "max.connections"),
+        connections_per_second=_limit(properties, listener, "max.connection.creation.rate"),
     )
 
 
-def _limit(properties: Mapping[str, str], name: str) -> int:
-    text = properties.get(name, "").strip()
+def _limit(properties: Mapping[str, str], listener: str, name: str) -> int:
+    of_listener = f"listener.name.{listener.lower()}.{name}"
+    text = properties.get(of_listener, "").strip()
     if not text:
         return UNLIMITED
-    if not text.isdecimal():
-        raise ConfigError(name, text, "must be a number that is not negative")
-    return min(int(text), UNLIMITED)
+    try:
+        value = BROKER_PROPERTIES[name].parse(text)
+    except ValueError as error:
+        raise ConfigError(of_listener, text, str(error)) from None
+    assert isinstance(value, int)
+    return min(value, UNLIMITED)

@@ -1,6 +1,7 @@
 """Several brokers and a ZooKeeper on this machine, each a process of its own, for development.
 
 DIR/cluster.json    the layout: brokers, ports, ZooKeeper, properties; the next start reads it
+DIR/security/       with --secure: certificates, the user and client properties, see `secure_setup`
 DIR/broker-N/       the data folder of broker N, see `data_folder`
 DIR/zookeeper/      data of the ZooKeeper, unless an external one is used
 DIR/zookeeper.lock  locked while the ZooKeeper runs, since the process inherits the lock; contains its process id
@@ -9,6 +10,7 @@ DIR/zookeeper.out   its output
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -21,11 +23,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
 from kctl.log_output.formats import LogFormat
 from kctl.server.data_folder import DataFolder
+
+if TYPE_CHECKING:
+    from kctl.server.secure_setup import SecureSetup
 
 LOOPBACK = "127.0.0.1"
 BROKERS = 3
@@ -47,19 +53,24 @@ class Layout:
     zookeeper: str | None
     zookeeper_port: int = 0
     overrides: Mapping[str, str] = field(default_factory=dict)
+    is_secure: bool = False
+    """Whether the brokers use TLS and SCRAM, with the setup in the folder."""
 
     @property
     def connect(self) -> str:
         """The ZooKeeper connection string."""
         return self.zookeeper or f"{LOOPBACK}:{self.zookeeper_port}"
 
-    def properties_of(self, broker_id: int) -> dict[str, str]:
+    def properties_of(self, broker_id: int, secure: SecureSetup | None = None) -> dict[str, str]:
         """All properties of one broker: required ones, defaults for the number of brokers, and overrides."""
+        port = self.ports[broker_id]
+        security = {} if secure is None else secure.broker_properties(port)
         return {
             **defaults_for(len(self.ports)),
+            **security,
             **self.overrides,
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{self.ports[broker_id]}",
+            "listeners": security.get("listeners", f"PLAINTEXT://{LOOPBACK}:{port}"),
             "zookeeper.connect": self.connect,
         }
 
@@ -102,10 +113,13 @@ def settle(
     port: int | None,
     zookeeper: str | None,
     overrides: Mapping[str, str] | None,
+    is_secure: bool = False,
 ) -> Layout:
     """The layout from the options, with `before` for options that are None; port 0 means a free port.
 
-    Brokers can be added to a cluster, but not removed, and its ZooKeeper cannot be changed.  Pure.  Raises UsageError.
+    Brokers can be added to a cluster, but not removed, and its ZooKeeper and its security cannot be changed.
+
+    Pure.  Raises UsageError.
     """
     for name in sorted(_OWN & (overrides or {}).keys()):
         raise UsageError(f"-o {name}: set by the cluster for each broker; see --port and --zookeeper")
@@ -117,6 +131,8 @@ def settle(
         raise UsageError(f"--brokers {count}: the cluster has {known} brokers, which cannot be removed")
     if before and zookeeper is not None and zookeeper != before.zookeeper:
         raise UsageError(f"--zookeeper {zookeeper}: the cluster uses {before.zookeeper or 'its own ZooKeeper'}")
+    if before and is_secure and not before.is_secure:
+        raise UsageError("--secure: the cluster was started without it; use another --data-dir")
     if before and port is not None and (port or before.ports[0]) != before.ports[0]:
         raise UsageError(f"--port {port}: the brokers of the cluster use the ports from {before.ports[0]}")
     first = before.ports[0] if before else PORT if port is None else port
@@ -131,6 +147,7 @@ def settle(
         zookeeper=before.zookeeper if before else zookeeper,
         zookeeper_port=before.zookeeper_port if before else 0,
         overrides=overrides if overrides is not None else before.overrides if before else {},
+        is_secure=before.is_secure if before else is_secure,
     )
 
 
@@ -161,8 +178,11 @@ class DevCluster:
             raise KctlError(f"{self.path} cannot be used: {error.strerror}") from None
         layout = self._with_ports(layout)
         self._layout_path.write_text(json.dumps(asdict(layout)) + "\n", encoding="utf-8")
+        secure = self.secure_setup(layout)
         if layout.zookeeper is None:
             self._start_zookeeper(layout.zookeeper_port, log_format)
+        if secure is not None:
+            self._secure(layout, secure)
         warnings: list[str] = []
         with ThreadPoolExecutor(len(layout.ports)) as starters:
             starting = (
@@ -175,20 +195,38 @@ class DevCluster:
         zookeeper, *brokers = self.members(layout)
         return [zookeeper, *(replace(one, problem=why) for one, why in zip(brokers, problems, strict=True))]
 
+    def secure_setup(self, layout: Layout) -> SecureSetup | None:
+        """The certificates and the user, made if they are not there; None without --secure.  Raises KctlError."""
+        if not layout.is_secure:
+            return None
+        from kctl.server.secure_setup import prepare  # noqa: PLC0415 - imports cryptography
+
+        return prepare(self.path.absolute() / "security")
+
     def members(self, layout: Layout) -> list[Member]:
         """The state of the ZooKeeper and the brokers."""
         return [self._zookeeper(layout), *(self._broker(layout, number) for number in range(len(layout.ports)))]
 
     def stop(self, layout: Layout) -> list[Member]:
         """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
-        stopped = [
-            replace(self._broker(layout, number), problem=self._stop_broker(number))
-            for number in range(len(layout.ports))
-        ]
+        stopped = []
+        for number in range(len(layout.ports)):
+            problem = self._stop_broker(number)
+            stopped.append(replace(self._broker(layout, number), problem=problem))
         problem = None
         if layout.zookeeper is None and not any(one.problem for one in stopped):
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
+
+    def _secure(self, layout: Layout, secure: SecureSetup) -> None:
+        """Stores the user in ZooKeeper, unless a broker runs already, and writes the client properties."""
+        from kctl.config.dynamic import ConfigView  # noqa: PLC0415 - other verbs do without
+        from kctl.server.host import store_user  # noqa: PLC0415 - the whole server
+
+        if not any(self._folder(number).running() for number in range(len(layout.ports))):
+            configs = ConfigView(layout.properties_of(0, secure))
+            asyncio.run(store_user(layout.connect, configs, *secure.user()))
+        secure.write_client_files(",".join(f"{LOOPBACK}:{port}" for port in layout.ports))
 
     def restart(self, layout: Layout, number: int, log_format: LogFormat, *, on_warning: Callable[[str], None]) -> None:
         """Stops one broker with a controlled shutdown and starts it; returns when it serves.  Raises KctlError."""
@@ -216,7 +254,7 @@ class DevCluster:
             return None
         from kctl.server.process import StartOptions, start_detached  # noqa: PLC0415 - the whole server, if need be
 
-        properties = layout.properties_of(number)
+        properties = layout.properties_of(number, self.secure_setup(layout))
         options = StartOptions(folder=folder, file_properties={}, overrides=properties, log_format=log_format)
         try:
             start_detached(options, on_warning=on_warning)

@@ -5,14 +5,11 @@ Kafka: DynamicBrokerConfig.toPersistentProps and fromPersistentProps (2.8).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig
 from kctl.errors import ApiError, ErrorCode
 from kctl.security.password_encoder import PasswordEncoder, PasswordEncoderError
-
-log = logging.getLogger(__name__)
 
 _PASSWORDS = tuple(name for name, described in BROKER_PROPERTIES.items() if described.sensitive)
 
@@ -45,19 +42,15 @@ class DynamicPasswords:
         """The overrides to store.  Raises ApiError(INVALID_REQUEST) for a password that cannot be encrypted."""
         return {name: self._encoded(name, text) if is_password(name) else text for name, text in overrides.items()}
 
-    def decoded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """The overrides in force; a password that cannot be decrypted is logged and left out."""
-        overrides = {}
+    def decoded(self, stored: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """The overrides in force, and the problems of passwords that cannot be decrypted, which are left out."""
+        overrides, problems = {}, []
         for name, text in stored.items():
             try:
                 overrides[name] = self._decoded(text) if is_password(name) else text
             except PasswordEncoderError as error:
-                log.error(
-                    "ignoring dynamic password, the value of server.properties stays in use name=%s error=%s",
-                    name,
-                    error,
-                )
-        return overrides
+                problems.append(f"{name}: {error}")
+        return overrides, problems
 
     def _encoded(self, name: str, text: str) -> str:
         if self._encoder is None:

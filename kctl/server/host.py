@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from kctl import __version__
+from kctl.config.dynamic import ConfigView
 from kctl.errors import NoNodeError
 from kctl.server.broker import Broker
 from kctl.server.data_folder import DataFolder, RunningBroker
@@ -21,6 +22,23 @@ from kctl.zookeeper.session import ZooKeeperSession
 from kctl.zookeeper.znodes import decode_config, encode_config
 
 LOOPBACK = "127.0.0.1"
+
+
+async def store_user(connect: str, configs: ConfigView, user: str, config: Mapping[str, str]) -> None:
+    """Merges the properties into the configuration of the user in ZooKeeper.  Raises ZooKeeperError."""
+    security = await asyncio.to_thread(zookeeper_security, configs.static)
+    session = ZooKeeperSession(connect, security=security)
+    await session.start(configs.current.zookeeper_connection_timeout)
+    path = paths.config_entity(f"users/{user}")
+    try:
+        try:
+            data, stat = await session.get(path)
+            merged = {**decode_config(path, data), **config}
+            await session.set(path, encode_config(merged), version=stat.version)
+        except NoNodeError:
+            await session.create(path, encode_config(config), make_parents=True)
+    finally:
+        await session.close()
 
 
 class BrokerHost:
@@ -54,7 +72,7 @@ class BrokerHost:
         self._broker.open_logs()
         zookeeper = self._broker.configs.current.zookeeper_connect or await self._start_zookeeper()
         if self._user is not None:
-            await self._store_user(zookeeper, *await asyncio.to_thread(self._user))
+            await store_user(zookeeper, self._broker.configs, *await asyncio.to_thread(self._user))
         await self._broker.start(zookeeper)
         endpoint = self._broker.advertised[0]
         running = RunningBroker(
@@ -77,23 +95,6 @@ class BrokerHost:
         if self._embedded is not None:
             await self._embedded.stop()
         self.folder.release()
-
-    async def _store_user(self, connect: str, user: str, config: dict[str, str]) -> None:
-        """Merges the properties into the configuration of the user in ZooKeeper."""
-        current = self._broker.configs.current
-        security = await asyncio.to_thread(zookeeper_security, self._broker.configs.static)
-        session = ZooKeeperSession(connect, security=security)
-        await session.start(current.zookeeper_connection_timeout)
-        path = paths.config_entity(f"users/{user}")
-        try:
-            try:
-                data, stat = await session.get(path)
-                merged = {**decode_config(path, data), **config}
-                await session.set(path, encode_config(merged), version=stat.version)
-            except NoNodeError:
-                await session.create(path, encode_config(config), make_parents=True)
-        finally:
-            await session.close()
 
     async def _start_zookeeper(self) -> str:
         self._embedded = EmbeddedZooKeeper(

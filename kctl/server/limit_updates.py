@@ -1,7 +1,8 @@
 """Keeps the limits of connections up to date with the properties of the broker.
 
 Host names in max.connections.per.ip.overrides are resolved at start and when the property changes, as by Kafka.  A
-change with a host that cannot be resolved is logged, and the old limits stay in use.
+dynamic change with a host that cannot be resolved is refused; one that is in ZooKeeper nevertheless is logged once, and
+the old limits stay in use, at start those of server.properties.
 
 Kafka: ConnectionQuotas.updateMaxConnectionsPerIpOverride (2.8).  Owner: event loop.
 """
@@ -12,11 +13,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ConfigError
 from kctl.limits import LIMITED_HOSTS_MAX
 from kctl.server.connection_settings import limit_settings, named_hosts
 from kctl.server.network.connection_limits import ConnectionLimits
+from kctl.server.problem_log import ProblemLog
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +37,28 @@ class LimitUpdates:
         self._address_of = address_of
         self._addresses: Mapping[str, str] = {}
         self._resolving: asyncio.Task[None] | None = None
+        self._problems = ProblemLog(log, "cannot change the limits of %s, the old ones stay in use error=%s")
 
     async def start(self) -> None:
-        """Sets the limits and follows their properties.  Raises ConfigError."""
-        self._addresses = await self._resolve(named_hosts(self._configs.current))
-        self._apply()
-        self._configs.subscribe(self._changed)
+        """Sets the limits and follows their properties.  Raises ConfigError if those at start are unusable."""
+        configs = self._configs
+        try:
+            self._addresses = await self._resolve(named_hosts(configs.current))
+            self._apply()
+        except ConfigError as error:
+            if not (configs.dynamic_broker or configs.dynamic_default):
+                raise
+            self._report(error)
+            self._addresses = await self._resolve(named_hosts(configs.static_config))
+            self._limits.settings = limit_settings(configs.static_config, configs.static, self._addresses)
+        configs.subscribe(self._changed)
+        configs.add_check(self.check)
+
+    async def check(self, config: BrokerConfig, properties: Mapping[str, str]) -> None:
+        """Raises ConfigError if the changes among these properties could not be used."""
+        used = {*named_hosts(self._configs.current), *self._addresses}
+        unknown = [host for host in named_hosts(config) if host not in used]
+        limit_settings(config, properties, await self._resolve(unknown))
 
     async def close(self) -> None:
         """Ends the resolution of host names."""
@@ -65,15 +84,19 @@ class LimitUpdates:
                 self._addresses = {**self._addresses, **await self._resolve(hosts)}
             self._try_to_apply()
         except ConfigError as error:
-            _log_refused(error)
+            self._report(error)
         finally:
             self._resolving = None
 
     def _try_to_apply(self) -> None:
         try:
             self._apply()
+            self._report(None)
         except ConfigError as error:
-            _log_refused(error)
+            self._report(error)
+
+    def _report(self, error: ConfigError | None) -> None:
+        self._problems.report("connections", *([] if error is None else [str(error)]))
 
     def _unknown_hosts(self) -> list[str]:
         """The hosts without an address; forgets those that are no longer named, so that they are resolved again."""
@@ -94,7 +117,3 @@ class LimitUpdates:
                 raise ConfigError(_OVERRIDES, host, "cannot be resolved; correct the name, or use an address")
             found[host] = address
         return found
-
-
-def _log_refused(error: ConfigError) -> None:
-    log.error("cannot change the limits of connections, the old ones stay in use error=%s", error)

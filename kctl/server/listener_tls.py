@@ -1,7 +1,9 @@
 """The certificates of TLS listeners: loaded at start, and again when the configuration or a file changes.
 
-A change that cannot be used is logged, and the old certificates stay in use.  Connections that are open keep theirs.
-Stores are read in a thread, because deriving a key from a password takes time by design.
+A change that cannot be used is logged once, and the old certificates stay in use.  If dynamic properties cannot be used
+at start, those of server.properties are; a listener without usable ones refuses all connections until it has some.
+Connections that are open keep theirs.  Stores are read in a thread, because deriving a key from a password takes time
+by design.
 
 Kafka: SslFactory, DynamicBrokerConfig.DynamicListenerConfig (2.8).  Owner: event loop.
 """
@@ -14,13 +16,15 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import listener_properties
-from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.errors import ConfigError, KctlError
 from kctl.model import Endpoint
 from kctl.security.principals import PrincipalRules
 from kctl.security.tls import TlsSettings, server_context
 from kctl.server.file_states import FileStates, states_of
+from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.context import ANONYMOUS
 from kctl.server.schedule import run_every
 
@@ -45,7 +49,9 @@ class ListenerCertificates:
     def __init__(self, configs: ConfigView) -> None:
         self._configs = configs
         self._protocols: dict[str, str] = {}
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, _Loaded | None] = {}
+        """By listener; None without usable certificates."""
+        self._problems = ProblemLog(log, "cannot load certificates, the old ones stay in use listener=%s error=%s")
         self._reloading: asyncio.Task[None] | None = None
         self._is_stale = False
         self._checks: asyncio.Task[None] | None = None
@@ -54,15 +60,15 @@ class ListenerCertificates:
         """Loads the certificates of these TLS listeners, and keeps them up to date.  Raises ConfigError."""
         for endpoint in endpoints:
             self._protocols[endpoint.listener] = endpoint.security_protocol
-            settings = self._settings(endpoint.listener, self._configs.properties)
-            self._loaded[endpoint.listener] = await asyncio.to_thread(_load, settings)
+            self._loaded[endpoint.listener] = await self._first(endpoint.listener)
         if self._loaded:
             self._configs.subscribe(self._config_changed)
+            self._configs.add_check(self.check)
             self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
 
     def context(self, listener: str) -> ssl.SSLContext:
-        """The current context of a listener."""
-        return self._loaded[listener].context
+        """The current context of a listener.  Raises KctlError if it has none."""
+        return self._certificates(listener).context
 
     def principal(self, listener: str, certificate: bytes | None) -> str:
         """The principal of a client.  Raises KctlError for one without a rule, ValueError for a malformed name."""
@@ -70,22 +76,17 @@ class ListenerCertificates:
             return ANONYMOUS
         from kctl.security.certificates import subject_name  # noqa: PLC0415 - only TLS needs `cryptography`
 
-        return "User:" + self._loaded[listener].rules.user_name(subject_name(certificate))
+        return "User:" + self._certificates(listener).rules.user_name(subject_name(certificate))
 
-    async def check(self, overrides: Mapping[str, str]) -> None:
-        """Raises ApiError(INVALID_REQUEST) if a listener could not use the broker's new dynamic properties."""
-        properties = {**self._configs.static, **self._configs.dynamic_default, **overrides}
-        for listener, loaded in self._loaded.items():
-            try:
-                settings = self._settings(listener, properties)
-                if settings != loaded.settings:
-                    await asyncio.to_thread(_load, settings)
-            except ConfigError as error:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Listener {listener}: {error}") from None
+    async def check(self, _: BrokerConfig, properties: Mapping[str, str]) -> None:
+        """Raises ConfigError if a listener could not use the changes among these properties."""
+        for listener in self._loaded:
+            if self._texts(listener, properties) != self._texts(listener, self._configs.properties):
+                await self._load(listener, properties)
 
     def check_files(self) -> None:
-        """Reloads listeners whose files have changed."""
-        if any(loaded.files != states_of(loaded.settings.files) for loaded in self._loaded.values()):
+        """Reloads listeners whose files have changed, and those without certificates."""
+        if any(loaded is None or loaded.files != states_of(loaded.settings.files) for loaded in self._loaded.values()):
             self._reload()
 
     async def close(self) -> None:
@@ -95,17 +96,48 @@ class ListenerCertificates:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    def _settings(self, listener: str, properties: Mapping[str, str]) -> TlsSettings:
+    async def _first(self, listener: str) -> _Loaded | None:
+        """The certificates at start.  Raises ConfigError if they are unusable, and no dynamic property is to blame."""
+        try:
+            return await self._load(listener, self._configs.properties)
+        except ConfigError as error:
+            if self._texts(listener, self._configs.properties) == self._texts(listener, self._configs.static):
+                raise
+            self._problems.report(listener, str(error))
+        try:
+            return await self._load(listener, self._configs.static)
+        except ConfigError as error:
+            log.error("refusing all connections, there are no certificates listener=%s error=%s", listener, error)
+            return None
+
+    async def _load(self, listener: str, properties: Mapping[str, str]) -> _Loaded:
+        """Raises ConfigError."""
+        return await asyncio.to_thread(_load, self._settings(listener, properties))
+
+    def _certificates(self, listener: str) -> _Loaded:
+        loaded = self._loaded[listener]
+        if loaded is None:
+            raise KctlError("the listener has no usable certificate")
+        return loaded
+
+    def _texts(self, listener: str, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties of which the settings of a listener are made."""
         own = listener_properties(properties, listener)
         if self._protocols[listener] == "SASL_SSL":
             # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.
             own["ssl.client.auth"] = properties.get(f"listener.name.{listener.lower()}.ssl.client.auth", "none")
-        return TlsSettings.of(own)
+        return {name: text for name, text in own.items() if name.startswith("ssl.")}
+
+    def _settings(self, listener: str, properties: Mapping[str, str]) -> TlsSettings:
+        """Raises ConfigError."""
+        return TlsSettings.of(self._texts(listener, properties))
 
     def _config_changed(self) -> None:
         try:
             properties = self._configs.properties
-            is_changed = any(each.settings != self._settings(name, properties) for name, each in self._loaded.items())
+            is_changed = any(
+                each is None or each.settings != self._settings(name, properties) for name, each in self._loaded.items()
+            )
         except ConfigError:
             is_changed = True  # Reloading logs the error.
         if is_changed:
@@ -125,19 +157,20 @@ class ListenerCertificates:
         finally:
             self._reloading = None
 
-    async def _reload_one(self, listener: str, loaded: _Loaded) -> None:
-        files: FileStates = loaded.files
+    async def _reload_one(self, listener: str, loaded: _Loaded | None) -> None:
+        files: FileStates | None = None
         try:
             settings = self._settings(listener, self._configs.properties)
             files = states_of(settings.files)
-            if settings == loaded.settings and files == loaded.files:
-                return
-            self._loaded[listener] = await asyncio.to_thread(_load, settings)
-            log.info("loaded certificates listener=%s", listener)
+            if loaded is None or settings != loaded.settings or files != loaded.files:
+                self._loaded[listener] = await asyncio.to_thread(_load, settings)
+                log.info("loaded certificates listener=%s", listener)
+            self._problems.report(listener)
         except ConfigError as error:
-            log.error("cannot load certificates, the old ones stay in use listener=%s error=%s", listener, error)
-            # The same files are not loaded again.
-            self._loaded[listener] = _Loaded(loaded.settings, files, loaded.context, loaded.rules)
+            self._problems.report(listener, str(error))
+            if loaded is not None and files is not None:
+                # The same files are not loaded again.
+                self._loaded[listener] = _Loaded(loaded.settings, files, loaded.context, loaded.rules)
 
 
 def _load(settings: TlsSettings) -> _Loaded:

@@ -52,7 +52,7 @@ from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
-from kctl.server.sasl.listeners import Secrets
+from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.tokens.token import TokenLifetimes
 from kctl.server.tokens.token_manager import TokenManager
 from kctl.server.topic_writer import TopicWriter

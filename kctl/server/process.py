@@ -28,6 +28,7 @@ from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
 from kctl.server.service_manager import ServiceManager
+from kctl.zookeeper.jaas_file import refuse_client_section
 
 if TYPE_CHECKING:
     from kctl.server.secure_setup import SecureSetup
@@ -99,6 +100,7 @@ def run(
 
     With a JSON log, warnings about properties are log lines.
     """
+    refuse_client_section(os.environ)
     set_up_logging(log_stream, options.log_format)
     properties = options.properties()
     examined = options.examine()

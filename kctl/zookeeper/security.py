@@ -1,7 +1,6 @@
 """TLS to ZooKeeper and ACLs of znodes, from Kafka's `zookeeper.*` properties.
 
-Not supported: SASL to ZooKeeper (DIGEST-MD5 and Kerberos, which Java configures by a system property), and revocation
-lists and OCSP.
+Not supported: SASL to ZooKeeper (DIGEST-MD5 and Kerberos, which `jaas_file` refuses), and revocation lists and OCSP.
 
 Kafka: KafkaServer.zkClientConfigFromKafkaConfig, ZkData.defaultAcls (2.8), KIP-515.
 """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,8 +22,10 @@ from kctl.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.hostile.raw_client import Attacker
-from tests.peers.sasl_broker import SaslBroker, sasl_broker
+from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, SaslBroker, sasl_broker
 
 BROKER = 4
 LOADED = "kctl_loaded_by_attack"
@@ -35,14 +40,14 @@ def server() -> Iterator[socket.socket]:
         yield listening
 
 
-def set_property(broker: SaslBroker, name: str, value: str, resource: str = "0") -> int:
+def set_property(broker: SaslBroker, name: str, value: str, resource: str = "0", *, validate_only: bool = False) -> int:
     """The error code."""
     changed = AlterConfigsResource(
         resource_type=BROKER,
         resource_name=resource,
         configs=[AlterableConfig(name=name, config_operation=0, value=value)],
     )
-    request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=False)
+    request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=validate_only)
     with Attacker(broker.plaintext) as client:
         (response,) = client.call(request, IncrementalAlterConfigsResponse, 1).responses
     return int(response.error_code)
@@ -118,4 +123,45 @@ def test_properties_load_no_code_and_open_no_url_and_show_no_file(
         server.accept()
     assert not (tmp_path / "loaded").exists()
     assert CONTENT not in results + log
+    assert "Traceback" not in log
+
+
+def test_unusable_properties_are_refused_and_stored_ones_do_not_stop_a_start(tmp_path: Path) -> None:
+    own = "listener.name.sasl."
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    unusable = {
+        f"{own}plain.sasl.jaas.config": f"{plain} required;",
+        f"{own}sasl.enabled.mechanisms": "PLAIN,TELEPATHY",
+        f"{own}plain.connections.max.reauth.ms": "soon",
+    }
+    by_hand = {
+        f"{own}sasl.enabled.mechanisms": "PLAIN,TELEPATHY",
+        f"{own}plain.connections.max.reauth.ms": "soon",
+        f"{own}plain.sasl.jaas.config": "encryptedPassword:nothing",
+        "log.cleaner.threads": "many",
+        "process.roles": "broker",
+    }
+    with sasl_broker(tmp_path / "broker", properties={"password.encoder.secret": "encoder-7397"}) as broker:
+        for name, value in unusable.items():
+            for validate_only in (True, False):
+                assert set_property(broker, name, value, validate_only=validate_only) == ErrorCode.INVALID_REQUEST
+        running = json.loads((broker.process.data_dir / "broker.json").read_text())
+        zookeeper = KazooClient(running["zookeeper"])
+        zookeeper.start(60)
+        try:
+            zookeeper.create("/config/brokers/0", json.dumps({"config": by_hand}).encode(), makepath=True)
+        finally:
+            zookeeper.stop()
+            zookeeper.close()
+        broker.process.restart()
+        with Attacker(broker.sasl) as client:
+            client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+            token = f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()
+            answer = client.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2)
+            assert answer.error_code == 0
+        assert set_property(broker, "log.cleaner.threads", "2", resource="") == 0
+        log = broker.process.log_text
+    for reason in ("TELEPATHY", "reauth.ms=soon", "encryptedPassword", "log.cleaner.threads=many", "process.roles"):
+        assert log.count(f"{reason}") <= 1
+    assert log.count("cannot use the SASL properties") == 2, "one line for each property"
     assert "Traceback" not in log

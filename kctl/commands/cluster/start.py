@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +17,13 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.values import parse_pairs
+from kctl.config.properties import parse_properties
 from kctl.integers import INT32_MAX, PORT_MAX
 from kctl.server.dev_cluster import settle
+
+if TYPE_CHECKING:
+    from kctl.client.transport import Security
+    from kctl.server.secure_setup import SecureSetup
 
 app = typer.Typer(add_completion=False)
 
@@ -32,6 +38,7 @@ TOGETHER_TIMEOUT_MS = 30_000
     epilog=examples(
         "kctl cluster start",
         "kctl cluster start --brokers 5 --data-dir /tmp/cluster --port 19092 -o num.partitions=3",
+        "kctl cluster start --secure --data-dir /tmp/secured",
         "kctl cluster start --data-dir /tmp/cluster --zookeeper zk1:2181,zk2:2181/kafka",
     ),
 )
@@ -65,6 +72,12 @@ def start(
             "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to use.  Default: an embedded service."
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Use TLS and SCRAM, with certificates and a user that are made at the first start."
+        ),
+    ] = False,
     override: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,28 +93,45 @@ def start(
 
     Processes that are running are not restarted, so that the command can be repeated, also to add brokers.  With three
     brokers or more, the default replication factor is 3.  Returns when all brokers are in the metadata of each broker.
+
+    --secure creates a certificate authority, a certificate and a user `admin` in DATA_DIR/security, and writes client
+    properties there.  Clients and brokers then use TLS and SCRAM.  Other users can do nothing until there are ACLs.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
     overrides = parse_pairs(override, "-o") if override else None
-    layout = settle(cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides)
+    layout = settle(
+        cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides, is_secure=secure
+    )
     members = cluster.start(layout, log_format_of(log_format), on_warning=run.console.warn)
     serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
+    setup = cluster.secure_setup(layout)
     if not any(member.problem for member in members):
-        _wait_together(serving)
+        _wait_together(serving, None if setup is None else _security(setup))
     rows = show_members(run, members)
     if serving:
         where = "" if serving[0] == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {serving[0]}"
+        if setup is not None:
+            where = f" --command-config {shlex.quote(str(setup.client_properties))}"
+            run.console.note(f"client properties: {setup.client_properties}, for PKCS12: {setup.java_properties}")
         for line in ("try:", f"  kctl cluster health{where}", f"  kctl topics create hello --partitions 6{where}"):
             run.console.note(line)
     return run.status_of(rows)
 
 
-def _wait_together(addresses: list[str]) -> None:
+def _security(setup: SecureSetup) -> Security | None:
+    from kctl.client.security import client_security  # noqa: PLC0415 - imports ssl
+
+    return client_security(parse_properties(setup.client_properties.read_text(encoding="utf-8")))
+
+
+def _wait_together(addresses: list[str], security: Security | None) -> None:
     """Waits until all brokers and the controller are in the metadata of each broker."""
 
     async def wait(address: str) -> None:
-        async with ClusterClient(ClientSettings(parse_servers(address)), BlockingTransport()) as client:
+        async with ClusterClient(
+            ClientSettings(parse_servers(address), security=security), BlockingTransport()
+        ) as client:
             end_ms = client.transport.monotonic_ms() + TOGETHER_TIMEOUT_MS
             while True:
                 metadata = await client.metadata([])

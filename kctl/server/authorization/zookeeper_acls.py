@@ -30,6 +30,7 @@ from kctl.limits import ACL_ZNODE_BYTES_MAX, ACLS_MAX, CACHED_DECISIONS_MAX
 from kctl.security.acls import AclBinding, AclEntry, AclFilter, Operation, ResourcePattern, ResourceType
 from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, decide, decide_on_any
 from kctl.server.change_notifications import ChangeNotifications
+from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.outcomes import SUCCESS, Outcome
 from kctl.zookeeper import acl_znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
@@ -53,6 +54,7 @@ class ZooKeeperAcls:
         self._index = AclIndex()
         self._decisions: dict[tuple[Client, Operation, ResourceType, str], Decision] = {}
         self._lock = asyncio.Lock()
+        self._problems = ProblemLog(log, "cannot read ACLs, everything they apply to is denied path=%s error=%s")
         self._changes = [
             ChangeNotifications(zookeeper, parent, self._read_announced, clock) for parent in acl_znodes.CHANGES
         ]
@@ -121,7 +123,7 @@ class ZooKeeperAcls:
                 try:
                     kind = ResourceType.of_label(type_name)
                 except ValueError:
-                    self._log_unreadable(f"{store}/{type_name}", "unknown resource type")
+                    self._problems.report(f"{store}/{type_name}", "unknown resource type")
                     continue
                 names = await self._zookeeper.children(f"{store}/{type_name}")
                 found += [ResourcePattern(kind, name, shape) for name in names]
@@ -141,9 +143,11 @@ class ZooKeeperAcls:
             others = self._index.count - len(self._index.entries(pattern))
             if others + len(entries) > ACLS_MAX:
                 entries = None
-                self._log_unreadable(path, f"there are more than {ACLS_MAX} ACLs")
+                self._problems.report(path, f"there are more than {ACLS_MAX} ACLs")
+            else:
+                self._problems.report(path)
         except ValueError as error:
-            self._log_unreadable(path, str(error))
+            self._problems.report(path, str(error))
         self._store(pattern, entries)
 
     async def _read(self, pattern: ResourcePattern) -> tuple[tuple[AclEntry, ...], int | None]:
@@ -158,9 +162,6 @@ class ZooKeeperAcls:
     def _store(self, pattern: ResourcePattern, entries: Iterable[AclEntry] | None) -> None:
         self._index.replace(pattern, entries)
         self._decisions.clear()
-
-    def _log_unreadable(self, path: str, reason: str) -> None:
-        log.error("cannot read ACLs, everything they apply to is denied path=%s error=%s", path, reason)
 
     # Changes.
 

@@ -4,6 +4,10 @@ A handshake computes a signature, about a millisecond, so only a few steps run i
 client has a deadline, and above a number of unfinished handshakes the oldest is closed.  A client that sends nothing
 uses only a socket: memory for TLS is allocated after its first byte.
 
+A client of TLS 1.3 may have sent requests before the broker refuses its certificate.  Closing a socket with unread
+bytes resets the connection, and the client loses the alert with the reason.  So a refused client is read for a moment,
+and what it sends is dropped.
+
 Owner: event loop.
 """
 
@@ -19,7 +23,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from kctl.errors import KctlError
-from kctl.limits import TLS_HANDSHAKE_STEPS_MAX, TLS_HANDSHAKE_TIMEOUT_MS, TLS_HANDSHAKES_MAX
+from kctl.limits import (
+    TLS_HANDSHAKE_STEPS_MAX,
+    TLS_HANDSHAKE_TIMEOUT_MS,
+    TLS_HANDSHAKES_MAX,
+    TLS_REFUSED_BYTES_MAX,
+    TLS_REFUSED_MS_MAX,
+)
 from kctl.log_output.peers import by_peer
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.requests.context import Peer
@@ -42,7 +52,7 @@ class ListenerTls(Protocol):
 class _Handshake:
     """One socket; `stream` is None before its first byte."""
 
-    __slots__ = ("deadline", "is_queued", "is_writing", "peer", "sock", "stream")
+    __slots__ = ("deadline", "is_queued", "is_refused", "is_writing", "peer", "sock", "stream", "unread_bytes_max")
 
     def __init__(self, sock: socket.socket, peer: Peer) -> None:
         self.sock = sock
@@ -51,6 +61,9 @@ class _Handshake:
         self.deadline: asyncio.TimerHandle | None = None
         self.is_queued = False
         self.is_writing = False
+        self.is_refused = False
+        """Whether it has failed, and the client may still read the alert."""
+        self.unread_bytes_max = TLS_REFUSED_BYTES_MAX
 
     def fileno(self) -> int:
         return self.sock.fileno() if self.stream is None else self.stream.fileno()
@@ -108,7 +121,11 @@ class TlsHandshakes:
             self._loop.call_soon(self._run_some)
         for handshake in now:
             handshake.is_queued = False
-            if handshake in self._open:
+            if handshake not in self._open:
+                continue
+            if handshake.is_refused:
+                self._discard(handshake)
+            else:
                 self._step(handshake)
 
     def _step(self, handshake: _Handshake) -> None:
@@ -124,10 +141,37 @@ class TlsHandshakes:
         except ssl.SSLWantWriteError:
             self._watch_writing(handshake, is_writing=True)
         except (OSError, KctlError, ValueError) as error:
-            self._fail(handshake, _reason(error))
+            self._refuse(handshake, _reason(error))
         else:
             self._release(handshake)
             self._on_done(handshake.stream, replace(handshake.peer, principal=principal))
+
+    def _refuse(self, handshake: _Handshake, reason: str) -> None:
+        """Leaves the client time to read the alert, which OpenSSL has sent."""
+        stream = handshake.stream
+        if stream is None:
+            self._fail(handshake, reason)
+            return
+        self._record(handshake, reason)
+        handshake.is_refused = True
+        self._watch_writing(handshake, is_writing=False)
+        stream.half_close()
+        if handshake.deadline is not None:
+            handshake.deadline.cancel()
+        handshake.deadline = self._loop.call_later(TLS_REFUSED_MS_MAX / 1000, self._end, handshake)
+        self._on_event(handshake)
+
+    def _discard(self, handshake: _Handshake) -> None:
+        assert handshake.stream is not None
+        try:
+            size = handshake.stream.discard()
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        handshake.unread_bytes_max -= size
+        if not size or handshake.unread_bytes_max <= 0:
+            self._end(handshake)
 
     def _watch_writing(self, handshake: _Handshake, *, is_writing: bool) -> None:
         if is_writing is handshake.is_writing:
@@ -156,6 +200,10 @@ class TlsHandshakes:
 
     def _fail(self, handshake: _Handshake, reason: str) -> None:
         self._end(handshake)
+        if not handshake.is_refused:
+            self._record(handshake, reason)
+
+    def _record(self, handshake: _Handshake, reason: str) -> None:
         peer = handshake.peer
         log.info(
             "TLS handshake failed, closing connection listener=%s peer=%s reason=%s",

@@ -14,6 +14,7 @@ from kctl.limits import TLS_RECEIVE_BYTES_MAX
 _SOL_TLS = 282
 _TLS_TX = 1
 """Linux: linux/tls.h."""
+_DISCARDED_BYTES = 16_384
 
 
 class TlsStream:
@@ -83,6 +84,20 @@ class TlsStream:
             return self._tls.send(chunk)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
+
+    def half_close(self) -> None:
+        """Ends what is sent, after the alert of a failed handshake or after close_notify; call `discard` then."""
+        with contextlib.suppress(OSError, ValueError):
+            self._tls.unwrap()
+        with contextlib.suppress(OSError):
+            self._tls.shutdown(socket.SHUT_WR)
+
+    def discard(self) -> int:
+        """Drops bytes that the client has sent after `half_close`, and returns how many; 0 at the end.
+
+        Raises BlockingIOError if nothing has arrived, and other OSErrors.
+        """
+        return len(self._tls.recv(_DISCARDED_BYTES))
 
     def close(self) -> None:
         """Sends close_notify, which shows that no bytes are missing, if the socket has room for it, and closes."""

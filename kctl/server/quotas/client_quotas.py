@@ -15,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from kctl.config.broker import BrokerConfig
@@ -29,6 +30,7 @@ from kctl.security.quotas import (
     REQUEST_PERCENTAGE,
     QuotaGroup,
 )
+from kctl.server.problem_log import ProblemLog
 from kctl.server.quotas.limits import QuotaLimits
 from kctl.server.quotas.meters import BucketMeter, LimitedClient, Meter, MeterReading, Meters, QuotaWindows, RateMeter
 from kctl.server.quotas.stored import InvalidQuota, client_entity, ip_name, quota_values
@@ -76,6 +78,7 @@ class ClientQuotas:
             REQUEST_PERCENTAGE: self._request,
             CONTROLLER_MUTATION_RATE: self._mutation,
         }
+        self._problems = ProblemLog(log, "ignoring invalid quota, the former one stays in use path=/config/%s error=%s")
         self._connection_rates: dict[str | None, int] = {}
         """By address; None for the default."""
         self._clients: dict[tuple[str, str], LimitedClient | None] = {}
@@ -100,17 +103,23 @@ class ClientQuotas:
         rate = self._connection_rates.get(ip)
         return self._connection_rates.get(None) if rate is None else rate
 
-    async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+    async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
         """Sets the configuration of all entities, by path below /config; limits of other entities are removed."""
         known = [await self._address(path) for path in configs]
-        for quota in self._quotas.values():
-            quota.limits.clear()
-        self._connection_rates.clear()
+        entities = set()
         for (path, config), address in zip(configs.items(), known, strict=True):
             self._apply(path, config, address)
+            if not path.startswith("ips/"):
+                with suppress(InvalidQuota):
+                    entities.add(client_entity(path))
+        for quota in self._quotas.values():
+            quota.limits.keep(entities)
+        addresses = {address for path, address in zip(configs, known, strict=True) if path.startswith("ips/")}
+        for address in self._connection_rates.keys() - addresses:
+            del self._connection_rates[address]
         self._update()
 
-    async def change(self, path: str, config: Mapping[str, str]) -> None:
+    async def change(self, path: str, config: Mapping[str, str] | None) -> None:
         """Sets the configuration of one entity, such as `users/alice/clients/<default>`."""
         self._apply(path, config, await self._address(path))
         self._update()
@@ -131,11 +140,15 @@ class ClientQuotas:
             address = await self._address_of(name)
             return name if address is None else address
 
-    def _apply(self, path: str, config: Mapping[str, str], address: str | None) -> None:
-        """Applies the configuration of an entity; an invalid path or value is logged, and the previous limit stays."""
+    def _apply(self, path: str, config: Mapping[str, str] | None, address: str | None) -> None:
+        """Applies the configuration of an entity.
+
+        An invalid path or value is logged, and the previous limit stays, as it does if the configuration is None.
+        """
+        if config is None:
+            return
         values, problems = quota_values(config)
-        for problem in problems.values():
-            log.error("ignoring invalid quota, the former one stays in use path=/config/%s error=%s", path, problem)
+        self._problems.report(path, *problems.values())
         if path.startswith("ips/"):
             if CONNECTION_CREATION_RATE in values:
                 self._connection_rates[address] = int(values[CONNECTION_CREATION_RATE])
@@ -145,7 +158,7 @@ class ClientQuotas:
         try:
             entity = client_entity(path)
         except InvalidQuota as error:
-            log.error("ignoring invalid quota, the former one stays in use path=/config/%s error=%s", path, error)
+            self._problems.report(path, str(error))
             return
         for key, quota in self._quotas.items():
             if key not in problems:

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kctl.security.quotas import DEFAULT, QuotaEntity, QuotaGroup, candidates
@@ -30,9 +31,10 @@ class QuotaLimits:
         """True if no client has a limit."""
         return not self._by_entity and self._fallback is None
 
-    def clear(self) -> None:
-        """Removes all limits but the fallback."""
-        self._by_entity.clear()
+    def keep(self, entities: Collection[QuotaEntity]) -> None:
+        """Removes the limits of other entities."""
+        for entity in self._by_entity.keys() - set(entities):
+            del self._by_entity[entity]
 
     def set(self, entity: QuotaEntity, limit: float | None) -> None:
         """Sets or, with None, removes the limit of an entity."""

@@ -65,7 +65,7 @@ class Refresh:
 
 
 class JsonWebKeys:
-    """Call `start` before use and `close` at the end."""
+    """Call `start` or `start_reading` before use and `stop` at the end."""
 
     def __init__(self, url: str, refresh: Refresh, monotonic_ms: Callable[[], int]) -> None:
         """Raises ConfigError for an address that is neither a file nor HTTPS, nor HTTP on the loopback interface."""
@@ -75,6 +75,8 @@ class JsonWebKeys:
         self._monotonic_ms = monotonic_ms
         self._keys: Keys = {}
         self._task: asyncio.Task[None] | None = None
+        self._has_read = False
+        """Whether the first read has ended."""
         self._read_now = asyncio.Event()
         self._unknown_key_read_ms: int | None = None
 
@@ -91,12 +93,22 @@ class JsonWebKeys:
                 error,
                 self._refresh.retry_ms,
             )
-        self._task = asyncio.get_running_loop().create_task(self._keep_reading(), name="json-web-keys")
+        self.start_reading()
 
-    async def close(self) -> None:
+    def start_reading(self) -> None:
+        """Reads the keys from now on; no token is accepted before the first successful read."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._keep_reading(), name="json-web-keys")
+
+    def stop(self) -> None:
         """Stops reading."""
         if self._task is not None:
             self._task.cancel()
+
+    async def close(self) -> None:
+        """Stops reading, and waits until it has stopped."""
+        self.stop()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def key(self, key_id: str | None, algorithm: str) -> PyJWK | None:
@@ -121,6 +133,8 @@ class JsonWebKeys:
 
     async def _keep_reading(self) -> None:
         pause_ms = self._refresh.interval_ms if self._keys else self._refresh.retry_ms
+        if not self._has_read:
+            self._read_now.set()
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._read_now.wait(), pause_ms / 1000)
@@ -140,6 +154,7 @@ class JsonWebKeys:
 
     async def _read(self) -> None:
         """Raises KeysUnreadable."""
+        self._has_read = True
         self._keys = await asyncio.get_running_loop().run_in_executor(None, read_keys, self._url)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from kctl.security.scram_credentials import Mechanism, ScramCredential, parse_credential
 from kctl.security.scram_messages import ITERATIONS_MIN, ScramError
+from kctl.server.problem_log import ProblemLog
 from kctl.zookeeper import paths
 
 log = logging.getLogger(__name__)
@@ -32,24 +33,26 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[Mechanism, ScramCredential]] = {}
-        """The last reported reason by user, so that reading the same credential again does not log it again."""
+        self._problems = ProblemLog(
+            log, "ignoring invalid SCRAM credential, the user cannot authenticate with it user=%s error=%s"
+        )
         self._secret = secrets.token_bytes(32)
 
-    async def replace(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+    async def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> None:
         """Sets the configuration of all users; credentials of other users are removed."""
         users = {user: config for path, config in configs.items() if (user := _user(path)) is not None}
         for user in self._by_user.keys() - users.keys():
             self._set(user, {})
         for position, (user, config) in enumerate(users.items()):
-            self._set(user, config)
+            self._set(user, config or {})
             if position % _USERS_PER_SLICE == _USERS_PER_SLICE - 1:
                 await asyncio.sleep(0)
 
-    async def change(self, path: str, config: Mapping[str, str]) -> None:
-        """Sets the configuration of one entity."""
+    async def change(self, path: str, config: Mapping[str, str] | None) -> None:
+        """Sets the configuration of one entity; a user whose configuration is unreadable has no credential."""
         user = _user(path)
         if user is not None:
-            self._set(user, config)
+            self._set(user, config or {})
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
         """The credential of a user, or one that no password matches."""
@@ -78,12 +81,7 @@ class ScramCredentials:
             self._by_user[user] = credentials
         else:
             self._by_user.pop(user, None)
-        if problems:
-            log.error(
-                "ignoring invalid SCRAM credential, the user cannot authenticate with it user=%s error=%s",
-                user,
-                "; ".join(problems),
-            )
+        self._problems.report(user, *problems)
 
 
 def _user(path: str) -> str | None:

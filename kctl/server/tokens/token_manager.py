@@ -20,6 +20,7 @@ from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.limits import DELEGATION_TOKENS_MAX
 from kctl.server.change_notifications import ChangeNotifications
+from kctl.server.problem_log import ProblemLog
 from kctl.server.schedule import run_every
 from kctl.server.tokens.token import DelegationToken, TokenLifetimes, expired, new_token, renewed
 from kctl.server.tokens.token_cache import TokenCache
@@ -44,6 +45,7 @@ class TokenManager:
         self._clock = clock
         self._random = random
         self._changes = ChangeNotifications(zookeeper, paths.DELEGATION_TOKEN_CHANGES, self._changed, clock)
+        self._problems = ProblemLog(log, "ignoring invalid delegation token, it cannot be used token_id=%s error=%s")
         self._expiry: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -172,11 +174,13 @@ class TokenManager:
             data, _ = await self._zookeeper.get(path)
             znode = decode_token(path, data)
         except NoNodeError:
+            self._problems.report(token_id)
             self.cache.remove(token_id)
         except ValueError as error:
-            log.error("ignoring invalid delegation token, it cannot be used path=%s error=%s", path, error)
+            self._problems.report(token_id, str(error))
             self.cache.remove(token_id)
         else:
+            self._problems.report(token_id)
             self.cache.put(
                 DelegationToken(token_id, znode.owner, znode.renewers, znode.issue_ms, znode.max_ms, znode.expiry_ms)
             )

@@ -132,7 +132,10 @@ def test_changes_of_secret_properties_are_not_disclosed(planted: Planted) -> Non
     values = {
         "listener.name.sasl.ssl.keystore.password": f"{PLANTED}-keystore",
         "listener.name.sasl.ssl.keystore.key": f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----",
-        "listener.name.sasl.plain.sasl.jaas.config": f'{module} required user_x="{PLANTED}";',
+        # The administrator of the other tests must remain a user.
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f'{module} required user_x="{PLANTED}" user_{ADMIN}="{ADMIN_PASSWORD}";'
+        ),
         "listener.name.other.plain.sasl.jaas.config": f'{module} required user_x="{PLANTED}',
         "sasl.jaas.config": f'required user_x="{PLANTED}',
         "delegation.token.secret.key": f"{PLANTED}-key",

@@ -105,3 +105,43 @@ def test_invalid_host_name_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a host name"):
         prepare(tmp_path / "security", ["two words"])
     assert not list(tmp_path.iterdir())
+
+
+def test_brokers_of_a_secure_cluster_replicate_and_refuse_others(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    where = ("--data-dir", str(folder))
+    try:
+        started = kctl("cluster", "start", "--secure", "--brokers", "2", "--port", "0", *where)
+        assert started.returncode == 0, started.stderr
+        config = folder / "security" / "client.properties"
+        assert str(config) in started.stderr
+        password = (config.parent / "admin.password").read_text().strip()
+        assert password not in started.stdout + started.stderr + (folder / "cluster.json").read_text()
+        servers = parse_properties(config.read_text())["bootstrap.servers"].split(",")
+        assert len(servers) == 2
+
+        created = kctl("topics", "create", "orders", "--replica-assignment", "0:1", "--command-config", str(config))
+        assert created.returncode == 0, created.stderr
+        produced = kctl("produce", "orders", "--acks", "all", "--command-config", str(config), stdin="one\n")
+        assert produced.returncode == 0, produced.stderr
+        health = kctl("cluster", "health", "--wait", "60s", "--command-config", str(config))
+        assert health.returncode == 0, health.stdout + health.stderr
+        for server in servers:
+            assert kctl("topics", "list", "--bootstrap-server", server, "--timeout", "10s").returncode in (1, 4)
+
+        stopped = kctl("cluster", "stop", *where, "--format", "json")
+        assert stopped.returncode == 0, stopped.stderr
+        assert [one["state"] for one in json.loads(stopped.stdout)] == ["stopped"] * 3
+        again = kctl("cluster", "start", *where)
+        assert again.returncode == 0, again.stderr
+        consumed = kctl("consume", "orders", "--command-config", str(config), "--format", "jsonl")
+        assert [json.loads(line)["value"] for line in consumed.stdout.splitlines()] == ["one"], consumed.stderr
+    finally:
+        kctl("cluster", "stop", *where)
+
+
+def test_a_cluster_without_security_is_not_secured_later(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"ports": [9092], "zookeeper": null}')
+    refused = kctl("cluster", "start", "--secure", "--data-dir", str(tmp_path))
+    assert refused.returncode == 2
+    assert "use another --data-dir" in refused.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
 
 
@@ -57,12 +59,24 @@ def test_unusable_values_are_ignored_and_logged() -> None:
     assert view.current.broker_id == -1
 
 
-def test_a_contradiction_keeps_the_old_snapshot() -> None:
+def test_a_stored_property_that_contradicts_others_is_left_out() -> None:
     view = ConfigView({})
     before = view.current
     assert view.set_dynamic_broker({"log.cleaner.threads": "1000"})
-    assert view.current is before
+    assert view.current == before
+    overrides = {"log.cleaner.threads": "1000", "max.connections.per.ip.overrides": "x", "log.segment.bytes": "800"}
+    assert len(view.set_dynamic_broker(overrides)) == 2
+    assert view.dynamic_broker == {"log.segment.bytes": "800"}
+    assert view.current.log_segment_bytes == 800
+
+
+def test_a_stored_property_that_contradicts_a_default_of_all_brokers_is_left_out() -> None:
+    view = ConfigView({})
+    assert view.set_dynamic_broker({"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.threads": "2"}) == []
+    assert view.set_dynamic_default({"log.cleaner.threads": "3", "log.segment.bytes": "800"}) == []
+    assert view.set_dynamic_broker({"log.cleaner.dedupe.buffer.size": "3000000"})
     assert view.dynamic_broker == {}
+    assert view.current.log_cleaner_threads == 3
 
 
 @pytest.mark.parametrize(
@@ -73,15 +87,21 @@ def test_a_contradiction_keeps_the_old_snapshot() -> None:
         ({"listeners": "PLAINTEXT://:1"}, False),
         ({"message.max.bytes": "x"}, True),
         ({"log.cleaner.threads": "1000"}, False),
+        ({"process.roles": "broker"}, True),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:²"}, False),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:" + "1" * 5000}, False),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"}, True),
+        ({"listener.name.a.sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"}, True),
+        ({"listener.name.a.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file:///x"}, True),
     ],
 )
 def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[str, str], per_broker: bool) -> None:
     with pytest.raises(ApiError) as caught:
-        validate_dynamic_overrides(ConfigView({}), overrides, per_broker=per_broker)
+        asyncio.run(ConfigView({}).validate(overrides, per_broker=per_broker))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_names_of_plug_ins_and_replication_throttles_pass() -> None:
     overrides = {"plugin.x": "1", "leader.replication.throttled.rate": "1000"}
-    validate_dynamic_overrides(ConfigView({}), overrides, per_broker=True)
+    asyncio.run(ConfigView({}).validate(overrides, per_broker=True))
     assert ConfigView({}).set_dynamic_broker(overrides) == []

@@ -28,7 +28,6 @@ from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.host_names import address_of
 from kctl.server.inter_broker import FIRST_REGISTRATION_WITH_FEATURES, inter_broker_versions
-from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import Purpose
@@ -122,8 +121,7 @@ class World:
             self.configs,
             self.metadata,
             self.topics,
-            check_listeners=ListenerCertificates(self.configs).check,
-            policies=self.policies,
+            self.policies,
         )
         self.credentials = ScramCredentials()
         self.quotas = ClientQuotas(self.configs.current, self.clock, address_of)

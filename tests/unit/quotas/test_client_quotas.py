@@ -84,7 +84,7 @@ def test_quotas_of_client_ids_do_not_apply_to_an_empty_client_id() -> None:
     found = limits.limit_of("alice", "")
     assert found is not None
     assert found.entity == QuotaEntity("alice", None)
-    limits.clear()
+    limits.keep([])
     assert limits.limit_of("alice", "") is None
     assert limits.limit_of("alice", "app") == (1.0, QuotaEntity(None, DEFAULT), QuotaGroup("", "app"))
 
@@ -151,6 +151,18 @@ def test_an_invalid_stored_value_is_logged_and_changes_nothing(value: str, caplo
     assert client is not None
     assert [meter and meter.limit for meter in (client.produce, client.fetch)] == [100, 7]
     assert "producer_byte_rate is not a number" in caplog.text
+
+
+def test_an_invalid_stored_value_is_logged_once_and_the_limit_stays_in_a_new_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = quotas({"users/alice": {"producer_byte_rate": "100"}, "users/bob": {"producer_byte_rate": "5"}})
+    for _ in range(3):
+        asyncio.run(made.replace({"users/alice": {"producer_byte_rate": "many"}, "users/bob": None, "clients/c": {}}))
+        assert (produce_limit(made, ALICE, "app"), produce_limit(made, "User:bob", "app")) == (100, 5)
+    assert caplog.text.count("producer_byte_rate is not a number") == 1
+    asyncio.run(made.replace({"clients/c": {}}))
+    assert (produce_limit(made, ALICE, "app"), produce_limit(made, "User:bob", "app")) == (None, None)
 
 
 @pytest.mark.parametrize("path", ["users/a/clients", "users/a/b/c", "topics/x", "users"])

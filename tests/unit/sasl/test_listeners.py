@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kctl.config.dynamic import ConfigView
+from kctl.errors import ApiError, ErrorCode
 from kctl.server.requests.context import Peer
 from kctl.server.sasl.channel import SaslChannel
-from kctl.server.sasl.listeners import Channels, Secrets
+from kctl.server.sasl.listeners import Channels
+from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.testing.sim_clock import SimClock
@@ -53,12 +55,6 @@ def view_of(**more: str) -> ConfigView:
     )
 
 
-async def changed(channels: Channels, view: ConfigView, overrides: dict[str, str]) -> None:
-    view.set_dynamic_broker(overrides)
-    if channels._changing is not None:
-        await channels._changing
-
-
 def mechanisms(channels: Channels) -> list[str]:
     channel = channels.open(PEER)
     assert isinstance(channel, SaslChannel)
@@ -81,30 +77,41 @@ def test_users_and_mechanisms_change_for_new_connections() -> None:
         channels = await channels_of(view)
         old = channels.open(PEER)
         assert (knows(channels, "alice"), knows(channels, "bob")) == (True, False)
-        await changed(channels, view, {USERS: jaas("bob"), MECHANISMS: "PLAIN,SCRAM-SHA-256"})
+        view.set_dynamic_broker({USERS: jaas("bob"), MECHANISMS: "PLAIN,SCRAM-SHA-256"})
         assert (knows(channels, "alice"), knows(channels, "bob")) == (False, True)
         assert mechanisms(channels) == ["PLAIN", "SCRAM-SHA-256"]
         assert isinstance(old, SaslChannel)
         assert list(old._listener.mechanisms) == ["PLAIN"], "a connection keeps its listener"
-        await changed(channels, view, {})
+        view.set_dynamic_broker({})
         assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
         await channels.close()
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    "overrides", [{USERS: "nonsense sesame"}, {MECHANISMS: "TELEPATHY"}, {MECHANISMS: "OAUTHBEARER"}]
-)
-def test_a_change_that_cannot_be_used_keeps_the_old_properties(
+UNUSABLE = [
+    {USERS: "nonsense sesame"},
+    {USERS: jaas()},
+    {MECHANISMS: "TELEPATHY,PLAIN"},
+    {MECHANISMS: ""},
+    {MECHANISMS: "PLAIN,OAUTHBEARER"},
+    {"listener.name.sasl.plain.connections.max.reauth.ms": "soon"},
+]
+
+
+@pytest.mark.parametrize("overrides", UNUSABLE)
+def test_a_stored_change_that_cannot_be_used_keeps_the_old_properties_and_is_logged_once(
     overrides: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         view = view_of()
         channels = await channels_of(view)
-        await changed(channels, view, overrides)
-        assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
-        await changed(channels, view, {USERS: jaas("carol")})
+        for number in range(3):
+            view.set_dynamic_broker(
+                {**overrides, "listener.name.sasl.sasl.server.max.receive.size": f"{1000 + number}"}
+            )
+            assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
+        view.set_dynamic_broker({USERS: jaas("carol")})
         assert knows(channels, "carol")
         await channels.close()
 
@@ -113,22 +120,75 @@ def test_a_change_that_cannot_be_used_keeps_the_old_properties(
     assert "sesame" not in caplog.text
 
 
-def test_keys_are_read_from_the_new_place_and_not_read_again_for_other_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overrides", UNUSABLE)
+def test_a_broker_starts_with_its_static_properties_when_stored_ones_cannot_be_used(
+    overrides: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        places = [Issuer().write_key_set(tmp_path / f"{n}.json") for n in range(2)]
-        view = view_of(**{"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER", KEYS: places[0]})
+        view = view_of()
+        loop = asyncio.get_running_loop()
+        secrets = Secrets(ScramCredentials(), TokenCache("key"))
+        channels = Channels(view, handle=lambda _frame, _peer: None, clock=SimClock(loop.time), secrets=secrets)
+        view.set_dynamic_broker(overrides)
+        await channels.start()
+        assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
+        await channels.close()
+
+    asyncio.run(main())
+    assert caplog.text.count("the old ones stay in use") == 1
+
+
+def test_a_mechanism_without_usable_properties_is_not_offered_and_the_others_are() -> None:
+    async def main() -> None:
+        view = view_of(**{"sasl.enabled.mechanisms": "SCRAM-SHA-256", USERS: ""})
         channels = await channels_of(view)
-        (first,) = channels._keys.values()
-        await changed(channels, view, {USERS: jaas("bob")})
-        assert list(channels._keys.values()) == [first]
-        await changed(channels, view, {KEYS: places[1]})
-        ((source, second),) = channels._keys.items()
-        assert source.url == places[1]
-        assert second._keys.keys()
+        view.set_dynamic_broker({MECHANISMS: "PLAIN,SCRAM-SHA-512", USERS: jaas()})
+        assert mechanisms(channels) == ["SCRAM-SHA-512"]
+        view.set_dynamic_broker({MECHANISMS: "PLAIN", USERS: jaas()})
+        assert mechanisms(channels) == []
+        await channels.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("overrides", UNUSABLE)
+def test_a_change_of_a_client_that_cannot_be_used_is_refused_with_the_name_of_the_property(
+    overrides: dict[str, str],
+) -> None:
+    async def main() -> None:
+        view = view_of()
+        channels = await channels_of(view)
+        with pytest.raises(ApiError) as caught:
+            await view.validate(overrides, per_broker=True)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+        assert any(
+            name.removeprefix("listener.name.sasl.") in str(caught.value)
+            for name in (*overrides, "sasl.oauthbearer.jwks.endpoint.url")
+        )
+        assert "sesame" not in str(caught.value)
+        view.set_dynamic_broker(overrides)
+        await view.validate({**overrides, "log.cleaner.threads": "2"}, per_broker=True)
+        await channels.close()
+
+    asyncio.run(main())
+
+
+def test_keys_are_read_when_oauthbearer_is_enabled_and_not_read_again_for_other_changes(tmp_path: Path) -> None:
+    async def main() -> None:
+        view = view_of(**{KEYS: Issuer().write_key_set(tmp_path / "keys.json")})
+        channels = await channels_of(view)
+        assert channels._mechanisms.keys == {}
+        view.set_dynamic_broker({MECHANISMS: "PLAIN,OAUTHBEARER"})
+        (first,) = channels._mechanisms.keys.values()
+        async with asyncio.timeout(60):
+            while not first._keys:  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.01)
+        view.set_dynamic_broker({MECHANISMS: "PLAIN,OAUTHBEARER", USERS: jaas("bob")})
+        assert list(channels._mechanisms.keys.values()) == [first]
+        view.set_dynamic_broker({})
+        assert channels._mechanisms.keys == {}
         assert first._task is not None
-        assert first._task.done()
-        await changed(channels, view, {KEYS: "file:///none/keys.json"})
-        assert list(channels._keys.values()) == [second]
+        await asyncio.wait([first._task])
         await channels.close()
 
     asyncio.run(main())

@@ -15,7 +15,7 @@ CREDENTIAL = credential_of_password(SHA_256, "secret", salt=b"salt", iterations=
 CONFIG = {SHA_256.config_key: credential_text(CREDENTIAL), "producer_byte_rate": "1000"}
 
 
-def read(*changes: tuple[str, dict[str, str]]) -> ScramCredentials:
+def read(*changes: tuple[str, dict[str, str] | None]) -> ScramCredentials:
     credentials = ScramCredentials()
 
     async def apply() -> None:
@@ -43,6 +43,15 @@ def test_a_removed_credential_and_a_removed_user_are_not_accepted() -> None:
     asyncio.run(credentials.replace({"users/b": CONFIG}))
     assert credentials.credential(SHA_256, "a") != CREDENTIAL
     assert credentials.credential(SHA_256, "b") == CREDENTIAL
+
+
+def test_a_user_whose_configuration_becomes_unreadable_has_no_credential() -> None:
+    credentials = read(("users/a", CONFIG), ("users/b", CONFIG), ("users/a", None))
+    assert credentials.credential(SHA_256, "a") != CREDENTIAL
+    assert credentials.credential(SHA_256, "b") == CREDENTIAL
+    asyncio.run(credentials.replace({"users/a": CONFIG, "users/b": None}))
+    assert credentials.credential(SHA_256, "a") == CREDENTIAL
+    assert credentials.credential(SHA_256, "b") != CREDENTIAL
 
 
 def test_an_unknown_user_gets_the_same_salt_each_time_and_random_keys() -> None:

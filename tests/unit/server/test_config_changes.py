@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import logging
+
+import pytest
+
+from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
 from kctl.zookeeper import paths
 from tests.unit.handlers.world import World, play
 
@@ -52,3 +58,99 @@ def test_a_starting_broker_reads_the_stored_overrides() -> None:
         assert again.configs.topic("a").retention_ms == 5
 
     play(scene)
+
+
+MALFORMED = [b"{", b"[]", b'{"version": 1}', b'{"config": 5}', b'{"config": [["a", "b"]]}', b"\xff", b"[" * 100_000]
+
+
+async def stored(world: World, entity: str, data: bytes) -> None:
+    """Writes a configuration as another program does, with a notification."""
+    path = paths.config_entity(entity)
+    if await world.zookeeper.exists(path) is None:
+        await world.zookeeper.create(path, data, make_parents=True)
+    else:
+        await world.zookeeper.set(path, data)
+    change = json.dumps({"version": 2, "entity_path": entity}).encode()
+    await world.zookeeper.create(paths.CONFIG_CHANGES + "/config_change_", change, sequence=True)
+
+
+@pytest.mark.parametrize("data", MALFORMED)
+def test_a_malformed_znode_is_logged_once_and_keeps_what_is_in_use(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", overrides={"retention.ms": "5"})
+        for entity in ("brokers/0", "brokers/<default>", "topics/a"):
+            for _ in range(3):
+                await stored(world, entity, data)
+        await stored(world, "clients/c", json.dumps({"config": {"producer_byte_rate": "7"}}).encode())
+        await world.until(lambda: world.quotas.client("User:x", "c") is not None)
+        assert world.configs.topic("a").retention_ms == 5
+
+    with caplog.at_level(logging.ERROR):
+        play(scene)
+    for entity in ("brokers/0", "brokers/<default>", "topics/a"):
+        assert caplog.text.count(f"path=/config/{entity} error") == 1
+
+
+@pytest.mark.parametrize("data", MALFORMED)
+def test_a_malformed_znode_of_a_user_leaves_no_credential_and_keeps_the_quota(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    mechanism = Mechanism.SCRAM_SHA_256
+    credential = credential_of_password(mechanism, "sesame", salt=b"salt" * 5, iterations=4096)
+    config = {mechanism.config_key: credential_text(credential), "producer_byte_rate": "7"}
+
+    async def scene(world: World) -> None:
+        await stored(world, "users/eve", json.dumps({"version": 1, "config": config}).encode())
+        await world.until(lambda: world.credentials.credential(mechanism, "eve") == credential)
+        for _ in range(3):
+            await stored(world, "users/eve", data)
+        await world.until(lambda: world.credentials.credential(mechanism, "eve") != credential)
+        await world.changes.load()
+        assert world.credentials.credential(mechanism, "eve") != credential
+        limited = world.quotas.client("User:eve", "c")
+        assert limited is not None
+        assert limited.produce is not None
+        assert limited.produce.limit == 7
+
+    with caplog.at_level(logging.ERROR):
+        play(scene)
+    assert caplog.text.count("path=/config/users/eve error") == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"log.cleaner.threads": "many"},
+        {"log.cleaner.threads": 1e99},
+        {"log.cleaner.threads": True},
+        {"log.cleaner.threads": "1" * 5000},
+        {"message.max.bytes": None},
+        {"process.roles": "broker"},
+        {"max.connections.per.ip.overrides": "10.0.0.1:²"},
+        {"leader.replication.throttled.rate": "-1"},
+        {"broker.id": "7"},
+        {"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"},
+        {"ssl.keystore.password": "not encrypted"},
+    ],
+)
+def test_an_invalid_property_written_by_hand_is_logged_once_and_the_others_are_used(
+    config: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(world: World) -> None:
+        before = world.configs.current
+        for size in range(1000, 1003):
+            data = json.dumps({"version": 1, "config": {**config, "log.segment.bytes": f"{size}"}}).encode()
+            await stored(world, "brokers/0", data)
+            await world.until(lambda size=size: world.configs.current.log_segment_bytes == size)  # type: ignore[misc]
+        await world.changes.load()
+        for name in config:
+            attribute = name.replace(".", "_")
+            assert getattr(world.configs.current, attribute, None) == getattr(before, attribute, None)
+            assert name not in world.configs.properties
+        assert world.configs.current.log_segment_bytes == 1002
+
+    with caplog.at_level(logging.WARNING):
+        play(scene)
+    assert caplog.text.count("ignoring invalid property path=/config/brokers/0") == 1

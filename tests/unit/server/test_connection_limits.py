@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.config.config_loading import load_broker_config
-from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.limits import LIMITED_HOSTS_MAX
 from kctl.server.connection_settings import limit_settings
@@ -107,7 +107,7 @@ def test_the_settings_come_from_the_properties() -> None:
     assert settings.listener("INSIDE") == ListenerLimits(7, 3)
     assert settings.listener("PLAINTEXT") == ListenerLimits()
     assert settings.protected_listener == "INSIDE"
-    with pytest.raises(ConfigError, match="must be a number"):
+    with pytest.raises(ConfigError, match="is not a whole number"):
         limit_settings(
             load_broker_config(properties)[0], {**properties, "listener.name.inside.max.connections": "many"}
         )
@@ -182,6 +182,27 @@ def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str)
     simulate(main, seed=1)
 
 
+def test_a_broker_starts_with_its_static_limits_when_a_stored_host_is_not_resolved(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(_: SimLoop) -> None:
+        view, limits = ConfigView({OVERRIDES: "one:5"}), ConnectionLimits()
+        view.set_dynamic_default({OVERRIDES: "nowhere:1"})
+        updates = LimitUpdates(view, limits, Hosts(one="10.0.0.1").address_of)
+        await updates.start()
+        for number in range(3):
+            view.set_dynamic_default({OVERRIDES: "nowhere:1", "log.segment.bytes": f"{1000 + number}"})
+            await asyncio.sleep(1)  # In virtual time.
+            assert limits.settings.per_address == {"10.0.0.1": 5}
+        with pytest.raises(ApiError, match="elsewhere") as caught:
+            await view.validate({OVERRIDES: "elsewhere:1"}, per_broker=False)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+        await updates.close()
+
+    simulate(main, seed=1)
+    assert caplog.text.count("cannot change the limits") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -193,15 +214,15 @@ def test_a_broker_does_not_start_with_hosts_that_it_does_not_resolve(hosts: str)
 @pytest.mark.parametrize("per_broker", [True, False])
 def test_an_invalid_limit_of_a_listener_is_refused(name: str, value: str, *, per_broker: bool) -> None:
     with pytest.raises(ApiError, match=name) as caught:
-        validate_dynamic_overrides(ConfigView({}), {name: value}, per_broker=per_broker)
+        asyncio.run(ConfigView({}).validate({name: value}, per_broker=per_broker))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    validate_dynamic_overrides(ConfigView({}), {name: "5"}, per_broker=per_broker)
+    asyncio.run(ConfigView({}).validate({name: "5"}, per_broker=per_broker))
 
 
 def test_only_limits_of_a_listener_can_be_defaults_for_all_brokers() -> None:
     """Kafka: DynamicBrokerConfig.perBrokerConfigs."""
     jaas = {"listener.name.sasl.plain.sasl.jaas.config": "secret"}
     with pytest.raises(ApiError, match="default for all brokers") as caught:
-        validate_dynamic_overrides(ConfigView({}), jaas, per_broker=False)
+        asyncio.run(ConfigView({}).validate(jaas, per_broker=False))
     assert "secret" not in str(caught.value)
-    validate_dynamic_overrides(ConfigView({}), jaas, per_broker=True)
+    asyncio.run(ConfigView({}).validate(jaas, per_broker=True))

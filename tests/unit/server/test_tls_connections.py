@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from kctl.config.dynamic import ConfigView
+from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network import tls_handshakes
@@ -208,6 +209,56 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
     )
 
 
+def test_a_client_of_tls_1_3_with_a_refused_certificate_always_reads_the_alert(
+    authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path
+) -> None:
+    stranger = CertificateAuthority.create(tmp_path).issue("mallory")
+    context = client_context(authority)
+    context.load_cert_chain(stranger.pem)
+    required = {**properties, "listener.name.secure.ssl.client.auth": "required"}
+    limits = ConnectionLimits()
+
+    def reason(port: int) -> str:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+            try:
+                with context.wrap_socket(raw, server_hostname="127.0.0.1") as client:
+                    client.sendall(bytes(16_000))
+                    client.sendall(bytes(16_000))
+                    return f"received {client.recv(1)!r}"
+            except ssl.SSLError as error:
+                return str(error.reason)
+            except OSError as error:
+                return repr(error)
+
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], required, limits=limits) as (_, port):
+            reasons = [await asyncio.to_thread(reason, port) for _ in range(100)]
+            assert set(reasons) == {"TLSV1_ALERT_UNKNOWN_CA"}
+            await until(lambda: limits.count == 0)
+
+    asyncio.run(main())
+
+
+def test_a_refused_client_that_keeps_sending_or_stays_open_is_closed(
+    authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_handshakes, "TLS_REFUSED_MS_MAX", 200)
+    required = {**properties, "listener.name.secure.ssl.client.auth": "required"}
+    limits = ConnectionLimits()
+
+    async def main() -> None:
+        async with listening(lambda *_: [b"ok"], required, limits=limits) as (_, port):
+            _, silent = await asyncio.open_connection("127.0.0.1", port)
+            _, sending = await asyncio.open_connection("127.0.0.1", port)
+            silent.write(b"x" * 100)
+            sending.write(b"x" * (1 << 20))
+            await until(lambda: limits.count == 0)
+            for writer in (silent, sending):
+                writer.close()
+
+    asyncio.run(main())
+
+
 def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
     authority: CertificateAuthority, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +332,71 @@ def test_certificates_are_replaced_while_connections_are_open(
         writer.close()
         acceptor.close()
         await certificates.close()
+
+    asyncio.run(main())
+
+
+KEY_STORE = "listener.name.secure.ssl.keystore.location"
+
+
+def test_a_broker_starts_with_its_static_certificate_when_the_stored_one_cannot_be_used(
+    properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        view = ConfigView(properties)
+        view.set_dynamic_broker({KEY_STORE: "/none/store"})
+        certificates = ListenerCertificates(view)
+        await certificates.load([ENDPOINT])
+        context = certificates.context("SECURE")
+        for threads in range(1, 4):
+            view.set_dynamic_broker({KEY_STORE: "/none/store", "log.cleaner.threads": f"{threads}"})
+            certificates.check_files()
+            await until(lambda: certificates._reloading is None)
+        assert certificates.context("SECURE") is context
+        with pytest.raises(ApiError, match=r"ssl.keystore.location=/none/other") as caught:
+            await view.validate({KEY_STORE: "/none/other"}, per_broker=True)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+        await view.validate({KEY_STORE: "/none/store", "log.cleaner.threads": "2"}, per_broker=True)
+        await certificates.close()
+
+    asyncio.run(main())
+    assert caplog.text.count("cannot load certificates, the old ones stay in use") == 1
+
+
+def test_a_listener_without_a_usable_certificate_refuses_connections_until_it_has_one(
+    authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        view = ConfigView({})
+        view.set_dynamic_broker({KEY_STORE: "/none/store"})
+        certificates = ListenerCertificates(view)
+        await certificates.load([ENDPOINT])
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
+            settings=ListenSettings(tls=certificates),
+        )
+        port = acceptor.bind(ENDPOINT).port
+        acceptor.start()
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+        view.set_dynamic_broker({KEY_STORE: str(authority.issue("server").pem)})
+        await until(lambda: "loaded certificates" in caplog.text)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
+        writer.close()
+        acceptor.close()
+        await certificates.close()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    assert caplog.text.count("refusing all connections") == 1
+
+
+def test_an_unusable_static_certificate_stops_the_start() -> None:
+    async def main() -> None:
+        view = ConfigView({"ssl.keystore.location": "/none/store"})
+        view.set_dynamic_broker({"log.cleaner.threads": "2"})
+        with pytest.raises(ConfigError, match="/none/store"):
+            await ListenerCertificates(view).load([ENDPOINT])
 
     asyncio.run(main())
 

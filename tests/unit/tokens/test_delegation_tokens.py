@@ -218,14 +218,27 @@ def test_expired_tokens_are_removed() -> None:
     play_tokens(scene)
 
 
-def test_a_malformed_token_is_ignored_and_the_others_are_read() -> None:
+def test_a_malformed_token_is_logged_once_and_the_others_are_read(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(world: World, tokens: TokenManager) -> None:
         created = await tokens.create("User:alice", [], max_lifetime_ms=-1)
         await world.zookeeper.create(paths.delegation_token("bad"), b"{")
         other = manager(world)
-        await other.load()
-        assert [token.token_id for token in other.cache.tokens()] == [created.token_id]
+        for _ in range(3):
+            await other.load()
+            assert [token.token_id for token in other.cache.tokens()] == [created.token_id]
         await other.close()
+
+    play_tokens(scene)
+    assert caplog.text.count("it cannot be used token_id=bad") == 1
+
+
+def test_a_token_that_becomes_malformed_is_not_accepted_any_more() -> None:
+    async def scene(world: World, tokens: TokenManager) -> None:
+        created = await tokens.create("User:alice", [], max_lifetime_ms=-1)
+        assert tokens.cache.is_valid(created.token_id, world.clock.now_ms())
+        await world.zookeeper.set(paths.delegation_token(created.token_id), b'{"version": 1}')
+        await tokens.load()
+        assert not tokens.cache.is_valid(created.token_id, world.clock.now_ms())
 
     play_tokens(scene)
 
