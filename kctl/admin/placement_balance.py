@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
+from itertools import islice
 
 from kctl.admin.placement_state import Placement
 from kctl.model import TopicPartition
@@ -38,7 +39,15 @@ def balance_load(
                 held[broker].append((-placement.weights[tp], tp))
     for replicas in held.values():
         replicas.sort()
-    while (move := _next_move(placement, held, givers, receivers, mean)) is not None:
+    failed: set[tuple[int, int]] = set()
+    while True:
+        move = _next_move(placement, held, givers, receivers, mean, failed)
+        if move is None:
+            # Other moves may have made moves possible between pairs that had none: the end is a search of all pairs.
+            failed.clear()
+            move = _next_move(placement, held, givers, receivers, mean, failed)
+        if move is None:
+            return
         tp, giver, receiver = move
         placement.replace(tp, giver, receiver)
         entry = (-placement.weights[tp], tp)
@@ -47,9 +56,17 @@ def balance_load(
 
 
 def _next_move(
-    placement: Placement, held: _Held, givers: Collection[int], receivers: Collection[int], mean: float
+    placement: Placement,
+    held: _Held,
+    givers: Collection[int],
+    receivers: Collection[int],
+    mean: float,
+    failed: set[tuple[int, int]],
 ) -> tuple[TopicPartition, int, int] | None:
-    """The next (partition, giver, receiver), from the largest load to the smallest if possible."""
+    """The next (partition, giver, receiver), from the largest load to the smallest if possible.
+
+    Pairs of giver and receiver without a move are added to `failed`, and those that are there already are not searched.
+    """
     load = placement.load
     empty_first = sorted(receivers, key=lambda broker: (load[broker], broker))
     for giver in sorted(givers, key=lambda broker: (-load[broker], broker)):
@@ -62,9 +79,12 @@ def _next_move(
                 break
             if max(excess, deficit) <= mean * TOLERANCE:
                 break
+            if (giver, receiver) in failed:
+                continue
             tp = _choose(placement, held[giver], giver, receiver, excess, deficit)
             if tp is not None:
                 return tp, giver, receiver
+            failed.add((giver, receiver))
     return None
 
 
@@ -78,17 +98,20 @@ def _choose(
 ) -> TopicPartition | None:
     """The largest replica with which neither broker crosses the mean, else the smallest that is worth its copy."""
     wanted = min(excess, deficit)
-    crossing = None
-    for negative, tp in replicas:
+    middle = bisect_left(replicas, -int(wanted), key=lambda entry: entry[0])
+    for _, tp in islice(replicas, middle, None):
+        if _is_allowed(placement, tp, giver, receiver):
+            return tp
+    for index in range(middle - 1, -1, -1):
+        negative, tp = replicas[index]
         weight = -negative
+        if weight > excess + deficit:
+            break
         nearer = excess + deficit - abs(excess - weight) - abs(deficit - weight)
         # A move that crosses no mean brings the loads nearer by twice its weight; half of that is the least.
-        if nearer < weight or not _is_allowed(placement, tp, giver, receiver):
-            continue
-        if weight <= wanted:
+        if nearer >= weight and _is_allowed(placement, tp, giver, receiver):
             return tp
-        crossing = tp
-    return crossing
+    return None
 
 
 def _is_allowed(placement: Placement, tp: TopicPartition, giver: int, receiver: int) -> bool:

@@ -35,7 +35,10 @@ async def read_placement(client: ClusterClient) -> PlacementReading:
 def placement_state(metadata: ClusterMetadata, sizes: ReplicaSizes) -> PlacementState:
     """The state of all partitions; the size of a partition is that of its leader, else of any replica."""
     found = {
-        TopicPartition(topic.name, one.partition): one for topic in metadata.topics.values() for one in topic.partitions
+        TopicPartition(topic.name, one.partition): one
+        for topic in metadata.topics.values()
+        for one in topic.partitions
+        if one.replicas  # A broker that has not received the topic yet may report none.
     }
     known: dict[TopicPartition, int] = {}
     for tp, one in found.items():

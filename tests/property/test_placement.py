@@ -191,6 +191,21 @@ def test_rebalance_of_equal_partitions_on_one_broker_is_even_and_copies_no_surpl
     assert copied(state, plan) <= partitions * size - min(loads)
 
 
+@pytest.mark.parametrize("kind", ["add", "rebalance"])
+@examples(40)
+@given(sizes=st.lists(st.integers(1, 100), min_size=300, max_size=300))
+def test_small_partitions_are_balanced_by_copying_only_the_excess(kind: str, sizes: list[int]) -> None:
+    """Brokers 0, 1 and 2 hold all partitions, twice each; 3 and 4 are empty."""
+    tps = [TopicPartition("orders", number) for number in range(len(sizes))]
+    replicas = {tp: (tp.partition % 3, (tp.partition + 1) % 3) for tp in tps}
+    state = PlacementState(dict.fromkeys(range(5)), replicas, dict(zip(tps, sizes, strict=True)))
+    plan = plan_add(state, {3, 4}, tps, range(5)) if kind == "add" else plan_rebalance(state, tps, range(5), range(5))
+    mean = 2 * sum(sizes) / 5
+    loads = Placement(after(state, plan)).load.values()
+    assert all(abs(load - mean) <= mean * TOLERANCE for load in loads)
+    assert copied(state, plan) <= sum(max(0, load - mean) for load in Placement(state).load.values())
+
+
 @examples(40)
 @given(clusters("leaders"))
 def test_balancing_leaders_copies_nothing_and_does_not_increase_the_spread(case: Case) -> None:
