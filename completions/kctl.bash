@@ -23,9 +23,9 @@ _kctl() {
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe log-dirs roll health start status stop' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
     top) verb=top ;;
-    reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
+    reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
@@ -270,6 +270,16 @@ _kctl() {
         --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'cluster maintenance')
+        flags='--allow-unavailable --state-dir -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='on off'
+        case $prev in
+        --state-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'cluster health')
         flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -307,6 +317,16 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign plan')
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='drain add replication-factor rebalance'
+        case $prev in
+        --output) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')
