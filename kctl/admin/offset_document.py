@@ -111,7 +111,8 @@ def _parse_offsets(group: str, items: list[Any]) -> dict[TopicPartition, Committ
         if not isinstance(item, dict) or not isinstance(item.get("topic"), str) or not item["topic"]:
             raise UsageError(f'{where}: "topic" must be the name of a topic')
         epoch, metadata = item.get("leader_epoch", NO_EPOCH), item.get("metadata", "")
-        partition, offset = item.get("partition"), item.get("offset")
+        partition: Any = item.get("partition")
+        offset: Any = item.get("offset")
         if not is_integer(partition):
             raise UsageError(f'{where}: "partition" must be a number from 0 to {INT32_MAX}')
         if not is_integer(offset, high=INT64_MAX):

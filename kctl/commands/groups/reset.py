@@ -152,14 +152,15 @@ async def commit(
 ) -> dict[tuple[str, TopicPartition], Outcome]:
     """Commits the new offsets; the outcomes by group and partition.
 
-    An offset that is that of the partition in `saved` is committed with its metadata and leader epoch.
+    An offset that is that of the partition in `saved` is committed with its metadata.  Leader epochs are left out:
+    that of a topic that has been deleted and created again would stop its consumers.
     """
     requested: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for reset in resets:
         assert reset.new is not None
         known = (saved or {}).get(reset.group, {}).get(reset.tp)
-        new = known if known is not None and known.offset == reset.new else CommittedOffset(reset.new)
-        requested.setdefault(reset.group, {})[reset.tp] = new
+        metadata = known.metadata if known is not None and known.offset == reset.new else ""
+        requested.setdefault(reset.group, {})[reset.tp] = CommittedOffset(reset.new, metadata=metadata)
     committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
     return {
         (group, tp): outcome
