@@ -9,7 +9,7 @@ from kctl.admin.offsets import find_offset_ranges, partitions_of, resolve
 from kctl.client.consumer import Consumer
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.records import RECORD_COLUMNS, record_item, record_row
+from kctl.commands.record_items import RECORD_COLUMNS, record_item, record_row
 from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
