@@ -72,7 +72,7 @@ def costs(broker: Subject, port: int, *, runs: int) -> list[Figure]:
         before = recorded(port)
         for run in range(runs + 1):
             for is_on in (run % 2 == 0, run % 2 == 1):
-                os.kill(broker.pid, signal.SIGUSR1 if is_on else signal.SIGUSR2)
+                os.kill(broker.pid, signal.SIGRTMIN if is_on else signal.SIGRTMIN + 1)
                 used_us = cpu_us(broker, frame, count)
                 if run:  # The first warms up.
                     values[is_on].append(used_us)

@@ -1,4 +1,4 @@
-"""Runs a command line of kctl whose broker records requests for metrics after SIGUSR1, and not after SIGUSR2.
+"""Runs a command line of kctl whose broker records requests for metrics after SIGRTMIN, and not after SIGRTMIN+1.
 
     python -m benchmarks.harness.switched_metrics python -m kctl broker start ...
 
@@ -32,11 +32,11 @@ def note_instances(kind: type) -> None:
 
 
 def switch(number: int, _: object) -> None:
-    """Requests are recorded, or not.  Two signals, because equal ones that are pending become one."""
+    """Requests are recorded, or not."""
     dispatcher, acceptor = _found[Dispatcher], _found[Acceptor]
     if dispatcher.recorder is not None:
         _recorders[:] = [dispatcher.recorder]
-    dispatcher.recorder = _recorders[0] if number == signal.SIGUSR1 else None
+    dispatcher.recorder = _recorders[0] if number == signal.SIGRTMIN else None
     measuring = acceptor._settings.measuring  # noqa: SLF001 - a broker does not switch metrics
     measuring.for_metrics = dispatcher.recorder is not None
 
@@ -44,6 +44,6 @@ def switch(number: int, _: object) -> None:
 if __name__ == "__main__":
     for each in (Dispatcher, Acceptor):
         note_instances(each)
-    signal.signal(signal.SIGUSR1, switch)
-    signal.signal(signal.SIGUSR2, switch)
+    signal.signal(signal.SIGRTMIN, switch)
+    signal.signal(signal.SIGRTMIN + 1, switch)
     sys.exit(main(sys.argv[sys.argv.index("kctl") + 1 :]))

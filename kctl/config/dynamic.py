@@ -130,8 +130,8 @@ class ConfigView:
         """Validates new overrides of /config/brokers/N (or <default>), also with the components that use them.
 
         Raises ApiError: INVALID_REQUEST, as Kafka 2.8 (later versions: INVALID_CONFIG), for a property that is
-        read-only, cannot be a cluster-wide default, or has an invalid value; INVALID_CONFIG for values that a component
-        cannot use.  Unknown names are accepted, because they may belong to a plug-in.  Kafka's
+        read-only, cannot be a cluster-wide default, or has a value that is invalid, or that the component which it
+        configures cannot use.  Unknown names are accepted, because they may belong to a plug-in.  Kafka's
         DynamicBrokerConfig.validate.
         """
         usable, problems = _usable(overrides, per_broker=per_broker)
@@ -145,7 +145,7 @@ class ConfigView:
             for check in self._checks:
                 await check(config, properties)
         except ConfigError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
         self.dynamic_default, self.dynamic_broker = default, broker

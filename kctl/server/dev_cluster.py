@@ -209,10 +209,10 @@ class DevCluster:
 
     def stop(self, layout: Layout) -> list[Member]:
         """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
-        stopped = [
-            replace(self._broker(layout, number), problem=self._stop_broker(number))
-            for number in range(len(layout.ports))
-        ]
+        stopped = []
+        for number in range(len(layout.ports)):
+            problem = self._stop_broker(number)
+            stopped.append(replace(self._broker(layout, number), problem=problem))
         problem = None
         if layout.zookeeper is None and not any(one.problem for one in stopped):
             problem = self._stop_zookeeper()

@@ -35,7 +35,8 @@ from kctl.server.network.listen_settings import TLS_PROTOCOLS
 from kctl.server.peer_security import PeerSecurity
 from kctl.server.process import StartOptions
 from kctl.server.requests.context import Peer
-from kctl.server.sasl.listeners import Channels, Secrets
+from kctl.server.sasl.listeners import Channels
+from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.storage.checkpoints import MetaProperties, parse_meta_properties

@@ -129,7 +129,9 @@ def test_brokers_of_a_secure_cluster_replicate_and_refuse_others(tmp_path: Path)
         for server in servers:
             assert kctl("topics", "list", "--bootstrap-server", server, "--timeout", "10s").returncode in (1, 4)
 
-        assert kctl("cluster", "stop", *where).returncode == 0
+        stopped = kctl("cluster", "stop", *where, "--format", "json")
+        assert stopped.returncode == 0, stopped.stderr
+        assert [one["state"] for one in json.loads(stopped.stdout)] == ["stopped"] * 3
         again = kctl("cluster", "start", *where)
         assert again.returncode == 0, again.stderr
         consumed = kctl("consume", "orders", "--command-config", str(config), "--format", "jsonl")

@@ -228,6 +228,7 @@ def test_export_starts_at_a_time_and_takes_selected_partitions(
 
 def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
     missing = Topic.__new__(Topic)
+    missing.engine = "spark"
     missing.bootstrap, missing.name = kctl_bootstrap, "no-such-topic"
     status, document, output = run_export(missing, tmp_path)
     assert (status, document["error"]["code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")

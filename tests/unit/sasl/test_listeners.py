@@ -160,7 +160,7 @@ def test_a_change_of_a_client_that_cannot_be_used_is_refused_with_the_name_of_th
         channels = await channels_of(view)
         with pytest.raises(ApiError) as caught:
             await view.validate(overrides, per_broker=True)
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
         assert any(
             name.removeprefix("listener.name.sasl.") in str(caught.value)
             for name in (*overrides, "sasl.oauthbearer.jwks.endpoint.url")

@@ -196,7 +196,7 @@ def test_a_broker_starts_with_its_static_limits_when_a_stored_host_is_not_resolv
             assert limits.settings.per_address == {"10.0.0.1": 5}
         with pytest.raises(ApiError, match="elsewhere") as caught:
             await view.validate({OVERRIDES: "elsewhere:1"}, per_broker=False)
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
         await updates.close()
 
     simulate(main, seed=1)

@@ -42,7 +42,7 @@ def test_a_broker_connects_with_its_static_credentials_when_the_stored_ones_cann
             assert await peers.of("SASL") is first
         with pytest.raises(ApiError, match=r"sasl\.jaas\.config") as caught:
             await view.validate({CREDENTIALS: UNUSABLE.replace("alice", "bob")}, per_broker=True)
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
         assert "sesame" not in str(caught.value)
         await view.validate({CREDENTIALS: UNUSABLE, "log.cleaner.threads": "2"}, per_broker=True)
         view.set_dynamic_broker({CREDENTIALS: USABLE.replace("broker", "other")})

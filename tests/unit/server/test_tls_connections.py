@@ -355,7 +355,7 @@ def test_a_broker_starts_with_its_static_certificate_when_the_stored_one_cannot_
         assert certificates.context("SECURE") is context
         with pytest.raises(ApiError, match=r"ssl.keystore.location=/none/other") as caught:
             await view.validate({KEY_STORE: "/none/other"}, per_broker=True)
-        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
         await view.validate({KEY_STORE: "/none/store", "log.cleaner.threads": "2"}, per_broker=True)
         await certificates.close()
 
