@@ -112,7 +112,7 @@ def test_a_changed_advertised_address_is_in_the_metadata_of_all_brokers(operate:
     probe.wait_until(
         lambda: all(hosts(server) == wanted for server in servers), what="the new address", timeout_s=TIMEOUT_S
     )
-    assert operate("topics create moved --partitions 3 --replication-factor 3").status == 0
+    assert operate("topics create advertised --partitions 3 --replication-factor 3").status == 0
     assert operate("configs alter broker 1 --delete advertised.listeners").status == 0
     probe.wait_until(
         lambda: all(hosts(server) == before for server in servers), what="the former address", timeout_s=TIMEOUT_S
