@@ -14,18 +14,19 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
+    copy) verb=copy ;;
     groups) [[ -n $verb ]] || words='list describe lag members history delete delete-offsets reset-offsets restore export import' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe log-dirs roll health start status stop' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
     top) verb=top ;;
-    reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
+    reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
@@ -103,14 +104,27 @@ _kctl() {
         esac
         ;;
     'consume consume')
-        flags='--from --until -n --max-records --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | -n | --max-records | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'copy copy')
+        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from-config) kind='file' ;;
+        --to-config) kind='file' ;;
+        --partitions) words='keep hash' flags='' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --codec) words='none gzip snappy lz4 zstd' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups list')
@@ -307,6 +321,16 @@ _kctl() {
         --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'cluster maintenance')
+        flags='--allow-unavailable --state-dir -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='on off'
+        case $prev in
+        --state-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'cluster health')
         flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -344,6 +368,16 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign plan')
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='drain add replication-factor rebalance'
+        case $prev in
+        --output) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')

@@ -48,6 +48,8 @@ class LogDir:
     path: str
     error: ErrorCode
     replicas: tuple[LogDirReplica, ...] = ()
+    usable_bytes: int | None = None
+    """Free space of its file system; None if the broker does not report it (before Kafka 3.3, KIP-827)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class ReplicaSizes:
     copies: dict[Replica, tuple[str, int]] = field(default_factory=dict)
     """Directory and bytes of the copies that will replace their replicas."""
     directories: dict[tuple[int, str], ErrorCode] = field(default_factory=dict)
+    usable_bytes: dict[int, int] = field(default_factory=dict)
+    """Free space of the brokers that report it for all their log directories in use."""
 
     def of(self, broker_id: int, tp: TopicPartition) -> int | None:
         """Size of the replica on the broker in bytes; None if it does not exist or is unknown."""
@@ -80,6 +84,8 @@ async def describe_log_dirs(
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
+            if response.error_code:
+                raise ApiError(ErrorCode.of(response.error_code))
         except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             return failure_of(str(broker_id), error)
         return [
@@ -97,6 +103,7 @@ async def describe_log_dirs(
                     for topic in result.topics
                     for one in topic.partitions
                 ),
+                result.usable_bytes if result.usable_bytes >= 0 else None,
             )
             for result in response.results
         ]
@@ -112,9 +119,9 @@ async def describe_log_dirs(
 
 
 async def replica_sizes(
-    client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition]
+    client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
 ) -> ReplicaSizes:
-    """Sizes of the partitions' replicas on these brokers; an error of one broker affects only its replicas."""
+    """Sizes of the partitions' replicas, or all, on these brokers; an error of one broker affects only its own."""
     log_dirs, failed = await describe_log_dirs(client, brokers, partitions)
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:
@@ -125,7 +132,22 @@ async def replica_sizes(
                 sizes.copies[replica] = log_dir.path, one.size_bytes
             else:
                 sizes.bytes[replica], sizes.places[replica] = one.size_bytes, log_dir.path
+    sizes.usable_bytes.update(_usable_bytes(log_dirs))
     return sizes
+
+
+def _usable_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
+    """Free space by broker; directories with the same value are taken to be on the same file system."""
+    found: dict[int, set[int]] = {}
+    unknown: set[int] = set()
+    for log_dir in log_dirs:
+        if log_dir.error is not ErrorCode.NONE:
+            continue
+        if log_dir.usable_bytes is None:
+            unknown.add(log_dir.broker_id)
+        else:
+            found.setdefault(log_dir.broker_id, set()).add(log_dir.usable_bytes)
+    return {broker_id: sum(values) for broker_id, values in found.items() if broker_id not in unknown}
 
 
 async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -> dict[Replica, Outcome]:

@@ -9,14 +9,22 @@ WINDOW_MS = 30_000
 """Window of the speed: long enough to smooth it, short enough to follow a changed throttle."""
 
 
+VERDICT_AFTER_MS = 10_000
+"""Least time of observation before a move is reported as endless: brokers need some seconds to start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Copied and total bytes; speed and remaining time are None while unknown."""
+    """Copied and total bytes; speeds and remaining time are None while unknown."""
 
     moved_bytes: int
     total_bytes: int
     bytes_per_s: float | None = None
     remaining_ms: int | None = None
+    growth_bytes_per_s: float | None = None
+    """Speed at which the total grows: what producers append, once per new replica."""
+    never_ends: bool = False
+    """Whether the partitions have grown at least as fast as they were copied for VERDICT_AFTER_MS."""
 
 
 class MoveProgress:
@@ -41,7 +49,9 @@ class MoveProgress:
         speed = (moved_bytes - moved_then) * 1000 / passed_ms
         closer = (remaining_then - remaining) * 1000 / passed_ms
         remaining_ms = 0 if remaining <= 0 else round(remaining * 1000 / closer) if closer > 0 else None
-        return Estimate(moved_bytes, total_bytes, speed, remaining_ms)
+        growth = speed - closer
+        never_ends = passed_ms >= VERDICT_AFTER_MS and closer <= 0 and 0 < growth < remaining
+        return Estimate(moved_bytes, total_bytes, speed, remaining_ms, growth, never_ends)
 
 
 def move_duration_ms(bytes_to_move: int, throttle_bytes_per_s: int) -> int:

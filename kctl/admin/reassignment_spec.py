@@ -67,6 +67,11 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return sorted(tps)
 
 
+def is_inline(text: str) -> bool:
+    """Whether the text has the form of `orders:0` or `orders:0=1,2,3`."""
+    return _INLINE.fullmatch(text) is not None
+
+
 def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignment:
     """Parses `orders:0=1,2,3`, or `orders:0` without replicas.  Raises UsageError."""
     assignment: Assignment = {}

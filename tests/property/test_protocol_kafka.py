@@ -31,7 +31,11 @@ MISSING = {
     OLDEST_JUDGE: {
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
-        *(f"{name}{kind}" for name in ("DescribeGroups", "ListGroups") for kind in ("Request", "Response")),
+        *(
+            f"{name}{kind}"
+            for name in ("DescribeGroups", "DescribeLogDirs", "ListGroups")
+            for kind in ("Request", "Response")
+        ),
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
         *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),

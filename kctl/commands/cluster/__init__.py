@@ -7,7 +7,7 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "describe", "log-dirs", "roll", "health", "start", "status", "stop"),
+    cls=verbs(__name__, "describe", "log-dirs", "roll", "maintenance", "health", "start", "status", "stop"),
     help="Describe a cluster, check its health, restart it, run one for development.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

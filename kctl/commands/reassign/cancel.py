@@ -16,7 +16,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import CANCEL_COLUMNS, cancel_row
 from kctl.commands.reassign.states import show_cleared_throttles
-from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
 from kctl.errors import UsageError
 
@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
 def cancel(
     ctx: typer.Context,
     partitions: Annotated[
-        list[str] | None, typer.Argument(help="Partitions; replaces the file.", metavar="T:P")
+        list[str] | None, typer.Argument(help="Partitions; or one file, as --reassignment-json-file.", metavar="T:P")
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
@@ -50,6 +50,7 @@ def cancel(
     moving is left unchanged, which is no error.
     """
     run: Invocation = ctx.obj
+    partitions, reassignment_json_file = plan_file(partitions, reassignment_json_file)
     targets = read_targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
         raise UsageError("give --reassignment-json-file, partitions such as orders:0, or --all")

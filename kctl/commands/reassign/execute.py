@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.admin.move_progress import move_duration_ms
 from kctl.admin.reassigning import look, start_moves, wait_for_moves
-from kctl.admin.reassignment_plan import bytes_by_broker, rollback, rollback_log_dirs
+from kctl.admin.reassignment_plan import rollback, rollback_log_dirs
 from kctl.admin.reassignment_spec import format_reassignment
 from kctl.admin.rollback_files import save_rollback, write_new
 from kctl.admin.throttle_records import key_of
@@ -18,12 +17,12 @@ from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import EXISTING
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
+from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
 from kctl.commands.reassign.states import show_cleared_throttles
-from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
-from kctl.commands.values import parse_size
 from kctl.errors import ApiError, ErrorCode, UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ app = typer.Typer(add_completion=False)
     "execute",
     cls=ClusterCommand,
     epilog=examples(
-        "kctl reassign execute --reassignment-json-file moves.json --dry-run",
-        "kctl reassign execute --reassignment-json-file moves.json --throttle 50m --wait",
+        "kctl reassign execute moves.json --dry-run",
+        "kctl reassign execute moves.json --throttle 50m --wait",
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
@@ -54,7 +53,8 @@ def execute(
     moves: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Partitions and their new replicas, the preferred leader first; replaces the file.", metavar="T:P=B,B"
+            help="Partitions and their replicas, the preferred leader first; or one file, as --reassignment-json-file.",
+            metavar="T:P=B,B",
         ),
     ] = None,
     *,
@@ -94,16 +94,18 @@ def execute(
     Without --wait, or if the command is interrupted or loses the connection, the throttle stays until 'kctl reassign
     verify' finds the move complete and restores the previous values.
 
-    To change the throttle of a move, execute the same move again with another --throttle.
+    To change the throttle of a move, execute the same move again with another --throttle.  --wait shows bytes, speed
+    and remaining time, and warns if producers append as fast as the throttle permits to copy.
     """
     run: Invocation = ctx.obj
+    moves, reassignment_json_file = plan_file(moves, reassignment_json_file)
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
-    rate = _rate(throttle)
+    rate = throttle_rate(throttle)
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
-    _show_cost(run, plan, rate)
+    run.console.note(cost_text(plan, rate))
     if dry_run or any(move.problem for move in plan):
         rows = [plan_row(move, WOULD_MOVE) for move in plan]
         run.console.show(PLAN_COLUMNS, rows)
@@ -123,7 +125,7 @@ def execute(
     started = [move for move in plan if outcomes[move.tp].is_done]
     if wait and started:
         try:
-            situation = _watch(run, started)
+            situation = _watch(run, started, rate)
         except BaseException:
             if rate is not None:
                 warn_throttle_stays(run, rate, state_dir)
@@ -144,16 +146,6 @@ def execute(
     if not compat:
         run.console.show(PLAN_COLUMNS, rows)
     return run.status_of(rows) if all_restored else ExitStatus.FAILED
-
-
-def _rate(throttle: str | None) -> int | None:
-
-    if throttle is None:
-        return None
-    rate = parse_size(throttle)
-    if rate == 0:
-        raise UsageError("--throttle must be greater than 0")
-    return rate
 
 
 def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
@@ -191,12 +183,20 @@ def _start(
     return outcomes
 
 
-def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
-    """Wait until the moves have ended; after an interruption, print that the brokers continue."""
+def _watch(run: Invocation, started: Sequence[Move], rate: int | None) -> Situation:
+    """Wait until the moves have ended; after an interruption, print that the brokers continue.
+
+    Warns once if the partitions grow as fast as they are copied.
+    """
+    has_warned = False
     try:
         with run.console.progress("moved", unit="bytes") as progress:
 
             def show(estimate: Estimate) -> None:
+                nonlocal has_warned
+                if estimate.never_ends and not has_warned:
+                    has_warned = True
+                    run.console.warn(_endless(estimate, rate))
                 progress.update(estimate.moved_bytes, total=estimate.total_bytes, note=_pace(estimate))
 
             return run.on_cluster_concurrently(lambda client: wait_for_moves(client, started, show))
@@ -214,27 +214,15 @@ def _pace(estimate: Estimate) -> str:
     pace = f"{round(estimate.bytes_per_s):,} bytes/s"
     if estimate.remaining_ms is None:
         return f"{pace}, remaining time unknown"
-    return f"{pace}, {_duration(estimate.remaining_ms)} left"
+    return f"{pace}, {duration_text(estimate.remaining_ms)} left"
 
 
-def _show_cost(run: Invocation, plan: Sequence[Move], rate: int | None) -> None:
-    """Show the number of replicas and bytes to copy, and the minimum duration."""
-    incoming, outgoing = bytes_by_broker(plan)
-    total = sum(move.bytes_to_move or 0 for move in plan if not move.problem)
-    replicas = sum(len(move.adding) + len(move.relocating) for move in plan if not move.problem)
-    text = f"{replicas} replica{'' if replicas == 1 else 's'} to copy, {total:,} bytes"
-    if rate is not None and incoming:
-        busiest = max(*incoming.values(), *outgoing.values())
-        text += f", at least {_duration(move_duration_ms(busiest, rate))} with this throttle"
-    run.console.note(text)
-
-
-def _duration(duration_ms: int) -> str:
-    seconds = -(-duration_ms // 1000)
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+def _endless(estimate: Estimate, rate: int | None) -> str:
+    copied, grown = round(estimate.bytes_per_s or 0), round(estimate.growth_bytes_per_s or 0)
+    text = f"the partitions grow by {grown:,} bytes/s and are copied at {copied:,} bytes/s, so the move does not end"
+    if rate is None:
+        return text
+    return f"{text} with a throttle of {rate:,} bytes/s: execute the same move again with a larger --throttle"
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import JsonFile, StateDir
 from kctl.commands.reassign.states import show_states
-from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of
 
 app = typer.Typer(add_completion=False)
@@ -28,7 +28,9 @@ def status(
     ctx: typer.Context,
     moves: Annotated[
         list[str] | None,
-        typer.Argument(help="Partitions and their target replicas; replaces the file.", metavar="T:P=B,B"),
+        typer.Argument(
+            help="Partitions and their target replicas; or one file, as --reassignment-json-file.", metavar="T:P=B,B"
+        ),
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
@@ -40,6 +42,7 @@ def status(
     replicas nor moving there.
     """
     run: Invocation = ctx.obj
+    moves, reassignment_json_file = plan_file(moves, reassignment_json_file)
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (key 35, versions 0-2): sizes of the replicas on this broker, by log directory (KIP-113).
+"""DescribeLogDirs (key 35, versions 0-4): sizes of the replicas on a broker (KIP-113).
 
-2: flexible.
+2: flexible.  3: an error of the whole response.  4: size and free space of the file system (KIP-827).  Ours serves 0-2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = array(int32)
 
 
-@request(key=35, versions="0-2", flexible="2+")
+@request(key=35, versions="0-4", flexible="2+", served="0-2")
 class DescribeLogDirsRequest:
     """Describes the log directories of the broker that receives it."""
 
@@ -54,11 +54,16 @@ class DescribeLogDirsResult:
     log_dir: str = string()
     """Absolute path."""
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64(versions="4+", default=-1)
+    """Size of the file system; -1 if unknown."""
+    usable_bytes: int = int64(versions="4+", default=-1)
+    """Free space that the broker may use; -1 if unknown."""
 
 
-@response(key=35, versions="0-2", flexible="2+")
+@response(key=35, versions="0-4", flexible="2+")
 class DescribeLogDirsResponse:
-    """All log directories of the broker; empty without authorization."""
+    """All log directories of the broker; before version 3, empty without authorization."""
 
     throttle_time_ms: int = int32(default=0)
+    error_code: int = int16(versions="3+", default=0)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

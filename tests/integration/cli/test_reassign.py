@@ -124,3 +124,40 @@ def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers:
     assert (
         operate(f"configs alter broker 0 1 2 --delete {RATE} --delete {RATE.replace('leader', 'follower')}").status == 0
     )
+
+
+def test_drained_broker_is_empty_and_the_way_back_fills_it(operate: Kctl, tmp_path: Path) -> None:
+    filled(operate, "drained", "0:1,1:2,2:0", kilobytes=50)
+    plan = f"reassign plan drain 0 --topic drained --output {tmp_path}/drain.json --format json"
+    planned = operate(plan)
+    assert planned.status == 0, planned.err
+    assert [(move["replicas"], move["target"]) for move in planned.document["moves"]] == [
+        ([0, 1], [2, 1]),
+        ([2, 0], [2, 1]),
+    ]
+    assert planned.document["bytes_to_move"] > 50_000
+    assert operate(f"reassign execute {tmp_path}/drain.json --throttle 100m --wait").status == 0
+    described = operate("topics describe drained --format json").document[0]["partitions"]
+    assert [one["replicas"] for one in described] == [[2, 1], [1, 2], [2, 1]]
+    assert operate("reassign plan drain 0 --topic drained --format json").document["moves"] == []
+    assert operate(f"reassign execute {tmp_path}/drain-rollback.json --wait").status == 0
+    described = operate("topics describe drained --format json").document[0]["partitions"]
+    assert [one["replicas"] for one in described] == [[0, 1], [1, 2], [2, 0]]
+
+
+def test_broker_in_maintenance_leads_nothing(operate: Kctl) -> None:
+    assert operate("topics create serviced --replica-assignment 0:1,1:0,0:2").status == 0
+
+    def leaders() -> list[int]:
+        described = operate("topics describe serviced --format json").document[0]["partitions"]
+        return [one["leader"] for one in described]
+
+    # Topics of other tests may have partitions with one replica, which stay.
+    moved = operate("cluster maintenance on 0 --yes --allow-unavailable")
+    assert moved.status == 0, moved.err
+    probe.wait_until(lambda: leaders() == [1, 1, 2], what="leaders on other brokers", timeout_s=TIMEOUT_S)
+    assert operate("elect --preferred --topic serviced").status == 0
+    probe.wait_until(lambda: leaders() == [1, 1, 2], what="leaders on other brokers", timeout_s=TIMEOUT_S)
+    restored = operate("cluster maintenance off 0 --yes")
+    assert restored.status == 0, restored.err
+    probe.wait_until(lambda: leaders() == [0, 1, 0], what="leaders as before", timeout_s=TIMEOUT_S)

@@ -38,6 +38,9 @@ class MovingCluster(FakeCluster):
         """Partition -> (target, previous replicas)."""
         self.looks_until_arrival: int | None = None
         self.sizes: dict[tuple[int, TopicPartition], int] = {}
+        self.usable_bytes: dict[int, int] = {}
+        """Free space of the brokers that report it."""
+        self.racks: dict[int, str] = {}
         self.overrides: dict[tuple[int, str], dict[str, str]] = {}
         """(type, name) -> the properties set for exactly that resource."""
         self.away: set[int] = set()
@@ -67,6 +70,8 @@ class MovingCluster(FakeCluster):
     def _metadata(self, broker: int, request: Any) -> Any:
         response = super()._metadata(broker, request)
         response.brokers = [one for one in response.brokers if one.node_id not in self.away]
+        for one in response.brokers:
+            one.rack = self.racks.get(one.node_id)
         return response
 
     def _topic_metadata(self, name: str) -> Any:
@@ -189,7 +194,9 @@ class MovingCluster(FakeCluster):
         return elect_leaders.ElectLeadersResponse(error_code=0, replica_election_results=list(results.values()))
 
     def _describe_log_dirs(self, broker: int, request: Any) -> Any:
-        expected = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        expected = set(self.replicas)
+        if request.topics is not None:
+            expected = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
         topics: dict[str, Any] = {}
         for (holder, tp), size in sorted(self.sizes.items()):
             if holder == broker and tp in expected:
@@ -201,7 +208,9 @@ class MovingCluster(FakeCluster):
                         partition_index=tp.partition, partition_size=size, offset_lag=0, is_future_key=False
                     )
                 )
-        result = describe_log_dirs.DescribeLogDirsResult(error_code=0, log_dir="/d", topics=list(topics.values()))
+        result = describe_log_dirs.DescribeLogDirsResult(
+            error_code=0, log_dir="/d", topics=list(topics.values()), usable_bytes=self.usable_bytes.get(broker, -1)
+        )
         return describe_log_dirs.DescribeLogDirsResponse(results=[result])
 
     def _describe_configs(self, broker: int, request: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.admin import move_progress
 from kctl.admin.throttles import FOLLOWER_REPLICAS, RATES
 from kctl.commands.exit_status import ExitStatus
 from kctl.model import TopicPartition
@@ -22,6 +23,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kctl.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.peers.probe import wait_until
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
@@ -60,9 +62,18 @@ def state_files(tmp_path: Path, pattern: str) -> list[Path]:
 def test_file_among_the_moves_is_refused_with_the_option_that_takes_it(
     kctl: Kctl, cluster: MovingCluster, file: Path, verb: str
 ) -> None:
-    ran = kctl("reassign", verb, str(file))
+    ran = kctl("reassign", verb, "orders:1=1,2" if verb != "cancel" else "orders:1", str(file))
     assert ran.status == ExitStatus.USAGE
     assert f"--reassignment-json-file {file}" in ran.err
+
+
+def test_single_argument_may_name_the_file(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
+    assert kctl("reassign", "execute", str(file)).status == ExitStatus.DONE
+    assert cluster.moving == {TP: ([1, 2], [0, 1])}
+    assert kctl("reassign", "status", str(file)).status == ExitStatus.UNMET
+    assert kctl("reassign", "cancel", str(file)).status == ExitStatus.DONE
+    assert cluster.moving == {}
+    assert kctl("reassign", "verify", str(file)).status == ExitStatus.FAILED
 
 
 def test_dry_run_shows_the_plan_and_does_nothing(
@@ -114,6 +125,24 @@ def test_throttle_stays_until_verify_finds_the_move_complete(kctl: Kctl, cluster
     verified = kctl("reassign verify orders:0=1,2")
     assert (verified.status, verified.rows[0][2]) == (ExitStatus.DONE, "complete")
     assert throttles(cluster) == {}
+
+
+def test_wait_warns_of_a_move_that_never_ends(
+    kctl: Kctl, cluster: MovingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers append 900 bytes between two looks and 300 are copied; the verdict needs no minimum time here."""
+    monkeypatch.setattr(move_progress, "VERDICT_AFTER_MS", 0)
+    cluster.looks_until_arrival = 4
+    cluster.sizes[0, TP] = cluster.sizes[1, TP] = 1_000_000
+
+    def grow(_: object) -> None:
+        for broker, size in ((0, 900), (1, 900), (2, 300)):
+            cluster.sizes[broker, TP] = cluster.sizes.get((broker, TP), 0) + size
+
+    cluster.intercept(ListPartitionReassignmentsRequest, grow)
+    ran = kctl("reassign execute orders:0=1,2 --throttle 1k --wait")
+    assert ran.status == ExitStatus.DONE
+    assert ran.err.count("so the move does not end with a throttle of 1,024 bytes/s") == 1
 
 
 def test_throttle_of_a_move_under_way_can_be_changed(kctl: Kctl, cluster: MovingCluster) -> None:

@@ -1,0 +1,80 @@
+"""Moves the leaders of a broker away and back, by the order of replicas and preferred elections."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kctl.admin.election import ElectionType, elect_leaders
+from kctl.admin.outcome import Outcome
+from kctl.admin.reassigning import look, start_moves, wait_for_moves
+from kctl.admin.reassignment_plan import MoveState, partition_of
+from kctl.admin.reassignment_spec import Assignment, format_reassignment, parse_reassignment
+from kctl.admin.rollback_files import write_new
+from kctl.client.cluster import ClusterClient
+from kctl.client.metadata import ClusterMetadata
+from kctl.errors import ErrorCode, KctlError, UsageError
+from kctl.model import NO_LEADER, TopicPartition
+
+
+class MaintenanceRecord:
+    """The order of replicas before the maintenance of one broker: Kafka's JSON of reassignments, in a file."""
+
+    def __init__(self, folder: Path, broker: int) -> None:
+        self.path = folder / f"maintenance-{broker}.json"
+
+    def load(self) -> Assignment:
+        """The saved order; empty without a file.  Raises KctlError for an invalid file."""
+        try:
+            return parse_reassignment(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, UsageError, UnicodeDecodeError) as error:
+            raise KctlError(f"{self.path} is not a valid record of a maintenance: {error}") from None
+
+    def save(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """Replaces the file atomically; without partitions, deletes it.  Raises OSError."""
+        if not replicas:
+            self.path.unlink(missing_ok=True)
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".tmp")
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()  # Left by a command that was killed.
+        write_new(temporary, format_reassignment(replicas) + "\n")
+        temporary.replace(self.path)
+
+
+async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[TopicPartition, Outcome]:
+    """Changes the order of replicas, and waits until that is done; returns the outcome of each partition."""
+    if not targets:
+        return {}
+    situation = await look(client, targets)
+    outcomes = await start_moves(client, situation.moves)
+    started = [move for move in situation.moves if outcomes[move.tp].is_done]
+    if not started:
+        return outcomes
+    after = await wait_for_moves(client, started, lambda _: None)
+    for move in started:
+        if after.state_of(move) is not MoveState.COMPLETE:
+            text = "the order of its replicas was changed by another reassignment"
+            outcomes[move.tp] = Outcome(str(move.tp), ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+    return outcomes
+
+
+async def elect_preferred(
+    client: ClusterClient, partitions: Sequence[TopicPartition], before: ClusterMetadata
+) -> dict[TopicPartition, Outcome]:
+    """Elects the preferred leaders; a partition that has it already is no error."""
+    if not partitions:
+        return {}
+    elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)
+    return {one.tp: one.outcome if one.is_needed else Outcome(str(one.tp)) for one in elections}
+
+
+async def leaders_of(client: ClusterClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """The present leaders; NO_LEADER for partitions without one."""
+    metadata = await client.metadata({tp.topic for tp in partitions})
+    found = {tp: partition_of(metadata, tp) for tp in partitions}
+    return {tp: NO_LEADER if one is None else one.leader for tp, one in found.items()}
