@@ -94,7 +94,9 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         producer.produce("orders", b"hello")
         assert producer.flush(30) == 0
         kctl("consume", "orders", "--from", "start", "--until", "end", *at)
-        kctl("groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--execute", *at)
+        kctl(
+            "groups", "reset-offsets", "readers", "--topic", "orders", "--to-earliest", "--execute", "--no-backup", *at
+        )
         # Scrapes within some seconds share one collection of lag.
         probe.wait_until(lambda: 'consumergroup="readers"' in one.get(), what="lag", timeout_s=60)
         yield one

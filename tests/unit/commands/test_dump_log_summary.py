@@ -86,7 +86,7 @@ def test_lost_offsets_are_named(kctl: Kctl, partition: Path) -> None:
     assert (row["batches"], row["records"], row["last_offset"], row["lost_offsets"]) == (5, 50, 169, 10)
     assert row["lost_bytes"] == length + len(batch(175, 5)) - 3
     ran = kctl(f"dump-log --summary {partition}")
-    assert ran.rows[0][10:12] == ["110 to 119 and from 170 lost", "CORRUPT"]
+    assert ran.rows[0][10:12] == ["110 to 119 and from 170 lost", "CORRUPT_MESSAGE"]
 
 
 def test_damage_at_the_end_of_an_earlier_segment_ends_before_the_next(kctl: Kctl, partition: Path) -> None:
