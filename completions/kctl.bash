@@ -14,10 +14,11 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
+    copy) verb=copy ;;
     groups) [[ -n $verb ]] || words='list describe lag members delete delete-offsets reset-offsets' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
@@ -102,14 +103,27 @@ _kctl() {
         esac
         ;;
     'consume consume')
-        flags='--from --until -n --max-records --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | -n | --max-records | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'copy copy')
+        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from-config) kind='file' ;;
+        --to-config) kind='file' ;;
+        --partitions) words='keep hash' flags='' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --codec) words='none gzip snappy lz4 zstd' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups list')

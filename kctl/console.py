@@ -383,8 +383,14 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Erases the line from a terminal, before other output; the next update may draw it again."""
         if self._is_drawn and self._console.stderr.isatty():
             self._console.stderr.write("\r\x1b[K")
+            self._console.stderr.flush()
+        self._is_drawn = False
 
     def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
         """`done` of `total` is complete; may be called often.  `total` may grow."""

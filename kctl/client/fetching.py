@@ -34,6 +34,10 @@ class FetchLimits:
     partition_max_bytes: int = 4 << 20
 
 
+CHUNKS = FetchLimits(max_bytes=8 << 20, partition_max_bytes=1 << 20)
+"""For readers of whole ranges: decoded small records take about ten times the memory of their bytes."""
+
+
 @dataclass(slots=True)
 class FetchedPartition:
     """Response of one partition: batches from the one with the fetch offset on; the last may be truncated."""

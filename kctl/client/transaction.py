@@ -1,4 +1,5 @@
-"""One transaction: records in any partitions that become visible to read-committed consumers together, or never.
+"""Transactions: records in any partitions, and offsets of a group, that become visible to read-committed consumers
+together, or never.
 
 Initialising a transactional id fences its previous producer and aborts that producer's open transaction.  After a crash
 the transaction is aborted by the next producer with the id, or after transaction.timeout.ms.  Source: KIP-98.
@@ -7,6 +8,7 @@ the transaction is aborted by the next producer with the id, or after transactio
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Self
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
@@ -14,6 +16,7 @@ from kctl.client.framing import first_result
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kctl.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -21,6 +24,12 @@ from kctl.protocol.apis.add_partitions_to_txn import (
 )
 from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of Kafka's producer."""
@@ -36,13 +45,14 @@ _WORDS = {
 
 
 class Transaction:
-    """An open transaction.  Owner: event loop."""
+    """The open transaction of a transactional id; after its end, the next one.  Owner: event loop."""
 
     def __init__(self, client: ClusterClient, transactional_id: str, producer: ProducerIdAndEpoch) -> None:
         self.transactional_id = transactional_id
         self.producer = producer
         self._client = client
         self._adding: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._has_offsets = False
 
     @classmethod
     async def begin(
@@ -67,6 +77,47 @@ class Transaction:
         if tp not in self._adding:
             self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
         await self._adding[tp]
+
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits offsets of a group as part of the transaction.  Raises ApiError with the first error."""
+        self._has_offsets = True
+        join = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            group_id=group_id,
+        )
+        commit = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=""
+                        )
+                        for tp in sorted(offsets)
+                        if tp.topic == topic
+                    ],
+                )
+                for topic in sorted({tp.topic for tp in offsets})
+            ],
+        )
+
+        async def send_join(connection: Connection) -> None:
+            response = await connection.send(join, AddOffsetsToTxnResponse)
+            _raise_for(response.error_code, self.transactional_id)
+
+        async def send_commit(connection: Connection) -> None:
+            response = await connection.send(commit, TxnOffsetCommitResponse)
+            codes = [one.error_code for topic in response.topics for one in topic.partitions]
+            _raise_for(next((code for code in codes if code), 0), self.transactional_id)
+
+        await self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
+        await self._client.on_coordinator(group_id, send_commit)
 
     async def commit(self) -> None:
         """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
@@ -95,7 +146,7 @@ class Transaction:
 
     async def _end(self, *, is_commit: bool) -> None:
         """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
-        if not self._adding:
+        if not self._adding and not self._has_offsets:
             return  # Nothing was written, so the coordinator has no transaction.
         await asyncio.gather(*self._adding.values(), return_exceptions=True)
         request = EndTxnRequest(
@@ -110,6 +161,8 @@ class Transaction:
             _raise_for(response.error_code, self.transactional_id)
 
         await self._client.on_coordinator(self.transactional_id, send_to, CoordinatorType.TRANSACTION, codes=_BUSY)
+        self._adding.clear()
+        self._has_offsets = False
 
 
 def _raise_for(error_code: int, transactional_id: str) -> None:

@@ -31,6 +31,23 @@ class Invocation:
         self._properties: dict[str, str] | None = None
         self._security: Security | None = None
         self._exposed: set[str] = set()
+        self._reads_environment = True
+
+    def of_side(self, bootstrap_server: str | None, command_config: str | None) -> Invocation:
+        """The invocation for one of two clusters, from its own options; without any, this invocation.
+
+        Settings of --command-config, which may contain secrets, apply only to a side without own options.
+        """
+        if bootstrap_server is None and command_config is None:
+            return self
+        side = Invocation(
+            self.console,
+            {**self._given, "bootstrap_server": bootstrap_server, "command_config": command_config},
+        )
+        side._reads_environment = False
+        if bootstrap_server is None and "bootstrap.servers" not in side.client_properties():
+            side._given["bootstrap_server"] = self._bootstrap_servers
+        return side
 
     @property
     def debug(self) -> bool:
@@ -41,11 +58,10 @@ class Invocation:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
         from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
 
-        servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
         timeout = self._given.get("timeout")
         properties = self.client_properties()
         return client_settings(
-            bootstrap_servers=servers,
+            bootstrap_servers=self._bootstrap_servers,
             properties=properties,
             security=self._security_of(properties),
             timeout_ms=_duration_ms(timeout) if timeout else None,
@@ -103,8 +119,15 @@ class Invocation:
         return self._properties
 
     @property
+    def _bootstrap_servers(self) -> str | None:
+        return self._given.get("bootstrap_server") or self._from_environment("KCTL_BOOTSTRAP_SERVER")
+
+    @property
     def _config_file(self) -> str | None:
-        return self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
+        return self._given.get("command_config") or self._from_environment("KCTL_COMMAND_CONFIG")
+
+    def _from_environment(self, name: str) -> str | None:
+        return os.environ.get(name) if self._reads_environment else None
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         """Run `work` with a client on blocking sockets, without an event loop, then close the client.

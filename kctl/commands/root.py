@@ -18,6 +18,9 @@ NOUNS: dict[str, Member] = {
     "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
     "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
     "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+    "copy": Member(
+        "kctl.commands.copy.command", "Copy records of a topic to another topic, which may be in another cluster."
+    ),
     "groups": Member(
         "kctl.commands.groups", "Describe consumer groups and their lag, delete them, reset their offsets."
     ),

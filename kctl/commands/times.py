@@ -2,7 +2,8 @@
 
     TIME      2026-11-21T09:30:00Z    RFC 3339; without a zone it is UTC, and without a time of day midnight
               20261121, 20261121T0930Z    ISO 8601 without separators
-              1795253400, 1795253400000   epoch seconds, which have 10 digits, or milliseconds, which have 13
+              09:30, 09:30:15         a time of the current day in UTC
+    1795253400, 1795253400000   epoch seconds, which have 10 digits, or milliseconds, which have 13
               now, -1h30m, -PT90M     now, and a duration back from now
     DURATION  500ms  10s  5m  1h30m  2d  1w  PT1H30M; a bare number is seconds
 
@@ -23,7 +24,9 @@ TIME_MS_MAX = 253_402_300_799_999
 
 _EPOCH_SECONDS = re.compile(r"[0-9]{10}")
 _EPOCH_MS = re.compile(r"[0-9]{13}")
+_TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,3}))?)?Z?", re.ASCII)
 _COMPACT_DATE = re.compile(r"[0-9]{8}")
+_DAY_MS = 86_400_000
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNITS_S = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -45,6 +48,11 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
         return int(value) * 1000
     if _EPOCH_MS.fullmatch(value):
         return int(value)
+    if of_day := _TIME_OF_DAY.fullmatch(value):
+        hours, minutes, seconds, fraction = of_day.groups()
+        if int(hours) < 24:
+            of_day_ms = (int(hours) * 60 + int(minutes)) * 60_000 + int(seconds or 0) * 1000
+            return now_ms - now_ms % _DAY_MS + of_day_ms + int((fraction or "0").ljust(3, "0"))
     if value.isdecimal() and not _COMPACT_DATE.fullmatch(value):
         raise UsageError(
             f"'{text}' is not a valid time: epoch seconds have 10 digits, milliseconds 13,"

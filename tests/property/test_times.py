@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
+from datetime import time as datetime_time
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,22 @@ def test_only_10_and_13_digits_are_numbers_since_the_epoch(number: int) -> None:
         assert len(text) not in {10, 13}
     else:
         assert found == {10: number * 1000, 13: number}.get(len(text)) or len(text) == 8
+
+
+@given(st.times(), st.integers(0, 4_000_000_000_000))
+def test_a_time_without_a_date_is_of_the_current_day(time: datetime_time, now_ms: int) -> None:
+    time = time.replace(microsecond=time.microsecond // 1_000 * 1_000)
+    found_ms = parse_time_ms("@" + time.isoformat("milliseconds"), now_ms=now_ms)
+    found, now = (EPOCH + timedelta(milliseconds=one) for one in (found_ms, now_ms))
+    assert (found.date(), found.time()) == (now.date(), time)
+    shorter = parse_time_ms(f"{time.hour}:{time.minute:02}", now_ms=now_ms)
+    assert shorter == found_ms - found_ms % 60_000
+
+
+@pytest.mark.parametrize("text", ["24:00", "10:60", "10:5", "10:00:60", "10", ":05", "10:05+01"])
+def test_invalid_times_of_day_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_time_ms(text, now_ms=NOW_MS)
 
 
 @given(st.text() | st.from_regex(r"@?[-+]?[0-9PTHMSDhmsdw:.,Z-]{1,25}", fullmatch=True))

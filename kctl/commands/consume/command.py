@@ -10,6 +10,17 @@ import typer
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.record_options import (
+    From,
+    Grep,
+    Key,
+    Limit,
+    Partition,
+    PartitionOfKey,
+    RecordHeader,
+    Where,
+    selecting,
+)
 from kctl.commands.values import parse_offset, parse_partitions
 from kctl.console import Format
 from kctl.errors import UsageError
@@ -30,6 +41,9 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume orders",
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
+        "kctl consume orders --from @10:00 --until @10:05 --key customer-7 --limit 20",
+        "kctl consume orders --from @-1h --where 'value.status == \"failed\" and value.amount > 100' --format jsonl",
+        "kctl consume orders --grep 'timeout|refused' --record-header source=web --limit 1 --expect 1",
         "kctl consume orders --from end --follow",
         "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume orders --group audit --follow --assignor cooperative-sticky",
@@ -40,26 +54,26 @@ def consume(
     ctx: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
     *,
-    from_: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="OFFSET",
-            help="Where to start: start, end, N, +N after the start, -N before the end, @TIME.",
-        ),
-    ] = "start",
+    from_: From = "start",
     until: Annotated[
         str | None,
         typer.Option(
             "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end, unless --follow is given."
         ),
     ] = None,
-    max_records: Annotated[
-        int | None, typer.Option("-n", "--max-records", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0)
+    key: Key = None,
+    partition_of_key: PartitionOfKey = False,
+    grep: Grep = None,
+    where: Where = None,
+    record_header: RecordHeader = None,
+    max_records: Limit = None,
+    expect: Annotated[
+        int | None,
+        typer.Option(
+            "--expect", metavar="N", help="Exit status 3 unless exactly N records are shown.", max=INT64_MAX, min=0
+        ),
     ] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
-    ] = None,
+    partition: Partition = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more records at the end.")] = False,
     group: Annotated[
         str | None,
@@ -105,8 +119,16 @@ def consume(
     members of a group must have one in common.  If cooperative-sticky is the only one, the member keeps reading during
     a rebalance; otherwise it revokes its partitions first.
 
-    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), epoch seconds (10 digits) or milliseconds
-    (13 digits), now, or a duration before now (@-1h).  Times before 1970 are refused.
+    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), a time of the current day in UTC (10:05),
+    epoch seconds (10 digits) or milliseconds (13 digits), now, or a duration before now (@-1h).  Times before 1970 are
+    refused.  A partition is read from its first record at or after the time of --from up to its first record at or
+    after the time of --until.
+
+    --key, --grep, --where and --record-header select records; if several are given, all must match.  --limit counts
+    selected records.  --grep applies Python's regular expressions to the value as UTF-8: without special characters to
+    the whole value, otherwise to its first 64 KiB and for at most 1 s.  --where compares fields (key, value, headers,
+    partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by == != < <= > >= in,
+    joined by and, or, not, exists(PATH).  A comparison with a path that does not exist is false.
 
     With json and jsonl, keys, values and header values that are not UTF-8 are base64; "key_encoding", "value_encoding"
     and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records
@@ -125,6 +147,8 @@ def consume(
             raise UsageError(
                 "--group assigns partitions and determines where to stop; leave out --partition and --until"
             )
+        if partition_of_key:
+            raise UsageError("--group assigns partitions; leave out --partition-of-key")
         if run.console.format is Format.JSON:
             raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")
     if formatter and run.console.format is not Format.JSON:
@@ -132,6 +156,7 @@ def consume(
     now_ms = round(time.time() * 1000)
     from kctl.commands.consume.reading import Reading, read_topic  # noqa: PLC0415 - help needs no client
 
+    chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
     reading = Reading(
         topic=topic,
         lower=parse_offset(from_, now_ms=now_ms),
@@ -144,5 +169,7 @@ def consume(
         reads_committed=isolation == "read_committed",
         formatter=formatter,
         compat=compat,
+        selecting=chosen,
+        expected=expect,
     )
     return run.on_cluster_concurrently(lambda client: read_topic(run, client, reading))

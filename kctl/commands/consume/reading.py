@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.offset_spec import Anchor
-from kctl.admin.offsets import find_offset_ranges, partitions_of, resolve
+from kctl.admin.offsets import partitions_of, resolve
 from kctl.client.consumer import Consumer
+from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
 from kctl.commands.records import RECORD_COLUMNS, record_item, record_row
 from kctl.commands.rows import known
+from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time
-from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.errors import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
+    from kctl.commands.record_options import Selecting
     from kctl.console import RowStream
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -47,6 +51,9 @@ class Reading(NamedTuple):
     formatter: str | None
     compat: str | None
     """The version of Kafka whose formatter is imitated."""
+    selecting: Selecting
+    expected: int | None
+    """The number of records to show; another number is exit status 3."""
 
 
 class DecodedRecordItem(NamedTuple):
@@ -62,20 +69,48 @@ class DecodedRecordItem(NamedTuple):
 
 
 async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -> ExitStatus:
-    """Show the records; FAILED if some of the partitions could not be read.  Raises ApiError and UsageError."""
+    """Show the records; FAILED if some of the partitions could not be read, UNMET if their number is not the expected.
+
+    Raises ApiError and UsageError.
+    """
     isolation = IsolationLevel.READ_COMMITTED if reading.reads_committed else IsolationLevel.READ_UNCOMMITTED
     with client.one_deadline(follows_elections=True):
-        tps = _select(await partitions_of(client, [reading.topic]), reading.partitions)
-        held = await _reachable(run, client, tps, isolation)
+        tps = select_partitions(
+            await partitions_of(client, [reading.topic]), reading.partitions, reading.selecting.key_for_partition
+        )
+        held = await reachable(run.console, client, tps, isolation)
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
+    shown = 0
 
     async def copy(write: Write, flush: Callable[[], None]) -> None:
-        if reading.group is not None:
-            await _read_in_group(run, client, reading, reading.group, held, isolation, write, flush)
-            return
-        consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=isolation)
+        matches = reading.selecting.records.matches
         ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
-        await _copy(consumer, write, ends, reading.records_max, flush=flush if reading.follows else None)
+        ranges = {tp: (bounds[tp][0], max(bounds[tp][0], end)) for tp, end in ends.items()}
+
+        with ScanProgress(run.console, ranges) as progress:
+
+            def write_selected(tp: TopicPartition, record: Record) -> bool:
+                nonlocal shown
+                if not matches(tp, record):
+                    return False
+                progress.hide()
+                is_shown = write(tp, record)
+                shown += is_shown
+                return is_shown
+
+            if reading.group is not None:
+                await _read_in_group(run, client, reading, reading.group, held, isolation, write_selected, flush)
+                return
+
+            def polled() -> None:
+                if reading.follows:
+                    flush()
+                else:
+                    progress.update(consumer.positions, found=shown)
+
+            starts = {tp: start for tp, (start, _) in bounds.items()}
+            consumer = Consumer(client, starts, limits=CHUNKS, isolation=isolation)
+            await _copy(consumer, write_selected, ends, reading.records_max, polled)
 
     if reading.formatter and reading.compat:
         await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
@@ -85,7 +120,13 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
                 _decoding_writer(run, stream, reading.formatter) if reading.formatter else _writer(run, stream),
                 stream.flush,
             )
-    return ExitStatus.DONE if len(held) == len(tps) else ExitStatus.FAILED
+    reading.selecting.warn_of_shortened(run.console)
+    if len(held) != len(tps):
+        return ExitStatus.FAILED
+    if reading.expected is not None and shown != reading.expected:
+        run.console.note(f"{shown:,} records were shown, {reading.expected:,} were expected")
+        return ExitStatus.UNMET
+    return ExitStatus.DONE
 
 
 async def _read_in_group(
@@ -113,37 +154,6 @@ async def _read_in_group(
     await read_in_group(client, run.console, in_group, write, flush)
 
 
-async def _reachable(
-    run: Invocation, client: ClusterClient, tps: list[TopicPartition], isolation: IsolationLevel
-) -> dict[TopicPartition, OffsetRange]:
-    """The offset ranges of the partitions; those with an error are omitted with a warning.
-
-    Raises ApiError if all have an error.
-    """
-    held: dict[TopicPartition, OffsetRange] = {}
-    failed: dict[TopicPartition, ApiError] = {}
-    for tp, found in (await find_offset_ranges(client, tps, isolation=isolation)).items():
-        if isinstance(found, ApiError):
-            failed[tp] = found
-        else:
-            held[tp] = found
-    for tp, error in failed.items():
-        if not held:
-            raise ApiError(error.code, f"{tp}: {error}")
-        run.console.warn(f"{tp} is not read: {error.code.name}: {error}")
-    return held
-
-
-def _select(tps: list[TopicPartition], requested: list[int] | None) -> list[TopicPartition]:
-    if requested is None:
-        return tps
-    missing = sorted(set(requested) - {tp.partition for tp in tps})
-    if missing:
-        message = f"{tps[0].topic} has no partition {', '.join(map(str, missing))}"
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return [tp for tp in tps if tp.partition in requested]
-
-
 async def _bounds(
     run: Invocation, client: ClusterClient, held: dict[TopicPartition, OffsetRange], reading: Reading
 ) -> dict[TopicPartition, tuple[int, int | None]]:
@@ -152,15 +162,14 @@ async def _bounds(
     ends = await resolve(client, held, reading.upper) if reading.upper is not None else {}
     bounds: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, range_ in held.items():
-        start = starts[tp]
-        inside = min(max(start, range_.start), range_.end)
-        if start != inside and reading.lower.anchor is Anchor.ZERO:
+        start = inside(range_, starts[tp])
+        if start != starts[tp] and reading.lower.anchor is Anchor.ZERO:
             bounds_text = f"{range_.start} to {range_.end}"
-            run.console.note(f"{tp}: offset {start} lies outside of {bounds_text}; reading from {inside}")
+            run.console.note(f"{tp}: offset {starts[tp]} lies outside of {bounds_text}; reading from {start}")
         end = ends.get(tp)
         if not reading.follows:
             end = range_.end if end is None else min(end, range_.end)
-        bounds[tp] = (inside, end)
+        bounds[tp] = (start, end)
     return bounds
 
 
@@ -169,12 +178,11 @@ async def _copy(
     write: Write,
     ends: dict[TopicPartition, int],
     max_records: int | None,
-    *,
-    flush: Callable[[], None] | None = None,
+    polled: Callable[[], None],
 ) -> None:
-    """Show records until all partitions have reached their ends, or `records_max`."""
+    """Show records until all partitions have reached their ends, or `records_max`; calls `polled` after each poll."""
     left = max_records
-    _drop_finished(consumer, ends)
+    drop_finished(consumer, ends)
     while consumer.positions and left != 0:
         for tp, records in await consumer.poll():
             end = ends.get(tp)
@@ -183,9 +191,8 @@ async def _copy(
                     break
                 if write(tp, record):
                     left = None if left is None else left - 1
-        if flush is not None:
-            flush()
-        _drop_finished(consumer, ends)
+        polled()
+        drop_finished(consumer, ends)
 
 
 def _writer(run: Invocation, stream: RowStream) -> Write:
@@ -233,9 +240,3 @@ def _classic_writer(run: Invocation, formatter: str, compat: str) -> Write:
         return text is not None
 
     return write
-
-
-def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
-    for tp, end in ends.items():
-        if tp in consumer.positions and consumer.positions[tp] >= end:
-            consumer.drop(tp)

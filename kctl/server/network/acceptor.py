@@ -300,7 +300,10 @@ def listening_socket(host: str, port: int, receive_buffer_bytes: int = -1) -> so
     """
     if not host and socket.has_dualstack_ipv6():
         host = "::"
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:  # of the idna codec, for example because a label is too long
+        raise socket.gaierror(socket.EAI_NONAME, "not a host name") from None
     # Like Java, prefer the IPv4 address of a name that has both.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -116,4 +116,4 @@ def test_a_directory_that_cannot_be_used_at_the_start_is_skipped_with_one_line(t
         assert values(broker, "orders", 1) == ["served"]
         reported = [line for line in broker.log_text.splitlines() if dirs[0] in line and "ERROR" in line]
         assert len(reported) == 1
-        assert "log directory offline" in reported[0]
+        assert "log directory goes offline" in reported[0]

@@ -109,6 +109,7 @@ class FakeCluster:
         """(broker, request) in the order of arrival."""
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
         self.versions = supports | (versions or {})
+        self.cluster_id = "fake-cluster"
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -244,7 +245,7 @@ class FakeCluster:
                 metadata.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
                 for node_id, port in enumerate(self.ports)
             ],
-            cluster_id="fake-cluster",
+            cluster_id=self.cluster_id,
             controller_id=self.controller,
             topics=[self._topic_metadata(name) for name in names],
         )

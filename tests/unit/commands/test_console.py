@@ -208,6 +208,17 @@ def test_progress_redraws_one_line_on_a_terminal_and_wipes_it() -> None:
     assert errors.getvalue() == "\r\x1b[KExporting 100 of 200 (50%) records\r\x1b[K"
 
 
+def test_hidden_progress_is_erased_once_and_drawn_again() -> None:
+    errors = Terminal()
+    progress = Console(io.StringIO(), errors).progress("read", 10)
+    for _ in range(2):
+        progress._next_s = 0
+        progress.update(5)
+        progress.hide()
+        progress.hide()
+    assert errors.getvalue() == "\r\x1b[Kread 5 of 10 (50%)\r\x1b[K" * 2
+
+
 def test_progress_never_reaches_the_last_column_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that wraps would be drawn again below itself at each update."""
     monkeypatch.setenv("COLUMNS", "40")

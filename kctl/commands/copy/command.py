@@ -1,0 +1,188 @@
+"""`kctl copy`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Literal
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.record_options import (
+    From,
+    Grep,
+    Key,
+    Limit,
+    Partition,
+    PartitionOfKey,
+    RecordHeader,
+    Where,
+    selecting,
+)
+from kctl.commands.values import parse_offset, parse_partitions, parse_size
+from kctl.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+CLUSTERS_PANEL = "Clusters"
+
+
+@app.command(
+    "copy",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl copy orders orders-replay --from @10:00 --until @10:05 --key customer-7 --dry-run",
+        "kctl copy orders orders-replay --where 'value.status == \"failed\"' --partitions hash",
+        "kctl copy orders orders --to-cluster dr.example.org:9092 --resume-group copy-orders --rate 5m",
+        "kctl copy orders orders --to-cluster dr.example.org:9092 --groups billing,audit",
+        "kctl copy orders archive --resume-group copy-orders --transactional-id copy-orders",
+    ),
+)
+def copy(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],
+    target: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="DST")],
+    *,
+    from_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--from-cluster",
+            metavar="HOST:PORT[,...]",
+            help="Brokers of the cluster to read from.  Default: --bootstrap-server.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
+    from_config: Annotated[
+        str | None,
+        typer.Option(
+            "--from-config",
+            metavar="FILE",
+            help="Properties file with client settings for the cluster to read from.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
+    to_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--to-cluster",
+            metavar="HOST:PORT[,...]",
+            help="Brokers of the cluster to write to.  Default: --bootstrap-server.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
+    to_config: Annotated[
+        str | None,
+        typer.Option(
+            "--to-config",
+            metavar="FILE",
+            help="Properties file with client settings for the cluster to write to.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
+    from_: From = "start",
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end at the start."),
+    ] = None,
+    key: Key = None,
+    partition_of_key: PartitionOfKey = False,
+    grep: Grep = None,
+    where: Where = None,
+    record_header: RecordHeader = None,
+    max_records: Limit = None,
+    partition: Partition = None,
+    partitions: Annotated[
+        Literal["keep", "hash"],
+        typer.Option(
+            "--partitions", help="Write to the partition of the same number, or to the one that the key selects."
+        ),
+    ] = "keep",
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        typer.Option("--isolation", help="Whether records of open and aborted transactions are copied."),
+    ] = "read_committed",
+    codec: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"],
+        typer.Option("--codec", help="Compression codec of the batches that are written."),
+    ] = "none",
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="SIZE", help="Write at most so many bytes per second, such as 5m or 5m/s."),
+    ] = None,
+    resume_group: Annotated[
+        str | None,
+        typer.Option(
+            "--resume-group",
+            metavar="GROUP",
+            help="Continue where the offsets of this group in the target cluster are, and commit them while copying.",
+        ),
+    ] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id",
+            metavar="ID",
+            help="With --resume-group: write records and offsets in transactions, so that each is copied exactly once.",
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            metavar="GROUP[,...]",
+            help="Afterwards, commit the offsets that these groups have in SRC, translated, for DST.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and count the records that would be copied; write nothing.")
+    ] = False,
+) -> ExitStatus:
+    """Copy records of a topic to another topic, which may be in another cluster.
+
+    Keys, values, headers and timestamps are copied byte for byte; a topic with message.timestamp.type=LogAppendTime
+    sets its own timestamps.  The options that select records are those of 'kctl consume'.  The command ends at the
+    offsets that were the end of the partitions when it started.  The order of records is kept within a partition.
+
+    With --resume-group an interrupted copy continues where it was; records of at most the last second may be copied
+    twice, with --transactional-id none.  The offsets of the group name SRC if both topics are in the same cluster, else
+    the partitions of DST.  They take precedence over --from.
+
+    A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
+
+    With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
+    of this run have no translation.  Offsets that a group already has in DST are not moved back.
+
+    A topic is not copied onto itself without --until, --limit or an option that selects records (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    now_ms = round(time.time() * 1000)
+    if transactional_id is not None and resume_group is None:
+        raise UsageError("--transactional-id requires --resume-group")
+    if groups is not None and partitions == "hash":
+        raise UsageError("--groups requires --partitions keep: offsets of one partition have no translation otherwise")
+    bytes_per_s = None if rate is None else parse_size(rate.removesuffix("/s"))
+    if bytes_per_s == 0:
+        raise UsageError("--rate must be greater than 0")
+    chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
+    from kctl.commands.copy.copying import Copying, copy_topic  # noqa: PLC0415 - help needs no client
+
+    copying = Copying(
+        source=source,
+        target=target,
+        lower=parse_offset(from_, now_ms=now_ms),
+        upper=parse_offset(until, now_ms=now_ms) if until else None,
+        selecting=chosen,
+        records_max=max_records,
+        partitions=parse_partitions(partition),
+        keeps_partitions=partitions == "keep",
+        reads_committed=isolation == "read_committed",
+        codec=codec,
+        bytes_per_s=bytes_per_s,
+        resume_group=resume_group,
+        transactional_id=transactional_id,
+        groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
+        is_dry_run=dry_run,
+    )
+    return copy_topic(run, run.of_side(from_cluster, from_config), run.of_side(to_cluster, to_config), copying)

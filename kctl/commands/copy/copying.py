@@ -1,0 +1,255 @@
+"""Checks, runs and reports a copy between two topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kctl.admin.copying import Copier, CopyPlan
+from kctl.admin.offsets import offset_ranges, partitions_of, resolve
+from kctl.client.committed_offsets import committed_offsets
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.producer import ProducerSettings
+from kctl.client.settings import parse_milliseconds
+from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
+from kctl.commands.copy.mirroring import MIRRORED_COLUMNS, Mirrored, mirror_groups
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.partition_ranges import inside, select_partitions
+from kctl.commands.scan_progress import ScanProgress
+from kctl.console import Column
+from kctl.errors import ErrorCode, UsageError
+from kctl.model import TopicPartition
+from kctl.records.compression import Codec
+
+if TYPE_CHECKING:
+    from kctl.admin.offset_spec import OffsetSpec
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.transport import Connection
+    from kctl.commands.invocation import Invocation
+    from kctl.commands.record_options import Selecting
+    from kctl.console import Console
+
+_UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
+"""A transaction with offsets of the group is open."""
+
+COPIED_COLUMNS = (
+    Column("partition", numeric=True),
+    Column("start", numeric=True),
+    Column("end", numeric=True),
+    Column("position", numeric=True),
+    Column("read", numeric=True),
+    Column("copied", numeric=True),
+    Column("bytes", numeric=True),
+    Column("status"),
+)
+
+
+class Copying(NamedTuple):
+    """What a command line says about a copy."""
+
+    source: str
+    target: str
+    lower: OffsetSpec
+    upper: OffsetSpec | None
+    selecting: Selecting
+    records_max: int | None
+    partitions: list[int] | None
+    keeps_partitions: bool
+    reads_committed: bool
+    codec: str
+    bytes_per_s: int | None
+    resume_group: str | None
+    transactional_id: str | None
+    groups: tuple[str, ...]
+    is_dry_run: bool
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether not all records of the topic are copied."""
+        selects_all = self.selecting.records.selects_all
+        return not selects_all or self.upper is not None or self.records_max is not None
+
+
+class CopiedRow(NamedTuple):
+    """The result of one source partition: offsets of the source, and counts."""
+
+    partition: int
+    start: int
+    end: int
+    position: int
+    """Everything before it has been copied or left out."""
+    read: int
+    copied: int
+    bytes: int
+    status: str
+    """copied, interrupted, or with --dry-run "would be copied"."""
+
+
+class CopyDocument(NamedTuple):
+    """The JSON document of a copy with --groups."""
+
+    partitions: list[CopiedRow]
+    groups: list[Mirrored]
+
+
+def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation, copying: Copying) -> ExitStatus:
+    """Copies the records; FAILED if offsets of a group could not be committed.  Raises KctlError and Refused."""
+    timeout_ms = parse_milliseconds(target_side.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+
+    async def work(source: ClusterClient) -> ExitStatus:
+        from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - as in Invocation
+        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
+
+        async with ClusterClient(target_side.client_settings(), AsyncioTransport(), None) as target:
+            return await _copy(run.console, source, target, copying, timeout_ms)
+
+    return source_side.on_cluster_concurrently(work)
+
+
+async def _copy(
+    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, timeout_ms: int
+) -> ExitStatus:
+    topics = await _topics(source, target, copying)
+    transaction = None
+    if copying.transactional_id is not None and not copying.is_dry_run:
+        # First: an earlier run with this id, which may still be active, must not commit further offsets.
+        transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
+    plan = await _plan(console, source, target, copying, topics)
+    watched = await _watched_groups(source, plan, copying)
+    offsets = {tp: {group[tp] for group in watched.values() if tp in group} for tp in plan.bounds}
+    with ScanProgress(console, plan.bounds) as progress:
+        copier = Copier(
+            plan,
+            source,
+            None if copying.is_dry_run else target,
+            ProducerSettings(codec=Codec.named(copying.codec)),
+            transaction=transaction,
+            watched=offsets if watched else None,
+            on_poll=lambda: progress.update(copier.counts.positions, found=copier.counts.selected),
+        )
+        try:
+            await copier.run()
+        except BaseException:
+            _summarise(console, copier, copying, "interrupted")
+            raise
+    copying.selecting.warn_of_shortened(console)
+    mirrored: list[Mirrored] = []
+    if watched:
+        mirrored = await mirror_groups(target, copier, watched, is_dry_run=copying.is_dry_run)
+    rows = _rows(copier, "would be copied" if copying.is_dry_run else "copied")
+    if copying.groups and console.is_machine_readable:
+        console.show_one(CopyDocument(rows, mirrored))
+    else:
+        console.show(COPIED_COLUMNS, rows)
+        if mirrored:
+            console.show(MIRRORED_COLUMNS, mirrored)
+    _summarise(console, copier, copying, "")
+    return ExitStatus.FAILED if any(one.error for one in mirrored) else ExitStatus.DONE
+
+
+class _Topics(NamedTuple):
+    """The partitions to read, and the topic that the offsets of --resume-group name."""
+
+    tps: list[TopicPartition]
+    progress_topic: str
+
+
+async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying) -> _Topics:
+    """Raises ApiError, UsageError and Refused for topics between which nothing can be copied."""
+    with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
+        tps = select_partitions(
+            await partitions_of(source, [copying.source]), copying.partitions, copying.selecting.key_for_partition
+        )
+        targets = await partitions_of(target, [copying.target])
+        is_same_cluster = await _cluster_id(source) == await _cluster_id(target)
+    if is_same_cluster and copying.source == copying.target and not copying.has_bound:
+        raise Refused(
+            f"'{copying.source}' would be copied onto itself; add --until, --limit or an option that selects records"
+        )
+    highest = max((tp.partition for tp in tps), default=0)
+    needs_partition = copying.keeps_partitions or (copying.resume_group is not None and not is_same_cluster)
+    if needs_partition and highest >= len(targets):
+        remedy = "use --partitions hash" if copying.keeps_partitions else "--resume-group needs as many partitions"
+        raise UsageError(
+            f"{copying.target} has no partition {highest}, because it has {len(targets)} partitions; {remedy}"
+        )
+    return _Topics(tps, copying.source if is_same_cluster else copying.target)
+
+
+async def _plan(
+    console: Console, source: ClusterClient, target: ClusterClient, copying: Copying, topics: _Topics
+) -> CopyPlan:
+    isolation = IsolationLevel.READ_COMMITTED if copying.reads_committed else IsolationLevel.READ_UNCOMMITTED
+    with source.one_deadline(follows_elections=True), target.one_deadline(follows_elections=True):
+        held = await offset_ranges(source, topics.tps, isolation=isolation)
+        starts = await resolve(source, held, copying.lower)
+        ends = await resolve(source, held, copying.upper) if copying.upper is not None else {}
+        resumed = await _resumed(target, copying.resume_group, topics)
+    bounds = {}
+    for tp, range_ in held.items():
+        start = resumed.get(tp, starts[tp])
+        if tp in resumed and start < range_.start:
+            console.warn(f"{tp}: records from {start} to {range_.start} were deleted before they were copied")
+        start = inside(range_, start)
+        bounds[tp] = (start, max(start, min(ends.get(tp, range_.end), range_.end)))
+    return CopyPlan(
+        target=copying.target,
+        bounds=bounds,
+        records=copying.selecting.records,
+        records_max=copying.records_max,
+        keeps_partitions=copying.keeps_partitions,
+        bytes_per_s=copying.bytes_per_s,
+        isolation=isolation,
+        progress_group=copying.resume_group,
+        progress_topic=topics.progress_topic,
+    )
+
+
+async def _cluster_id(client: ClusterClient) -> str | None:
+    return (await client.metadata([])).cluster_id
+
+
+async def _resumed(target: ClusterClient, group: str | None, topics: _Topics) -> dict[TopicPartition, int]:
+    """Where the partitions of the source were left, by their committed offsets in the target cluster."""
+    if group is None:
+        return {}
+    named = {TopicPartition(topics.progress_topic, tp.partition): tp for tp in topics.tps}
+
+    async def look_up(connection: Connection) -> dict[TopicPartition, int]:
+        return await committed_offsets(connection, group, named)
+
+    found = await target.on_coordinator(group, look_up, codes=_UNSTABLE)
+    return {named[tp]: offset for tp, offset in found.items() if tp in named}
+
+
+async def _watched_groups(
+    source: ClusterClient, plan: CopyPlan, copying: Copying
+) -> dict[str, dict[TopicPartition, int]]:
+    """The committed offsets of the groups to mirror, as they are before the copy."""
+
+    async def look_up(group: str) -> dict[TopicPartition, int]:
+        async def send_to(connection: Connection) -> dict[TopicPartition, int]:
+            return await committed_offsets(connection, group, plan.bounds)
+
+        found = await source.on_coordinator(group, send_to, codes=_UNSTABLE)
+        return {tp: offset for tp, offset in found.items() if tp in plan.bounds}
+
+    return {group: await look_up(group) for group in copying.groups}
+
+
+def _rows(copier: Copier, status: str) -> list[CopiedRow]:
+    return [
+        CopiedRow(tp.partition, *copier.plan.bounds[tp], one.position, one.read, one.selected, one.size, status)
+        for tp, one in sorted(copier.counts.partitions.items())
+    ]
+
+
+def _summarise(console: Console, copier: Copier, copying: Copying, problem: str) -> None:
+    counts = copier.counts
+    read = sum(one.read for one in counts.partitions.values())
+    what = "would be copied" if copying.is_dry_run else "sent" if problem else "copied"
+    console.note(
+        f"{counts.selected:,} of {read:,} records {what} from {copying.source} to {copying.target}"
+        + (f"; {problem}" if problem else "")
+    )
+    if problem and copying.resume_group is not None and not copying.is_dry_run:
+        console.note("repeat the command to continue")

@@ -1,0 +1,85 @@
+"""`kctl copy` on any broker: a part of a topic is found and replayed, and an interrupted copy repeats no record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from tests.integration.cli.conftest import ON_OURS, Kctl
+from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
+from tests.peers import probe
+from tests.peers.markers import wait_for_markers
+
+RECORDS = 3_000
+TEN_O_CLOCK_MS = 1_795_255_200_000
+STOP_TIMEOUT_S = 60
+
+
+def lines_of(numbers: range) -> bytes:
+    """Records of customers c0 to c9, one per second from ten o'clock, with headers and a value of 100 bytes or more."""
+    return b"".join(
+        json.dumps(
+            {
+                "key": f"c{number % 10}",
+                "value": json.dumps({"id": number, "status": "failed" if number % 3 == 0 else "done", "pad": "x" * 60}),
+                "headers": [{"key": "trace", "value": str(number)}, {"key": "trace", "value": None}],
+                "timestamp_ms": TEN_O_CLOCK_MS + number * 1_000,
+            }
+        ).encode()
+        + b"\n"
+        for number in numbers
+    )
+
+
+def records_of(kctl: Kctl, topic: str) -> list[tuple[object, ...]]:
+    """Partition, time, key, value and headers, in the order of the partitions."""
+    lines = kctl(f"consume {topic} --format jsonl").out.splitlines()
+    names = ("partition", "timestamp_ms", "key", "value", "headers")
+    return sorted((tuple(json.loads(line)[name] for name in names) for line in lines), key=repr)
+
+
+def test_a_key_is_found_in_five_minutes_and_replayed_in_transactions(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    replay = f"{topic}-replay"
+    assert kctl(f"topics create {replay} --partitions 2 --config retention.ms=-1").status == 0
+    assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
+    begin, end = TEN_O_CLOCK_MS + 60_000, TEN_O_CLOCK_MS + 360_000
+    selection = f"--from @{begin} --until @{end} --key c7 --record-header trace"
+    expected = [number for number in range(60, 360) if number % 10 == 7]
+    found = kctl(f"consume {topic} {selection} --format jsonl --expect {len(expected)}")
+    assert found.status == 0, found.err
+    assert [json.loads(json.loads(line)["value"])["id"] for line in found.out.splitlines()] == expected
+
+    options = f"{selection} --partitions hash --resume-group {replay} --transactional-id {replay}"
+    for copied in (len(expected), 0):  # the second run has nothing left to copy
+        ran = kctl(f"copy {topic} {replay} {options} --format json")
+        assert (ran.status, sum(row["copied"] for row in ran.document)) == (0, copied), ran.err
+        wait_for_markers(bootstrap, replay)
+    replayed = kctl(f"consume {replay} --format jsonl --isolation read_committed").out.splitlines()
+    fields = ("timestamp_ms", "key", "value", "headers")
+    originals = found.out.splitlines()
+    assert [[json.loads(line)[name] for name in fields] for line in replayed] == [
+        [json.loads(line)[name] for name in fields] for line in originals
+    ]
+
+
+@ON_OURS
+def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    target = f"{topic}-copy"
+    assert kctl(f"topics create {target} --partitions 3 --config retention.ms=-1").status == 0
+    assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
+    words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target]
+    command = [sys.executable, "-m", "kctl", *words, "--rate", "40k"]
+    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment) as slow:
+        probe.wait_until(lambda: bool(records_of(kctl, target)), what="committed records", timeout_s=TIMEOUT_S)
+        slow.send_signal(signal.SIGINT)
+        _, messages = slow.communicate(timeout=STOP_TIMEOUT_S)
+    assert (slow.returncode, b"interrupted" in messages) == (130, True), messages
+    wait_for_markers(bootstrap, target)
+    assert 0 < len(records_of(kctl, target)) < RECORDS
+    assert kctl(" ".join(words)).status == 0
+    wait_for_markers(bootstrap, target)
+    assert records_of(kctl, target) == records_of(kctl, topic)

@@ -1,0 +1,253 @@
+"""kctl copy: records arrive byte for byte, runs resume, and offsets of groups are translated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.client.partitioner import partition_of_key
+from kctl.commands.exit_status import ExitStatus
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.offset_commit import OffsetCommitRequest
+from kctl.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.conftest import Kctl
+
+ROWS = [
+    Record(0, 5_000, b"a", b"one", (("h", b"1"), ("h", None), ("h", b""))),
+    Record(0, 6_000, None, None, ()),
+    Record(0, 7_000, b"", b"", ()),
+    Record(0, 4_000, b"\xff\x00", b"\x80" * 100, (("raw", b"\xfe"),)),
+    Record(0, 9_000, b"a", b"two", ()),
+]
+
+
+@pytest.fixture
+def orders(cluster: FakeCluster) -> FakeCluster:
+    """Topic orders: the five records in partition 1 from offset 10 on, and one in partition 0; an empty copy."""
+    logs = cluster.create("orders", leaders=2)
+    logs[1].start = logs[1].end = 10
+    logs[0].append(build_batch([Record(0, 1_000, b"z", b"zero", ())]))
+    for one in ROWS:
+        logs[1].append(build_batch([one]))
+    cluster.create("copy", leaders=2)
+    return cluster
+
+
+@pytest.fixture
+def other() -> Iterator[FakeCluster]:
+    """Another cluster, with an empty topic orders."""
+    with FakeCluster() as started:
+        started.cluster_id = "another-cluster"
+        started.create("orders", leaders=2)
+        yield started
+
+
+def contents(cluster: FakeCluster, topic: str, partition: int = 1) -> list[tuple[Any, ...]]:
+    return [(one.timestamp, one.key, one.value, tuple(one.headers)) for one in cluster.records_of(topic, partition)]
+
+
+def copied(ran: Any) -> int:
+    return sum(row["copied"] for row in ran.document)
+
+
+def test_records_arrive_byte_for_byte_in_their_partitions(kctl: Kctl, orders: FakeCluster) -> None:
+    ran = kctl("copy orders copy")
+    assert contents(orders, "copy", 0) == contents(orders, "orders", 0)
+    assert contents(orders, "copy", 1) == contents(orders, "orders", 1)
+    assert (ran.status, ran.err) == (0, "6 of 6 records copied from orders to copy\n")
+    assert ran.rows == [
+        ["0", "0", "1", "1", "1", "1", "5", "copied"],
+        ["1", "10", "15", "15", "5", "5", "118", "copied"],
+    ]
+
+
+def test_the_key_selects_the_partition(kctl: Kctl, orders: FakeCluster) -> None:
+    orders.create("wide", leaders=5)
+    assert kctl("copy orders wide --partitions hash --key a").status == 0
+    assert [one.value for one in orders.records_of("wide", partition_of_key(b"a", 5))] == [b"one", b"two"]
+
+
+def test_selected_records_are_copied(kctl: Kctl, orders: FakeCluster) -> None:
+    ran = kctl("copy orders copy --format json --record-header h --where", 'value == "one"')
+    assert (copied(ran), [one[2] for one in contents(orders, "copy")]) == (1, [b"one"])
+
+
+def test_dry_run_counts_and_writes_nothing(kctl: Kctl, orders: FakeCluster) -> None:
+    ran = kctl("copy orders copy --key a --dry-run --resume-group r --transactional-id t --format json")
+    assert [(row["read"], row["copied"], row["status"]) for row in ran.document] == [
+        (1, 0, "would be copied"),
+        (5, 2, "would be copied"),
+    ]
+    assert (contents(orders, "copy"), orders.requested(OffsetCommitRequest), orders.requested(ProduceRequest)) == (
+        [],
+        [],
+        [],
+    )
+
+
+def test_a_topic_is_copied_onto_itself_only_within_bounds(kctl: Kctl, orders: FakeCluster) -> None:
+    refused = kctl("copy orders orders")
+    assert (refused.status, "'orders' would be copied onto itself" in refused.err) == (ExitStatus.REFUSED, True)
+    assert kctl("copy orders orders --key a").status == 0
+    assert [one[2] for one in contents(orders, "orders")][5:] == [b"one", b"two"]
+
+
+def test_two_clusters(kctl: Kctl, orders: FakeCluster, other: FakeCluster, tmp_path: Path) -> None:
+    config = tmp_path / "to.properties"
+    config.write_text(f"bootstrap.servers={other.bootstrap}\n")
+    assert kctl(f"copy orders orders --to-config {config}").status == 0
+    assert contents(other, "orders") == contents(orders, "orders")
+    back = kctl(f"copy orders copy --from-cluster {other.bootstrap} --key a --format json")
+    assert (copied(back), [one[2] for one in contents(orders, "copy")]) == (2, [b"one", b"two"])
+
+
+def test_a_side_with_its_own_options_does_not_use_the_common_configuration(
+    kctl: Kctl, other: FakeCluster, tmp_path: Path
+) -> None:
+    common = tmp_path / "common.properties"
+    common.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=b\n")
+    common.chmod(0o600)
+    sides = f"--from-cluster {other.bootstrap} --to-cluster {other.bootstrap}"
+    other.create("copy", leaders=2)
+    assert kctl(f"copy orders copy --command-config {common} {sides}").status == 0
+
+
+def test_a_resumed_copy_continues_where_the_last_one_ended(kctl: Kctl, orders: FakeCluster) -> None:
+    first = kctl("copy orders copy --resume-group r --partition 1 --limit 2 --format json")
+    assert (copied(first), orders.groups["r"].offsets) == (2, {TopicPartition("orders", 1): 12})
+    rest = kctl("copy orders copy --resume-group r --from end --format json")
+    assert copied(rest) == 3
+    assert contents(orders, "copy") == contents(orders, "orders")
+    assert copied(kctl("copy orders copy --resume-group r --format json")) == 0
+
+
+def test_progress_in_another_cluster_names_the_target_topic(
+    kctl: Kctl, orders: FakeCluster, other: FakeCluster
+) -> None:
+    other.create("archive", leaders=2)
+    assert kctl(f"copy orders archive --to-cluster {other.bootstrap} --resume-group r").status == 0
+    assert other.groups["r"].offsets == {TopicPartition("archive", 0): 1, TopicPartition("archive", 1): 15}
+    assert "r" not in orders.groups
+
+
+def test_records_deleted_since_the_last_run_are_reported(kctl: Kctl, orders: FakeCluster) -> None:
+    orders.groups["r"] = FakeGroup({TopicPartition("orders", 1): 4})
+    ran = kctl("copy orders copy --resume-group r")
+    assert "orders-1: records from 4 to 10 were deleted before they were copied" in ran.err
+
+
+def test_a_refused_batch_ends_the_copy_before_its_progress_is_committed(kctl: Kctl, orders: FakeCluster) -> None:
+    def refuse(request: Any) -> Any:
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    partition_responses=[
+                        PartitionProduceResponse(
+                            index=part.index, error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1
+                        )
+                        for part in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+    orders.intercept(ProduceRequest, refuse)
+    ran = kctl("copy orders copy --resume-group r")
+    assert (ran.status, "MESSAGE_TOO_LARGE: copy-" in ran.err) == (ExitStatus.FAILED, True)
+    assert "repeat the command to continue" in ran.err
+    assert orders.requested(OffsetCommitRequest) == []
+
+
+def test_offsets_of_groups_are_translated(kctl: Kctl, orders: FakeCluster, other: FakeCluster) -> None:
+    at = {"begin": 10, "middle": 13, "after": 15, "deleted": 3}
+    for group, offset in at.items():
+        orders.groups[group] = FakeGroup({TopicPartition("orders", 1): offset})
+    other.topics["orders"][1].append(build_batch([Record(0, 0, None, b"older", ())]))
+    other.groups["ahead"] = FakeGroup({TopicPartition("orders", 1): 100})
+    orders.groups["ahead"] = FakeGroup({TopicPartition("orders", 1): 11})
+    names = ",".join([*at, "ahead"])
+    ran = kctl(f"copy orders orders --to-cluster {other.bootstrap} --key a --groups {names} --format json")
+    rows = {row["group"]: (row["target_offset"], row["status"]) for row in ran.document["groups"]}
+    assert rows == {
+        "begin": (1, "committed"),
+        "middle": (2, "committed"),
+        "after": (3, "committed"),
+        "deleted": (None, "not copied"),
+        "ahead": (100, "kept"),
+    }
+    assert [other.groups[one].offsets[TopicPartition("orders", 1)] for one in ("begin", "middle", "after")] == [1, 2, 3]
+
+
+def test_dry_run_shows_which_offsets_have_a_translation(kctl: Kctl, orders: FakeCluster) -> None:
+    for group, offset in (("in", 13), ("before", 3)):
+        orders.groups[group] = FakeGroup({TopicPartition("orders", 1): offset})
+    ran = kctl("copy orders copy --dry-run --groups in,before --format json")
+    assert [(row["group"], row["status"]) for row in ran.document["groups"]] == [
+        ("in", "would be committed"),
+        ("before", "not copied"),
+    ]
+    assert orders.requested(OffsetCommitRequest) == []
+
+
+def test_offsets_of_an_active_group_fail(kctl: Kctl, orders: FakeCluster) -> None:
+    orders.groups["g"] = FakeGroup({TopicPartition("orders", 1): 11}, members=["one"])
+    ran = kctl("copy orders copy --groups g")
+    assert (ran.status, "UNKNOWN_MEMBER_ID" in ran.out) == (ExitStatus.FAILED, True)
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("orders copy --transactional-id t", "--transactional-id requires --resume-group"),
+        ("orders copy --groups g --partitions hash", "--groups requires --partitions keep"),
+        ("orders copy --rate 0", "--rate must be greater than 0"),
+        ("orders copy --rate fast", "'fast' is not a valid size"),
+        ("orders narrow", "narrow has no partition 1, because it has 1 partitions; use --partitions hash"),
+    ],
+)
+def test_invalid_options(kctl: Kctl, cluster: FakeCluster, options: str, message: str) -> None:
+    cluster.create("narrow")
+    ran = kctl(f"copy {options}")
+    assert (ran.status, message in ran.err) == (ExitStatus.USAGE, True), ran.err
+
+
+def test_topics_that_do_not_exist(kctl: Kctl, orders: FakeCluster) -> None:
+    assert "topic 'absent' does not exist" in kctl("copy absent copy").err
+    assert "topic 'absent' does not exist" in kctl("copy orders absent").err
+    assert contents(orders, "copy") == []
+
+
+def test_a_rate_is_accepted_with_its_unit(kctl: Kctl, orders: FakeCluster) -> None:
+    assert kctl("copy orders copy --rate 1m/s").status == 0
+    assert contents(orders, "copy") == contents(orders, "orders")
+
+
+def test_json_is_a_list_of_partitions(kctl: Kctl, orders: FakeCluster) -> None:
+    del orders
+    ran = kctl("copy orders copy --partition 0 --format jsonl")
+    assert json.loads(ran.out) == {
+        "partition": 0,
+        "start": 0,
+        "end": 1,
+        "position": 1,
+        "read": 1,
+        "copied": 1,
+        "bytes": 5,
+        "status": "copied",
+    }
