@@ -14,15 +14,16 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
     copy) verb=copy ;;
-    groups) [[ -n $verb ]] || words='list describe lag members delete delete-offsets reset-offsets' flags=--help ;;
+    groups) [[ -n $verb ]] || words='list describe lag members history delete delete-offsets reset-offsets restore export import' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
+    records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
@@ -166,30 +167,71 @@ _kctl() {
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'groups delete')
-        flags='--all -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'groups history')
+        flags='--topic --since --limit --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --since | --limit | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups delete')
+        flags='--all -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --from-file) kind='file' ;;
+        --backup-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups restore')
+        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --backup) kind='file' ;;
+        --backup-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --at | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups export')
+        flags='--all --topic --as --file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --as) words='json csv' flags='' ;;
+        --file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups import')
+        flags='--group --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --backup-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --group | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'transactions list')
@@ -243,6 +285,15 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'records delete')
+        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --offset-json-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --before-offset | --before-time | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster describe')
@@ -560,12 +611,13 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
+        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --summary --salvage --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;
         --value-decoder) words='string json hex base64 int long' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --salvage) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;

@@ -869,6 +869,24 @@ LAG_HISTORY_BYTES_MAX = _limit(
     "bytes",
     on_excess="the commits of groups in partitions that were not read to the end are unknown",
 )
+OFFSET_BACKUPS_MAX = _limit(
+    "backups of committed offsets that `kctl groups` keeps for each cluster",
+    200,
+    "files",
+    on_excess="the oldest one is deleted",
+)
+GROUP_HISTORY_BYTES_MAX = _limit(
+    "records of __consumer_offsets that `kctl groups history` and `restore --at` fetch",
+    1 << 30,
+    "bytes",
+    on_excess="history ends with a warning, and restore is refused; both suggest a later time or a backup file",
+)
+GROUP_HISTORY_COMMITS_MAX = _limit(
+    "commits that `kctl groups history` shows, and partitions that `restore --at` remembers",
+    100_000,
+    "items",
+    on_excess="history omits the oldest commits with a warning, and restore is refused",
+)
 LAG_HISTORY_RECORDS_MAX = _limit(
     "records of __consumer_offsets that `kctl groups lag` reads for the latest commits",
     20_000,

@@ -6,21 +6,20 @@ the history begins later.  The active segment of the topic is not compacted, so 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from kctl.admin.lag_facts import Position
+from kctl.admin.offsets_records import CommitRecord, group_records
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.list_offsets import LATEST, IsolationLevel, list_offsets
 from kctl.client.transport import Connection
-from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.errors import ApiError, ErrorCode
 from kctl.limits import LAG_HISTORY_BYTES_MAX, LAG_HISTORY_RECORDS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
-from kctl.records.batch import iterate_records
-from kctl.records.header import BatchHeader, CorruptBatch
-from kctl.records.internal_topics import OffsetCommitKey, decode_offset_commit_value, decode_offsets_key
+from kctl.records.header import CorruptBatch
 
 _PARTITION_BYTES = 1 << 20
 _LIMITS = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=8 << 20, partition_max_bytes=_PARTITION_BYTES)
@@ -148,24 +147,11 @@ class CommitHistory:
                 if cursor.is_clipped:
                     cursor.since_ms, cursor.is_clipped = max(cursor.since_ms, header.max_timestamp), False
                 if is_visible and header.last_offset >= cursor.position:
-                    for key, position in _commits(fetched.records, header, groups):
-                        self.commits.setdefault(key, []).append(position)
+                    for one in group_records(fetched.records, header, groups):
+                        if isinstance(one, CommitRecord) and one.value is not None:
+                            position = Position(one.time_ms, one.value.offset)
+                            self.commits.setdefault((one.group, one.tp), []).append(position)
                 cursor.position = max(cursor.position, header.next_offset)
         except CorruptBatch:
             return ApiError(ErrorCode.CORRUPT_MESSAGE)
         return len(fetched.records)
-
-
-def _commits(buffer: memoryview, header: BatchHeader, groups: frozenset[str]) -> Iterator[tuple[Key, Position]]:
-    """The commits of these groups in one batch.  Raises CorruptBatch; other records are skipped."""
-    for record in iterate_records(buffer, header):
-        if record.key is None or record.value is None:
-            continue
-        try:
-            key = decode_offsets_key(record.key)
-            if isinstance(key, OffsetCommitKey) and key.group in groups:
-                value = decode_offset_commit_value(record.value)
-                tp = TopicPartition(key.topic, key.partition)
-                yield (key.group, tp), Position(value.commit_timestamp, value.offset)
-        except MalformedRequest:
-            continue  # Of a newer version, or damaged.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.copy_offsets import OffsetTranslation
 from kctl.admin.group_offsets import commit_offsets
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.pacing import Pacer
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS, FetchLimits
@@ -220,7 +221,8 @@ class Copier:
             if self._transaction is not None:
                 await self._transaction.add_offsets(group, offsets)
             else:
-                for outcome in (await commit_offsets(self._target, group, offsets)).values():
+                committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
+                for outcome in (await commit_offsets(self._target, group, committed)).values():
                     if not outcome.is_done:
                         raise ApiError(outcome.error, f"group '{group}', {outcome.name}: {outcome.message}")
         if self._transaction is not None:

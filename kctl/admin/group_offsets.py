@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
 from kctl.client.retrying import COORDINATOR_MOVED
@@ -37,7 +38,9 @@ MESSAGES = {
 NO_RESULT = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this partition.")
 
 
-async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
+async def commit_offsets(
+    client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> Outcomes:
     """Commits offsets of a group without members, which need not exist; one outcome per partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
@@ -46,7 +49,10 @@ async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[
                 name=topic,
                 partitions=[
                     OffsetCommitRequestPartition(
-                        partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=""
+                        partition_index=tp.partition,
+                        committed_offset=offsets[tp].offset,
+                        committed_leader_epoch=offsets[tp].leader_epoch,
+                        committed_metadata=offsets[tp].metadata,
                     )
                     for tp in tps
                 ],

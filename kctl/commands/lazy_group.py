@@ -6,6 +6,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 import typer
@@ -99,8 +100,11 @@ def lazy_group(members: Mapping[str, Member], kind: str) -> type[LazyGroup]:
 
 
 def verbs(package: str, *names: str) -> type[LazyGroup]:
-    """The class of a noun whose verbs are modules of `package`: `reset-offsets` is `reset_offsets.py`."""
-    return lazy_group({name: Member(f"{package}.{name.replace('-', '_')}") for name in names}, "verb")
+    """The class of a noun whose verbs are modules of `package`: `reset-offsets` is `reset_offsets.py`, and the keyword
+    `import` is `import_.py`.
+    """
+    modules = {name: f"{name}_" if iskeyword(name) else name.replace("-", "_") for name in names}
+    return lazy_group({name: Member(f"{package}.{module}") for name, module in modules.items()}, "verb")
 
 
 def load(member: Member) -> Any:

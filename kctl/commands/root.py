@@ -27,6 +27,7 @@ NOUNS: dict[str, Member] = {
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
+    "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
     "cluster": Member(
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),

@@ -14,7 +14,7 @@ from kctl.errors import CorruptLog
 from kctl.records.batch import parse_any_header
 from kctl.records.header import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of
 from kctl.records.legacy import look_inside
-from kctl.records.salvage import BatchCutter
+from kctl.records.salvage import BatchCutter, Cut, Damage
 from kctl.storage.files import File
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -66,18 +66,40 @@ def read_past_damage(
     file: File, base_offset: int, end: int, *, read_size: int = _BATCH_READ_SIZE
 ) -> Iterator[BatchHeader]:
     """Yield the headers of the valid batches before `end`, skipping corrupt ones as kctl.records.salvage does."""
+    for one in read_all_parts(file, base_offset, end, read_size=read_size):
+        if isinstance(one, BatchHeader):
+            yield one
+
+
+def read_all_parts(
+    file: File, base_offset: int, end: int, *, end_offset: int | None = None, read_size: int = _BATCH_READ_SIZE
+) -> Iterator[BatchHeader | Damage]:
+    """Yield the headers of the valid batches before `end`, and the damage between them, in the order of offsets.
+
+    The offsets are below `end_offset`; without it, damage at the end of the file reaches up to the largest offset that
+    a segment with this base offset can have.
+    """
     cutter = BatchCutter(base_offset)
+    if end_offset is None:
+        end_offset = base_offset + RELATIVE_OFFSET_MAX
     position = needed = 0
     while position < end:
         left = end - position
         size = min(max(read_size, needed), left)
         # If the file was truncated by another process, the missing bytes are treated as zeros.
         data = file.read_at(position, size).ljust(size, b"\0")
-        cut = cutter.cut(data, left=left, end_offset=base_offset + RELATIVE_OFFSET_MAX)
+        cut = cutter.cut(data, left=left, end_offset=end_offset)
         for header in cut.batches:
             header.position += position
-            yield header
+        yield from _in_order(cut) if cut.damage else cut.batches
         position, needed = position + cut.consumed, cut.needed
+
+
+def _in_order(cut: Cut) -> list[BatchHeader | Damage]:
+    """Damage stands before the batch at which reading resumed, even if no offset is lost."""
+    parts: list[tuple[int, int, BatchHeader | Damage]] = [(one.offset, 0, one) for one in cut.damage]
+    parts += [(one.base_offset, 1, one) for one in cut.batches]
+    return [one for _, _, one in sorted(parts, key=lambda part: part[:2])]
 
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kctl import commands
 from kctl.cli import main
-from kctl.commands.records import record_item
+from kctl.commands.record_items import record_item
 from kctl.console import Column, Console, Format, as_mapping
 from kctl.log_output.text_lines import EscapingFormatter
 from kctl.model import TopicPartition

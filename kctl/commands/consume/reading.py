@@ -11,7 +11,7 @@ from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
-from kctl.commands.records import RECORD_COLUMNS, record_item, record_row
+from kctl.commands.record_items import RECORD_COLUMNS, record_item, record_row
 from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.group_offsets import commit_offsets
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offsets import offset_ranges
 from kctl.client.committed_offsets import committed_offsets
 from kctl.console import ERROR_COLUMNS, Column
@@ -67,7 +68,8 @@ async def _mirror(
     }
     present = await target.on_coordinator(group, lambda connection: committed_offsets(connection, group, translated))
     moved = {tp: new for tp, new in translated.items() if new is not None and new > present.get(tp, -1)}
-    outcomes = {} if is_dry_run or not moved else await commit_offsets(target, group, moved)
+    offsets_to_commit = {tp: CommittedOffset(new) for tp, new in moved.items()}
+    outcomes = {} if is_dry_run or not moved else await commit_offsets(target, group, offsets_to_commit)
     rows: list[_Row] = []
     for source, offset in sorted(offsets.items()):
         tp = TopicPartition(topic, source.partition)

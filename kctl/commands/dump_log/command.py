@@ -33,6 +33,8 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only errors are shown)",
         "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
         "kctl dump-log --rebuild-index --dry-run orders-0",
+        "kctl dump-log --summary orders-0",
+        "kctl dump-log --salvage saved/ orders-0/00000000000000000000.log",
     ),
 )
 def dump_log(
@@ -136,6 +138,21 @@ def dump_log(
             help="Rebuild .index and .timeindex from the log.  Refused while a broker uses the directory.",
         ),
     ] = False,
+    summary: Annotated[
+        bool,
+        typer.Option(
+            "--summary",
+            help="Show one row per partition: offsets, times, sizes, codecs, and the offsets that damage has lost.",
+        ),
+    ] = False,
+    salvage: Annotated[
+        str | None,
+        typer.Option(
+            "--salvage",
+            metavar="FILE",
+            help="Copy the valid batches of one log, byte for byte, to this new file, or into this directory.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --rebuild-index: show the changes without making them.")
     ] = False,
@@ -152,6 +169,10 @@ def dump_log(
     The command verifies the checksums of batches, the order of offsets, and each index entry against its log.  Each
     error is a row, and the exit status is 1; reading continues with the next valid batch.  With --offset, only the part
     of a log that may contain these offsets is read.
+
+    --summary and --salvage read the headers and checksums of batches, not their records.  LOST names the offsets of
+    damaged batches, such as '1677 to 1967 and from 3001 lost'; the exit status is then 1.  A broker accepts the file
+    that --salvage writes as a segment under its name, without the indexes of the damaged one.
 
     TIME is RFC 3339 such as 2026-11-21T09:30:00Z (UTC without a zone), a date, epoch seconds (10 digits) or
     milliseconds (13 digits), now, or a duration before now (-1h).
@@ -182,6 +203,17 @@ def dump_log(
     from kctl.commands.dump_log.selection import Selection  # noqa: PLC0415
 
     paths = dumping.files_in(names)
+    if summary or salvage is not None:
+        from kctl.commands.dump_log.summary import salvage_log, show_summaries  # noqa: PLC0415
+
+        given = (offset, time, key, max_bytes, producer_id, compat, topic_decoder, key_decoder, value_decoder)
+        if any(option is not None for option in given) or records or verify_only or index_sanity_check or rebuild_index:
+            raise UsageError("--summary and --salvage cannot be combined with other options, except --format")
+        if salvage is None:
+            return show_summaries(run.console, paths, dumping.progress_of)
+        if summary:
+            raise UsageError("--summary and --salvage cannot be combined; --salvage shows a summary too")
+        return salvage_log(run.console, paths, salvage, dumping.progress_of)
     if rebuild_index:
         return dumping.rebuild(run.console, names, paths, dry_run=dry_run)
     if index_sanity_check and compat is None:

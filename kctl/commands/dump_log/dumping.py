@@ -65,7 +65,7 @@ def dump(console: Console, paths: Sequence[str], shown: Shown, *, max_bytes: int
     """Show the lines of the files; FAILED if there are errors in them."""
     rows = LineRows(shown)
     for path in paths:
-        with _progress(console, path) as progress:
+        with progress_of(console, path) as progress:
             lines = walk(
                 path,
                 first_offset=shown.selection.first_offset,
@@ -146,14 +146,14 @@ def dump_as_kafka(console: Console, compat: str, paths: Sequence[str], options: 
     """Show the files as Kafka's DumpLogSegments of that version does; FAILED if there are errors in them."""
     classic = ClassicDump(console, compat, options)
     for path in paths:
-        with _progress(console, path) as progress:
+        with progress_of(console, path) as progress:
             classic.show(path, progress)
     classic.finish()
     return ExitStatus.FAILED if classic.has_problem else ExitStatus.DONE
 
 
 @contextlib.contextmanager
-def _progress(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
+def progress_of(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
     """Shows progress on the terminal for a large file; not if stdout is a terminal too."""
     size = _size(path)
     if size < _PROGRESS_SIZE_MIN or not console.stderr.isatty() or console.stdout.isatty():
@@ -203,7 +203,7 @@ def rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry
     try:
         with exclusive([os.path.dirname(log) for log in logs] if not dry_run else []), console.stream(columns) as rows:
             for log in logs:
-                with _progress(console, log) as progress:
+                with progress_of(console, log) as progress:
                     for line in rebuild_indexes(log, dry_run=dry_run, progress=progress):
                         has_problem = has_problem or not isinstance(line, IndexChange)
                         rows.write(_rebuilt(log, line, dry_run=dry_run))

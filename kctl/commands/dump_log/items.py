@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kctl.commands.records import HeaderItem, RecordItem
+from kctl.commands.record_items import HeaderItem, RecordItem
 from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.errors import MalformedRequest

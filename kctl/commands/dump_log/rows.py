@@ -21,7 +21,7 @@ from kctl.commands.dump_log.items import (
     sequence_of,
 )
 from kctl.commands.dump_log.selection import Selection, decoded
-from kctl.commands.records import header_cells, record_item, text_of
+from kctl.commands.record_items import header_cells, record_item, text_of
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.model import TopicPartition

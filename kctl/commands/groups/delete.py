@@ -9,9 +9,10 @@ import typer
 from kctl.admin.groups import delete_groups, look_up_groups
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
-from kctl.commands.groups.options import All, DryRun, Yes
+from kctl.commands.groups.options import All, BackupDir, DryRun, NoBackup, Yes
 from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -36,11 +37,14 @@ def delete(
     all_: All = False,
     yes: Yes = False,
     dry_run: DryRun = False,
+    no_backup: NoBackup = False,
+    backup_dir: BackupDir = None,
 ) -> ExitStatus:
     """Delete empty consumer groups with their committed offsets.
 
     The broker refuses to delete a group with members.  Groups of type share or streams must be named.  Asks for
-    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).  The committed offsets of the groups are
+    first saved to a file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
     if not names and not all_:
@@ -55,6 +59,9 @@ def delete(
 
     if not dry_run:
         run.consent(f"Delete {', '.join(requested)} with all committed offsets?", yes=yes)
+        if requested and not no_backup:
+            groups = run.on_brokers(lambda client: look_up_groups(client, requested))
+            back_up(run, groups, "delete", backup_dir=backup_dir)
     outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
     rows = [GroupDeletionRow(one.name, status if one.is_done else None, **outcome_error(one)) for one in outcomes]

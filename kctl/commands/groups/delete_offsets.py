@@ -10,6 +10,7 @@ from kctl.admin.group_offsets import delete_offsets as request_deletion
 from kctl.admin.groups import look_up_group
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import (
     DELETE_OFFSETS_COLUMNS,
     GroupDeletionRow,
@@ -17,7 +18,7 @@ from kctl.commands.groups.change_rows import (
     deleted_offset_row,
 )
 from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
-from kctl.commands.groups.options import DryRun, Topics, Yes
+from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics, Yes
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -43,11 +44,14 @@ def delete_offsets(
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
+    no_backup: NoBackup = False,
+    backup_dir: BackupDir = None,
 ) -> ExitStatus:
     """Delete committed offsets of a group.
 
     The broker refuses to delete offsets of topics that members of the group subscribe to.  Asks for confirmation on a
-    terminal; elsewhere --yes is required (exit status 5).
+    terminal; elsewhere --yes is required (exit status 5).  The committed offsets of the group are first saved to a
+    file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=all_topics)
@@ -59,6 +63,8 @@ def delete_offsets(
     requested = committed_in_scope(committed, scope)
     if not dry_run:
         run.consent(f"Delete {len(requested)} committed offsets of {name}?", yes=yes)
+        if requested and not no_backup:
+            back_up(run, [group], "delete-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}
     else:
         outcomes = previewed_deletions(group, requested)

@@ -18,3 +18,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done
 Compat = Annotated[
     CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")
 ]
+BackupDir = Annotated[
+    str | None,
+    typer.Option(
+        "--backup-dir",
+        metavar="DIR",
+        help="Folder of the backups of committed offsets.  Default: kctl/offsets under XDG_STATE_HOME, which is"
+        " ~/.local/state.",
+    ),
+]
+NoBackup = Annotated[
+    bool, typer.Option("--no-backup", help="Do not save the committed offsets of the groups to a file first.")
+]

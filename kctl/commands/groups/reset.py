@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.groups import look_up_groups
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offset_reset import Reset, Scenario, Target
 from kctl.admin.reset_file import format_offsets, parse_offsets
 from kctl.commands.compat import resets as reset_compat
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kctl.admin.group_description import GroupDescription
+    from kctl.admin.offset_document import GroupOffsets
+    from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.change_rows import ResetRow
     from kctl.commands.invocation import Invocation
@@ -143,13 +147,26 @@ def warn_if_clamped(run: Invocation, reset: Reset) -> None:
         )
 
 
-def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
-    """The offsets to commit."""
-    groups: dict[str, dict[TopicPartition, int]] = {}
+async def commit(
+    client: ClusterClient, resets: Sequence[Reset], saved: GroupOffsets | None = None
+) -> dict[tuple[str, TopicPartition], Outcome]:
+    """Commits the new offsets; the outcomes by group and partition.
+
+    An offset that is that of the partition in `saved` is committed with its metadata.  Leader epochs are left out:
+    that of a topic that has been deleted and created again would stop its consumers.
+    """
+    requested: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for reset in resets:
         assert reset.new is not None
-        groups.setdefault(reset.group, {})[reset.tp] = reset.new
-    return groups
+        known = (saved or {}).get(reset.group, {}).get(reset.tp)
+        metadata = known.metadata if known is not None and known.offset == reset.new else ""
+        requested.setdefault(reset.group, {})[reset.tp] = CommittedOffset(reset.new, metadata=metadata)
+    committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
+    return {
+        (group, tp): outcome
+        for group, responses in zip(requested, committed, strict=True)
+        for tp, outcome in responses.items()
+    }
 
 
 def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[ResetRow], *, with_group: bool) -> None:

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.offset_reset import Scenario, plan_resets
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
+from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
-from kctl.commands.groups.options import All, CompatVersion, DryRun, Topics
+from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, NoBackup, Topics
 from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
+    from kctl.admin.group_description import GroupDescription
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
@@ -94,6 +95,8 @@ def reset_offsets(
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
     dry_run: DryRun = False,
+    no_backup: NoBackup = False,
+    backup_dir: BackupDir = None,
     compat: Annotated[
         CompatVersion | None,
         typer.Option(
@@ -110,6 +113,8 @@ def reset_offsets(
 
     DELTA is the number of records that are skipped, or, if negative, read again.  If an offset cannot be found, nothing
     is committed.  A group with members is refused with exit status 5.
+
+    With --execute the committed offsets of the groups are first saved to a file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
     if execute and dry_run:
@@ -143,24 +148,19 @@ def reset_offsets(
     if target.scenario is Scenario.FILE:
         requested = group_reset.groups_in_file(run, requested, target, all_=all_)
 
-    async def plan(client: ClusterClient) -> list[Reset]:
+    async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset]]:
         groups = await group_reset.look_up(client, requested)
         group_reset.refuse_active(groups)
-        return await plan_resets(client, groups, target, scope)
+        return groups, await plan_resets(client, groups, target, scope)
 
-    resets = run.on_brokers(plan)
+    groups, resets = run.on_brokers(plan)
     for reset in resets:
         group_reset.warn_if_clamped(run, reset)
     outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
-    if execute and all(reset.outcome.is_done for reset in resets):
-
-        async def act(client: ClusterClient) -> None:
-            requested = group_reset.by_group(resets)
-            committed = await client.gather([commit_offsets(client, *one) for one in requested.items()])
-            for group, responses in zip(requested, committed, strict=True):
-                outcomes.update({(group, tp): outcome for tp, outcome in responses.items()})
-
-        run.on_brokers(act)
+    if execute and resets and all(reset.outcome.is_done for reset in resets):
+        if not no_backup:
+            back_up(run, groups, "reset-offsets", backup_dir=backup_dir)
+        outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets))
     status = "reset" if outcomes else WOULD_RESET
     rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
     if compat:

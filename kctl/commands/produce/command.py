@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producer import Delivery
-    from kctl.commands.records import ReadRecord
+    from kctl.commands.record_items import ReadRecord
 
 app = typer.Typer(add_completion=False)
 

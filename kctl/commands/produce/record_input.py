@@ -9,7 +9,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
-from kctl.commands.records import ReadRecord, read_record
+from kctl.commands.record_items import ReadRecord, read_record
 from kctl.errors import UsageError
 
 READ_SIZE = 1 << 16

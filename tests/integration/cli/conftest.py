@@ -113,8 +113,9 @@ def operate(three_brokers: ThreeBrokers, tmp_path: Path) -> Kctl:
 
 
 @pytest.fixture
-def kctl(bootstrap: str) -> Kctl:
-    return command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap})
+def kctl(bootstrap: str, tmp_path: Path) -> Kctl:
+    """`kctl` against one broker, with a state folder of its own."""
+    return command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
 
 
 @functools.cache

@@ -136,6 +136,26 @@ def test_batches_and_records_equal_those_of_kafkas_tool(
     assert offsets == [int(match[1]) for match in map(RECORD.match, theirs) if match] == list(range(300))
 
 
+def test_a_salvaged_segment_is_accepted_by_kafkas_tool(log_dir: Path, tmp_path: Path) -> None:
+    source = min((log_dir / "dumped-zstd-0").glob("*.log"))
+    (tmp_path / "orders-0").mkdir()
+    damaged, target = tmp_path / "orders-0" / source.name, tmp_path / source.name
+    batches = [item for item in dump(source)[1] if item["type"] == "batch"]
+    middle = batches[len(batches) // 2]
+    data = bytearray(source.read_bytes())
+    data[middle["position"] + middle["size"] - 1] ^= 1
+    damaged.write_bytes(data)
+    status, (summary,) = dump("--summary", damaged)
+    lost = [(one["first"], one["last"]) for one in summary["lost"]]
+    assert (status, lost) == (1, [(middle["base_offset"], middle["last_offset"])])
+    command = [sys.executable, "-m", "kctl", "dump-log", "--salvage", str(target), str(damaged)]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=180, check=False).returncode == 1
+    lines = kafka_dump(target, options=("--deep-iteration",))
+    found = [int(match[1]) for match in map(BATCH.match, lines) if match]
+    assert found == [one["base_offset"] for one in batches if one != middle]
+    assert all("isvalid: true" in line for line in lines if BATCH.match(line))
+
+
 def test_indexes_equal_those_of_kafkas_tool_and_are_valid(log_dir: Path) -> None:
     folder = log_dir / "dumped-none-0"
     for suffix, pattern, names in (

@@ -57,6 +57,31 @@ def committed(kctl: Kctl, group: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
+def test_a_reset_is_undone_from_its_backup_and_from_the_history(kctl: Kctl, read: str) -> None:
+    before = kctl(f"groups history {read} --format json").document
+    assert sorted((row["partition"], row["offset"]) for row in before) == [(0, 4), (1, 9)]
+    first_time_ms = max(row["time_ms"] for row in before)
+    assert kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute").status == 0
+    assert committed(kctl, read)[:2] == [("0", "0"), ("1", "0")]
+    assert kctl(f"groups restore {read} --execute").status == 0
+    assert committed(kctl, read)[:2] == [("0", "4"), ("1", "9")]
+    assert kctl(f"groups delete {read} --yes --no-backup").status == 0
+    deleted = [row["partition"] for row in kctl(f"groups history {read} --format json").document if not row["offset"]]
+    assert {0, 1} <= set(deleted)
+    restored = kctl(f"groups restore {read} --at {first_time_ms} --execute")
+    assert [row[2:5] for row in restored.rows] == [["0", "-", "4"], ["1", "-", "9"]], restored.err
+    assert committed(kctl, read) == [("0", "4"), ("1", "9")]
+
+
+@pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
+def test_records_are_deleted(kctl: Kctl, read: str) -> None:
+    ran = kctl(f"records delete {read}:0,1 --before-offset 6 --yes --format json")
+    assert [(row["offsets"], row["low_watermark"], row["error"]) for row in ran.document] == [(6, 6, None)] * 2
+    earliest = kctl(f"offsets get {read} --time earliest --partition 0,1")
+    assert [row[2] for row in earliest.rows] == ["6", "6"]
+
+
+@pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
 def test_offsets_are_reset_and_restored(kctl: Kctl, read: str, tmp_path: Path) -> None:
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
     saved = kctl(f"groups reset-offsets {read} --all-topics --to-current --dry-run --export")

@@ -21,6 +21,7 @@ from kctl.protocol.apis import (
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_configs,
     describe_groups,
@@ -392,6 +393,28 @@ class FakeCluster:
 
         names = [topic.name for topic in request.topics] or request.topic_names
         return delete_topics.DeleteTopicsResponse(responses=[delete(name) for name in names])
+
+    def _delete_records(self, broker: int, request: Any) -> Any:
+        def delete(topic: str, requested: Any) -> Any:
+            found, error = self._find(broker, topic, requested.partition_index)
+            if found is not None and requested.offset > found.end:
+                found, error = None, OUT_OF_RANGE
+            if found is not None:
+                found.start = max(found.start, requested.offset)
+            return delete_records.DeleteRecordsPartitionResult(
+                partition_index=requested.partition_index,
+                low_watermark=-1 if found is None else found.start,
+                error_code=error,
+            )
+
+        return delete_records.DeleteRecordsResponse(
+            topics=[
+                delete_records.DeleteRecordsTopicResult(
+                    name=topic.name, partitions=[delete(topic.name, one) for one in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
 
     def _create_partitions(self, broker: int, request: Any) -> Any:
         results = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,8 +36,9 @@ Kctl = Callable[..., Ran]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
-    """Two brokers, which are the default bootstrap servers of command lines."""
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCluster]:
+    """Two brokers, which are the default bootstrap servers of command lines; backups go to a temporary folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with FakeCluster(brokers=2) as started:
         monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
         yield started

@@ -1,0 +1,62 @@
+"""Saves the committed offsets of groups before a command changes them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.admin.backup_files import save_backup
+from kctl.admin.group_description import OTHER_TYPES
+from kctl.admin.offset_document import OffsetDocument, committed_of
+from kctl.admin.throttle_records import folder_of
+from kctl.commands.exit_status import Refused
+from kctl.commands.values import format_time
+from kctl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.admin.group_description import GroupDescription
+    from kctl.commands.invocation import Invocation
+
+HINT = "; give another --backup-dir, or --no-backup"
+
+
+def backup_folder(backup_dir: str | None, cluster_id: str | None) -> Path:
+    """The folder with the backups of one cluster."""
+    if backup_dir:
+        folder = Path(backup_dir).expanduser().absolute()
+    else:
+        home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        folder = Path(home).expanduser() / "kctl" / "offsets"
+    return folder_of(folder, cluster_id)
+
+
+def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *, backup_dir: str | None) -> None:
+    """Saves the offsets of the groups, if they have any.  Raises Refused if that fails.
+
+    Groups of type share and streams have no offsets that could be read; they are left out with a warning.
+    """
+    for group in groups:
+        outcome = group.outcome
+        if group.type in OTHER_TYPES:
+            run.console.warn(f"group '{outcome.name}' is a {group.type} group: its offsets are not backed up")
+        elif not outcome.is_done and outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise Refused(f"the offsets of group '{outcome.name}' cannot be backed up: {outcome.message}{HINT}")
+    offsets = committed_of(group for group in groups if group.type not in OTHER_TYPES)
+    if not offsets:
+        return
+    cluster_id = run.on_brokers(lambda client: client.metadata([])).cluster_id
+    document = OffsetDocument(cluster_id, now_text(), reason, offsets)
+    try:
+        path = save_backup(backup_folder(backup_dir, cluster_id), document)
+    except OSError as error:
+        raise Refused(f"the committed offsets cannot be backed up: {error}{HINT}") from None
+    run.console.note(f"backup of the committed offsets: {path}")
+
+
+def now_text() -> str:
+    """The time of a new document."""
+    return format_time(round(time.time() * 1000)) or ""

@@ -1,0 +1,86 @@
+"""`kctl groups import`."""
+
+from __future__ import annotations
+
+import csv
+from typing import Annotated
+
+import typer
+
+from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_document
+from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
+from kctl.commands.groups.reset import parse_scope
+from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
+from kctl.commands.invocation import Invocation
+from kctl.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "import",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl groups import offsets.json --bootstrap-server other:9092",
+        "kctl groups import offsets.json --group billing --execute",
+        "kctl groups import orders.csv --group billing --execute",
+    ),
+)
+def import_(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="File of 'kctl groups export', JSON or CSV.", metavar="FILE")],
+    *,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="Only this group.  Default: all in the file.")
+    ] = None,
+    topic: Topics = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
+    dry_run: DryRun = False,
+    no_backup: NoBackup = False,
+    backup_dir: BackupDir = None,
+) -> ExitStatus:
+    """Commit the offsets in a file for groups without members; groups that do not exist are created.
+
+    Offsets are imported as they are: they are those of another cluster only if its topics are exact copies, with the
+    same offsets.  Nothing is changed without --execute, which also saves a backup first.  A group with members is
+    refused with exit status 5.  An offset outside the range of a partition is moved to its start or end, with a
+    warning.
+    """
+    run: Invocation = ctx.obj
+    if execute and dry_run:
+        raise UsageError("--dry-run and --execute cannot be combined")
+    scope = parse_scope(topic, all_topics=False) if topic else None
+    text = read_text(file)
+    try:
+        saved = parse_document(text).groups if text.lstrip().startswith("{") else _of_csv(text, group or ())
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+    missing = sorted(set(group or ()) - saved.keys())
+    if missing:
+        raise UsageError(f"{file} has no offsets of {', '.join(missing)}")
+    return restore_offsets(
+        run,
+        in_scope({name: saved[name] for name in group or saved}, scope),
+        "import",
+        status="imported",
+        execute=execute,
+        no_backup=no_backup,
+        backup_dir=backup_dir,
+    )
+
+
+def _of_csv(text: str, groups: list[str] | tuple[str, ...]) -> GroupOffsets:
+    """The offsets in Kafka's CSV; without groups, those of all groups in the file."""
+    if not groups:
+        groups = sorted({one[0] for one in csv.reader(text.splitlines()) if len(one) == COLUMNS_OF_SEVERAL})
+        if not groups:
+            raise UsageError("the file names no groups: give --group")
+    offsets = parse_offsets(text, groups)
+    return {
+        name: {tp: CommittedOffset(offset) for tp, offset in of_group.items()}
+        for name, of_group in offsets.items()
+        if of_group
+    }

@@ -1,0 +1,103 @@
+"""Commits saved offsets: what `kctl groups restore` and `import` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl.admin.offset_reset import Scenario, Target, plan_resets
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups import reset as group_reset
+from kctl.commands.groups.backup import back_up
+from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
+from kctl.errors import UsageError
+from kctl.input_files import read_input
+
+if TYPE_CHECKING:
+    from kctl.admin.group_description import GroupDescription
+    from kctl.admin.offset_document import CommittedOffset, GroupOffsets
+    from kctl.admin.offset_reset import Reset
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.invocation import Invocation
+    from kctl.model import TopicPartition
+
+Scope = Mapping[str, list[int] | None]
+
+
+def read_text(path: str) -> str:
+    """The text of a file that the user has named.  Raises UsageError."""
+    try:
+        return read_input(path).decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def in_scope(saved: GroupOffsets, scope: Scope | None) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """The offsets of the topics and partitions in `scope`; all without one.  Raises UsageError if none is left."""
+    chosen = {
+        group: {
+            tp: one
+            for tp, one in offsets.items()
+            if scope is None or (tp.topic in scope and tp.partition in (scope[tp.topic] or [tp.partition]))
+        }
+        for group, offsets in saved.items()
+    }
+    left = {group: offsets for group, offsets in chosen.items() if offsets}
+    if not left:
+        raise UsageError("there are no saved offsets of these groups and topics")
+    return left
+
+
+def restore_offsets(
+    run: Invocation,
+    saved: GroupOffsets,
+    reason: str,
+    *,
+    status: str,
+    execute: bool,
+    no_backup: bool,
+    backup_dir: str | None,
+) -> ExitStatus:
+    """Commits the offsets, or, without `execute`, shows what would be committed.
+
+    Raises Refused if a group has members, or its offsets cannot be backed up.  Nothing is committed unless all
+    partitions exist.
+    """
+    target = Target(
+        Scenario.FILE,
+        file={group: {tp: one.offset for tp, one in offsets.items()} for group, offsets in saved.items()},
+    )
+
+    async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset]]:
+        groups = await group_reset.look_up(client, sorted(saved))
+        group_reset.refuse_active(groups)
+        return groups, await plan_resets(client, groups, target, None)
+
+    groups, resets = run.on_brokers(plan)
+    for reset in resets:
+        group_reset.warn_if_clamped(run, reset)
+    _warn_of_others(run, groups, saved)
+    outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
+    if execute and all(reset.outcome.is_done for reset in resets):
+        if not no_backup:
+            back_up(run, groups, reason, backup_dir=backup_dir)
+        outcomes = run.on_brokers(lambda client: group_reset.commit(client, resets, saved))
+    shown = status if outcomes else f"would be {status}"
+    rows = [reset_row(one, shown, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    run.console.show(RESET_COLUMNS, rows)
+    if not execute:
+        run.console.note("nothing was changed; give --execute to commit these offsets")
+    return run.status_of(rows)
+
+
+def _warn_of_others(run: Invocation, groups: list[GroupDescription], saved: GroupOffsets) -> None:
+    """Warns about partitions that have a committed offset now and no saved one."""
+    for group in groups:
+        name = group.outcome.name
+        topics = {tp.topic for tp in saved[name]}
+        for one in group.offsets:
+            if one.committed_offset >= 0 and one.tp.topic in topics and one.tp not in saved[name]:
+                run.console.warn(f"{name}: {one.tp} has no saved offset; it stays at {one.committed_offset}")
