@@ -541,7 +541,7 @@ complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subco
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l throttle -x -d 'Show the least duration with this throttle.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l phases -x -d 'Split the plan into N files of similar size.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l max-moves -x -d 'Split the plan into files of at most N partitions.'
-complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l output -r -F -d 'File to write the plan to, as Kafka\'s JSON; the way back is written beside it as FILE-rollback.json.'
+complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l output -r -F -d 'File for the plan, as Kafka\'s JSON; beside plan.json, plan-rollback.json has the way back.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from plan' -l timeout -x -d 'How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to connect.'

@@ -95,7 +95,7 @@ def plan(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="File to write the plan to, as Kafka's JSON; the way back is written beside it as FILE-rollback.json.",
+            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json has the way back.",
         ),
     ] = None,
 ) -> ExitStatus:
@@ -105,9 +105,10 @@ def plan(
     until they hold their share.  'rebalance' balances bytes and preferred leaders.  'replication-factor' adds or
     removes replicas; the leader stays.
 
-    Nothing is changed: 'kctl reassign execute' executes the plan.  The same cluster gives the same plan, and a plan
-    that has been executed leaves nothing to plan.  Only what the goal requires is copied.  Replicas of a partition are
-    in as many racks as possible, and no broker receives more than it has free, where brokers report that (Kafka 3.3).
+    Nothing is changed: 'kctl reassign execute' executes the plan.  The same cluster gives the same plan, and after its
+    execution nothing is left to plan, unless sizes have changed.  Only what the goal requires is copied.  Replicas of a
+    partition are in as many racks as possible, and no broker receives more than it has free, where brokers report that
+    (Kafka 3.3).
 
     One row per broker; with --format json also the moves.  Existing files are not overwritten.
     """
