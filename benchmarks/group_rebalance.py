@@ -52,7 +52,7 @@ async def measure(broker: Subject, members: int, partitions: int, runs: int) -> 
         if {member.generation for member in group} != {generation + 1}:
             raise SystemExit("it was not one rebalance")
     if not all(member.assignment for member in group):
-        raise SystemExit("somebody has no partitions")
+        raise SystemExit("a member has no partitions")
     for connection in connections:
         await connection.close()
     return measured

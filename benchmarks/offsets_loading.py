@@ -166,7 +166,7 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
 
 
 async def watch(pauses: list[float]) -> None:
-    """How long each turn of the loop takes that is somebody else's."""
+    """Measures how long each iteration of the loop takes that is not its own."""
     last = time.thread_time()
     for _ in itertools.count():
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 Goal: every transaction is there as a whole or not at all for readers of committed records, one that was answered as
 committed is there, a producer that was replaced never appends, and nothing hangs.  Method: producers that behave as
 client libraries do, on partition logs of the real storage and the real coordinator, in virtual time; the reference is a
-list of what each transaction wrote and what its producer was told.  The seed is the failure.
+list of what each transaction wrote and which responses its producer received.  The seed is the failure.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ class World:
                 await old.stop()
                 self.coordinator = self._new_coordinator()
             case 1:
-                self._epoch += 1  # news of an epoch in which this broker still leads
+                self._epoch += 1  # an update with an epoch in which this broker still leads
                 for partition in range(STATE_PARTITIONS):
                     self.coordinator.partitions.on_leader(partition, self._epoch)
             case 2:

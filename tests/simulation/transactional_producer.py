@@ -137,7 +137,7 @@ class Producer:
                 attempts.append(lambda client: self._commit_offset(client, 1_000_000))
         for attempt in attempts:
             error = await _error_of(attempt(client))
-            assert error in {*FENCED, *NOT_YET, *NOT_THERE}, f"zombie {self._id}, {self._me}, was told {error.name}"
+            assert error in {*FENCED, *NOT_YET, *NOT_THERE}, f"zombie {self._id}, {self._me}, received {error.name}"
 
     def ghosts(self) -> list[Ask]:
         """Delayed requests of this stopped instance."""

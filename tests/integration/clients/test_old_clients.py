@@ -1,6 +1,7 @@
 """Clients with the protocol before Kafka 0.11: they use message formats 0 and 1, the log uses format 2.
 
-kafka-python is told which broker it talks to and keeps to the versions of that time; librdkafka is told not to ask.
+kafka-python is configured with the version of the broker and uses the API versions of that time; librdkafka is
+configured not to request API versions.
 """
 
 from __future__ import annotations

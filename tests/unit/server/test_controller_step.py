@@ -302,7 +302,7 @@ def test_a_restarted_cluster_keeps_its_leaders() -> None:
     world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1, 2})}))
     after = world.znodes[T0]
     assert (after.leader, after.isr) == (before.leader, before.isr)
-    assert after.partition_epoch == before.partition_epoch + 1, "who returns later is told apart from these"
+    assert after.partition_epoch == before.partition_epoch + 1, "later returns have another epoch"
 
 
 def test_a_returned_replica_leads_when_no_other_replica_is_live() -> None:

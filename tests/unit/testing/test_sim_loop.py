@@ -178,7 +178,7 @@ def test_a_killed_process_runs_no_cleanup() -> None:
             loop.create_task(works())
             loop.call_later(3, done.append, "fired")
             ready = loop.create_future()
-            ready.add_done_callback(lambda _: done.append("told"))
+            ready.add_done_callback(lambda _: done.append("called back"))
         await asyncio.sleep(1.5)
         ready.set_result(None)
         loop.freeze(process)

@@ -324,5 +324,5 @@ def test_changes_are_what_differs_since_they_were_last_taken(keeper: Keeper, one
     assert changes.zxid == keeper.zxid
     one.create("/a")
     refused = keeper.take_changes()
-    assert refused is not None, "a zxid that was told is not told again after a crash"
+    assert refused is not None, "a zxid that was acknowledged is not used again after a crash"
     assert refused.nodes == {}
