@@ -25,6 +25,12 @@ def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     ]
 
 
+def valid_text(parameter: Parameter) -> str:
+    if choices := choices_of(parameter):
+        return choices[0]
+    return "1" if parameter.type.name in {"int", "int range"} else "x"
+
+
 @pytest.mark.parametrize(("noun", "command", "tried"), parameters(), ids=lambda one: getattr(one, "name", str(one)))
 def test_every_option_and_argument_refuses_an_empty_text(
     kctl: Kctl, noun: str, command: LocalCommand, tried: Parameter
@@ -34,7 +40,7 @@ def test_every_option_and_argument_refuses_an_empty_text(
     for parameter in command.own_params:
         if is_argument(parameter):
             if parameter is tried or parameter.required:
-                positional.append("" if parameter is tried else (choices_of(parameter) or ("x",))[0])
+                positional.append("" if parameter is tried else valid_text(parameter))
         elif parameter.required and parameter is not tried:
             words.append(f"{parameter.opts[0]}=x")
     if not is_argument(tried):
