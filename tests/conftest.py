@@ -7,14 +7,16 @@ generates new ones.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
+from kctl.log_output.handler import FoldingHandler
 from tests.peers import leftovers
 from tests.property.examples import SHARE
 
@@ -29,6 +31,16 @@ leftovers.end_with_this_process()
 settings.register_profile("kctl", deadline=None, print_blob=True, max_examples=100 // SHARE)
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
+
+
+@pytest.fixture(autouse=True)
+def _no_log_handlers_of_commands() -> Iterator[None]:
+    """A server that a test starts in this process logs to a stream that is closed after the test."""
+    yield
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, FoldingHandler)]:
+        root.removeHandler(handler)
+        handler.close()
 
 
 @pytest.hookimpl(wrapper=True)
