@@ -132,9 +132,10 @@ class FetchHandler:
             seen = fetch.upper_bounds()
             has_response = await fetch.convert(reading, self._work)
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if has_response or left_ms <= 0 or not fetch.positions:
+            if has_response or left_ms <= 0 or not fetch.positions or not fetch.needs_bytes:
                 return delayed.response(reading)
             reading = await self._later_reading(fetch, seen, left_ms)
+            await asyncio.sleep(0)  # A reading that is there at once does not yield to the event loop.
 
     async def _later_reading(self, fetch: Fetch, seen: dict[TopicPartition, int] | None, max_wait_ms: int) -> Reading:
         wait = _WaitForRecords(fetch, seen)
@@ -194,6 +195,8 @@ class _WaitForRecords:
         """Completes if min_bytes are available or something is urgent."""
         if self._seen is not None:
             changed = [tp for tp in changed if self._fetch.upper_bound_of(tp) != self._seen[tp]]
+            if not changed:
+                return False  # The bytes that are available have no form in the old format.
         reading = self._fetch.read_if_enough(changed)
         if reading is None:
             return False

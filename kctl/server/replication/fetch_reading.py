@@ -149,6 +149,11 @@ class Fetch:
         return not self.positions or reading.is_urgent or has_bytes
 
     @property
+    def needs_bytes(self) -> bool:
+        """False if the reader accepts a response without records at once: its min_bytes or max_bytes is 0."""
+        return min(self._min_bytes, self._max_bytes) > 0
+
+    @property
     def is_converted(self) -> bool:
         """True if the reader supports only old message formats: the response is a reading after `convert`."""
         return self._magic is not None

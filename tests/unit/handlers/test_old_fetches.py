@@ -77,6 +77,7 @@ async def fetch(
     partition_max_bytes: int = 1 << 20,
     max_bytes: int = 1 << 20,
     max_wait_ms: int = 0,
+    min_bytes: int = 1,
     replica_id: int = -1,
 ) -> dict[str, PartitionData]:
     handler = FetchHandler(
@@ -94,7 +95,7 @@ async def fetch(
     request = FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
-        min_bytes=1,
+        min_bytes=min_bytes,
         max_bytes=max_bytes,
         topics=[
             FetchTopic(
@@ -232,6 +233,41 @@ def test_a_fetch_waits_when_only_markers_follow(tmp_path: Path, version: int) ->
         assert not waiting.done()
         append(disk, partition)
         assert [record.offset for record in read((await waiting)["a"])] == [2, 3, 4]
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+@pytest.mark.parametrize("min_bytes", [0, -1])
+@pytest.mark.parametrize("has_markers", [False, True])
+def test_a_fetch_without_min_bytes_does_not_wait(
+    tmp_path: Path, version: int, min_bytes: int, has_markers: bool
+) -> None:
+    """It once repeated its reading without end and without yielding to the event loop."""
+
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        if has_markers:
+            append_marker(disk, partition)
+        started = disk.loop.time()
+        reply = await fetch(disk, version, {"a": 0}, max_wait_ms=2**31 - 1, min_bytes=min_bytes)
+        assert read(reply["a"]) == []
+        assert disk.loop.time() - started < 1
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_a_fetch_waits_for_records_after_markers_that_are_enough_bytes(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        waiting = asyncio.ensure_future(fetch(disk, version, {"a": 0}, max_wait_ms=60_000, min_bytes=100))
+        for _ in range(3):
+            append_marker(disk, partition)
+            await asyncio.sleep(1)
+        assert not waiting.done()
+        append(disk, partition)
+        assert [record.offset for record in read((await waiting)["a"])] == [3, 4, 5]
 
     play(tmp_path, scene)
 
