@@ -17,7 +17,13 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
-from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX, METRICS_HEAD_MS_MAX, METRICS_SEND_MS_MAX
+from kctl.limits import (
+    LISTEN_BACKLOG,
+    METRICS_CONNECTIONS_MAX,
+    METRICS_HEAD_BYTES_MAX,
+    METRICS_HEAD_MS_MAX,
+    METRICS_SEND_MS_MAX,
+)
 from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
 from kctl.server.network.acceptor import ListenError, listening_socket
 
@@ -72,6 +78,9 @@ class MetricsEndpoint:
         self._server = await asyncio.start_server(
             self._accept, sock=self._sock, limit=METRICS_HEAD_BYTES_MAX, backlog=_ACCEPTS_PER_ITERATION
         )
+        # asyncio takes `backlog` both for accepts per iteration and for listen(), where it is too short: the system
+        # drops the connections beyond it, and a client's next attempt comes seconds later.
+        self._sock.listen(LISTEN_BACKLOG)
 
     async def close(self) -> None:
         """Closes the port and all connections."""

@@ -171,16 +171,16 @@ def test_a_thousand_scrapes_at_once_and_one_that_never_reads_do_no_harm(exporter
 
     async def scrape() -> bool:
         """Whether there was a response; connections beyond the limit are closed without one."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
-        try:
-            writer.write(request)
-            return await reader.read(12) == b"HTTP/1.1 200"
-        finally:
-            writer.close()
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
+            try:
+                writer.write(request)
+                return await reader.read(12) == b"HTTP/1.1 200"
+            finally:
+                writer.close()
 
     async def scrape_often() -> list[bool | BaseException]:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await asyncio.gather(*(scrape() for _ in range(1000)), return_exceptions=True)
+        return await asyncio.gather(*(scrape() for _ in range(1000)), return_exceptions=True)
 
     with socket.create_connection(("127.0.0.1", exporter.port), timeout=TIMEOUT_S) as unread:
         unread.sendall(request)
