@@ -5,7 +5,7 @@ _kctl() {
     COMPREPLY=()
     for ((position = 1; position < COMP_CWORD; position++)); do
         case ${COMP_WORDS[position]} in
-        --bootstrap-server | --command-config | --timeout | --format) ((position++)) ;;
+        -b | --bootstrap-server | --command-config | --timeout | --format) ((position++)) ;;
         -*) ;;
         *)
             if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi
@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -47,75 +47,75 @@ _kctl() {
     *' ')
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics list')
-        flags='--internal --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--internal -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --replication-factor | --config | --replica-assignment | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --replica-assignment | --config | --delete-config | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --replica-assignment | --config | --delete-config | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics delete')
-        flags='--if-exists -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--if-exists -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id -b --bootstrap-server --command-config --timeout --format --human --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
         --acks) words='all -1 1 0' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'copy copy')
-        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
         --to-config) kind='file' ;;
@@ -123,633 +123,633 @@ _kctl() {
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups list')
-        flags='--state --type --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --type --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--show --all --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups lag')
-        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
         --sort) words='lag time verdict name' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups members')
-        flags='--all --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups history')
-        flags='--topic --since --limit --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --since --limit -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --since | --limit | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --since | --limit | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups delete')
-        flags='--all -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --from-file) kind='file' ;;
         --backup-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --at | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --at | --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups export')
-        flags='--all --topic --as --file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --topic --as --file -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --as) words='json csv' flags='' ;;
         --file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups import')
-        flags='--group --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--group --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --group | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --group | --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'transactions list')
-        flags='--state --producer-id --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --producer-id --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --producer-id | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --producer-id | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions describe')
-        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions find-hanging')
-        flags='--topic --idle --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --idle --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --idle | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --idle | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'producers describe')
-        flags='--partition --broker --open --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partition --broker --open --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --partition | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partition | --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'offsets get')
-        flags='--time --partition --committed --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--time --partition --committed -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --time | --partition | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'records delete')
-        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --before-offset | --before-time | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --before-offset | --before-time | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster describe')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --topic --replicas -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --broker | --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster roll')
-        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --restart-command | --brokers | --broker-timeout | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster maintenance')
-        flags='--allow-unavailable --state-dir -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--allow-unavailable --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         words='on off'
         case $prev in
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster health')
-        flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--wait -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --wait | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --wait | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
         esac
         ;;
     'cluster status')
-        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'cluster stop')
-        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'top top')
-        flags='--interval --once --metrics --no-metrics --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--interval --once --metrics --no-metrics -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --interval | --metrics | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign plan')
-        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         words='drain add replication-factor rebalance'
         case $prev in
         --output) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --throttle | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
-        flags='--reassignment-json-file --state-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign verify')
-        flags='--reassignment-json-file --state-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign cancel')
-        flags='--reassignment-json-file --all --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign list')
-        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --path-to-json-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --partition | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs describe')
-        flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --property --client --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --property | --client | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --property | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--set --delete --append --subtract --dry-run --client --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --set | --delete | --append | --subtract | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls list')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls add')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls remove')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls check')
-        flags='--host --from --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--host --from -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --from) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --host | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --host | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls export')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls apply')
-        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--delete --check -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'quotas describe')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas check')
-        flags='--user --client-id --ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --client-id --ip -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users list')
-        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --mechanism | --iterations | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --mechanism | --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens create')
-        flags='--renewer --max-lifetime --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--renewer --max-lifetime -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --renewer | --max-lifetime | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens describe')
-        flags='--owner --show-hmac --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--owner --show-hmac -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --owner | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --owner | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens renew')
-        flags='--period --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--period -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --period | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --period | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens expire')
-        flags='--after -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--after -y --yes -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --after | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --after | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')
-        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --summary --salvage --dry-run --format --header --no-color --quiet --debug --help'
+        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --summary --salvage --dry-run --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;
         --value-decoder) words='string json hex base64 int long' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --salvage) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'tls check')
-        flags='--server-name --expires-after --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--server-name --expires-after -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --server-name | --expires-after | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers list')
-        flags='--broker --match --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --match -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --broker | --match | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --broker | --match | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers set')
-        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers reset')
-        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics show')
-        flags='--match --endpoint --broker --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--match --endpoint --broker -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --match | --endpoint | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --match | --endpoint | --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics serve')
-        flags='--port --listen --cache --window --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--port --listen --cache --window -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --port | --listen | --cache | --window | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --port | --listen | --cache | --window | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port) kind='none' ;;
         esac
         ;;
     'broker stop')
-        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'broker status')
-        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'broker check')
-        flags='--config -o --override --data-dir --port --connect --strict --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --connect --strict --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         -o | --override | --port) kind='none' ;;
         esac
         ;;
     'broker bundle')
-        flags='--data-dir --pid --config --log --output --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --pid --config --log --output --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --config) kind='file' ;;
         --log) kind='file' ;;
         --output) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --pid) kind='none' ;;
         esac
         ;;
     'zookeeper start')
-        flags='--data-dir --port --log-format --format --header --no-color --quiet --debug --help'
+        flags='--data-dir --port --log-format --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --port) kind='none' ;;
         esac
         ;;
     'zookeeper ls')
-        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper get')
-        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper stat')
-        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -757,12 +757,12 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -770,21 +770,21 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')
-        flags='--format --header --no-color --quiet --debug --help'
+        flags='--format --header --human --no-color --quiet --debug --help'
         case $prev in
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'completion completion')
-        flags='--format --header --no-color --quiet --debug --help'
+        flags='--format --header --human --no-color --quiet --debug --help'
         words='bash zsh fish'
         case $prev in
-        --format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     esac

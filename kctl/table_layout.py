@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from kctl.quantities import NOTHING
 from kctl.terminal_text import Paint, display_width, pad, word_width, wrap
 
 GAP = 2
-NOTHING = "-"
-"""The text of a missing value."""
 WRAPPED_WIDTH_MIN = 16
 """Wrapped columns narrower than this are hard to read."""
 

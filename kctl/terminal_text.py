@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_CONTROLS = (
+CONTROLS = (
     "\x00-\x1f\x7f-\x9f"
     "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
@@ -18,8 +18,8 @@ _CONTROLS = (
     "\ud800-\udfff"
 )
 """Categories Cc, Cf, Zl, Zp and Cs as a character class, because calls of unicodedata per character are slow."""
-_CONTROL = re.compile(f"[{_CONTROLS}]")
-_CONTROL_OR_BACKSLASH = re.compile(f"[{_CONTROLS}\\\\]")
+_CONTROL = re.compile(f"[{CONTROLS}]")
+_CONTROL_OR_BACKSLASH = re.compile(f"[{CONTROLS}\\\\]")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 

@@ -55,7 +55,11 @@ class LocalCommand(typer.core.TyperCommand):
         """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
         common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
         console = Console.standard(
-            common["format_"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
+            common["format_"],
+            header=bool(common.get("header")),
+            no_color=common["no_color"],
+            quiet=common["quiet"],
+            human=bool(common.get("human")),
         )
         ctx.obj = Invocation(console, common)
         return super().invoke(ctx)

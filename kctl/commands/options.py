@@ -13,7 +13,7 @@ import typer.main
 
 from kctl.commands.parameters import Parameter
 
-Format = Literal["table", "plain", "json", "jsonl"]
+Format = Literal["table", "plain", "json", "jsonl", "yaml", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 30_000
@@ -30,6 +30,7 @@ def _cluster_options(
         str | None,
         typer.Option(
             "--bootstrap-server",
+            "-b",
             metavar="HOST:PORT[,...]",
             help="Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.",
             rich_help_panel=CLUSTER_PANEL,
@@ -71,6 +72,14 @@ def _output_options(
         bool,
         typer.Option("--header", help="With plain, begin with a line of column titles.", rich_help_panel=OUTPUT_PANEL),
     ] = False,
+    human: Annotated[
+        bool,
+        typer.Option(
+            "--human",
+            help="With table and plain, show sizes, durations and counts as 1.5 GiB, 3m5s and 12.3k.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
     no_color: Annotated[
         bool,
         typer.Option(
@@ -94,5 +103,5 @@ def cluster_options() -> list[Parameter]:
 
 @functools.cache
 def output_options() -> list[Parameter]:
-    """--format, --header, --no-color, --quiet and --debug."""
+    """--format, --header, --human, --no-color, --quiet and --debug."""
     return list(typer.main.get_command(_output).params)

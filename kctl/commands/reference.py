@@ -24,19 +24,22 @@ INTRODUCTION = """\
 ## Rules for every command
 
 - Data goes to stdout, everything else to stderr.
-- `--format table` is the default on a terminal, `plain` everywhere else.  `table` is for people and may change;
-  `plain`, `json` and `jsonl` are for programs: columns and fields are added, but neither renamed nor removed.
+- `--format table` is the default on a terminal, `plain` everywhere else.  `table` is for people and may change; the
+  others are for programs: columns and fields are added, but neither renamed nor removed.
+  [Output for scripts](../output.md) describes the formats and what is stable.
 - `plain` has one row per line and tabs between columns, and no line of titles unless `--header` is given.  Null and
   empty lists are `-`, an empty text is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of
   records are `name=value` joined by commas, `name` alone where the value is null; commas within are `\\x2c`.
 - Names, keys, values and messages cannot control the terminal.  Control and invisible format characters, line
   separators and bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or
-  `\\UNNNNNNNN`, and a backslash as `\\\\`; in `json` and `jsonl` as `\\uNNNN`.  `--compat` and `kctl zookeeper get`
-  write the bytes unchanged, except to a terminal.
+  `\\UNNNNNNNN`, and a backslash as `\\\\`; in `json`, `jsonl` and `yaml` as `\\uNNNN`.  `--compat` and
+  `kctl zookeeper get` write the bytes unchanged, except to a terminal.
 - A table fits the terminal: cells wrap between words, and rows that do not fit become blocks of one line per column.
   In a pipe or file, the length of lines is not limited.
 - `json` is exactly one document, also when the command fails:
   `{"error": {"code": ..., "message": ..., "retryable": ...}}`.  An empty list is `[]`.  `jsonl` is one object per line.
+  `yaml` is the document of `json` as YAML.
+- `csv` has the rows of `plain` as RFC 4180 describes, always with a header of the names in JSON.  Null is empty.
 - Rows about items that can fail independently end with `error`, the name of a Kafka error, and `message`.  Both are
   empty on success.  The exit status is 1 if any row has an error.
 - Times are shown as RFC 3339 in UTC, and in JSON also as milliseconds since the epoch; times that are given without a

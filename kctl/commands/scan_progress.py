@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from kctl.commands.times import format_duration
+from kctl.quantities import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,6 @@ brokers use negative timestamps for special offsets.
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from kctl.errors import UsageError
@@ -28,7 +27,6 @@ _TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]
 _COMPACT_DATE = re.compile(r"[0-9]{8}")
 _DAY_MS = 86_400_000
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_UNITS_S = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
     r"([+-]?)P(?:([+-]?[0-9]+)D)?(?:T(?=.)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?(?:([+-]?[0-9]+(?:[.,][0-9]*)?)S)?)?\Z",
@@ -116,15 +114,3 @@ def _duration_ms(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(f"'{text}' is not a valid duration; use 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
     return sum(float(number) * _UNITS_MS[unit] for number, unit in parts)
-
-
-def format_duration(duration_ms: int) -> str:
-    """The two largest units of a length of time, as parse_duration_ms reads them: `350ms`, `12s`, `3m5s`, `2d4h`."""
-    if duration_ms < 1000:
-        return f"{duration_ms}ms"
-    seconds = duration_ms // 1000
-    for (large, large_s), (small, small_s) in itertools.pairwise(_UNITS_S):
-        if seconds >= large_s:
-            rest = seconds % large_s // small_s
-            return f"{seconds // large_s}{large}" + (f"{rest}{small}" if rest else "")
-    return f"{seconds}s"

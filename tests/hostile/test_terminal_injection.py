@@ -57,7 +57,9 @@ def consoles(format_: Format) -> list[Console]:
 def written(console: Console) -> str:
     assert isinstance(console.stdout, io.StringIO)
     assert isinstance(console.stderr, io.StringIO)
-    return console.stdout.getvalue() + console.stderr.getvalue()
+    lines_of_csv = console.format is Format.CSV
+    shown = console.stdout.getvalue()
+    return (shown.replace("\r\n", "\n") if lines_of_csv else shown) + console.stderr.getvalue()
 
 
 def column_sets() -> list[tuple[Column, ...]]:

@@ -12,7 +12,7 @@ from kctl.commands.broker.given_properties import overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.console import Column
+from kctl.console import Column, Format
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
 
@@ -87,7 +87,7 @@ def check(
     rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
-    if rows or run.console.is_machine_readable:
+    if rows or run.console.format not in {Format.TABLE, Format.PLAIN}:
         run.console.show(COLUMNS, rows)
     errors = sum(row.severity == _ERROR for row in rows)
     run.console.note(f"{errors} errors, {len(rows) - errors} warnings")

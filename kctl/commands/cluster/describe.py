@@ -59,7 +59,7 @@ class ClusterItem(NamedTuple):
 def describe(ctx: typer.Context) -> ExitStatus:
     """Describe the cluster: its id, its controller and its live brokers.
 
-    One row per broker; with json and jsonl one object.
+    One row per broker; with json, jsonl and yaml one object.
     """
     run: Invocation = ctx.obj
 

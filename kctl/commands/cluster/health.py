@@ -88,7 +88,7 @@ def health(
     min.insync.replicas in-sync replicas, and no replica that is out of sync.  The exit status is 0 if it is healthy,
     else 3.
 
-    One row per reason; with json and jsonl one object.
+    One row per reason; with json, jsonl and yaml one object.
     """
     run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0

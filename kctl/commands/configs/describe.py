@@ -120,7 +120,7 @@ def describe(
 ) -> ExitStatus:
     """Show properties, the sources of their values, and the values that they override.
 
-    One row per property; with json and jsonl one object per topic or broker.  Brokers do not return the values of
+    One row per property; with json, jsonl and yaml one object per topic or broker.  Brokers do not return the values of
     sensitive properties.
 
     The properties of users, clients and ips are quotas; users also have SCRAM credentials.  `user --client` shows the

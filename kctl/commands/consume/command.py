@@ -130,12 +130,9 @@ def consume(
     partition, offset, timestamp) and JSON below them (value.items[0].id, headers["trace-id"]) by == != < <= > >= in,
     joined by and, or, not, exists(PATH).  A comparison with a path that does not exist is false.
 
-    With json and jsonl, keys, values and header values that are not UTF-8 are base64; "key_encoding", "value_encoding"
-    and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records
-    in memory until the end; jsonl and plain do not.
-
-    With --formatter, each record is a line of JSON, or all records are one document with --format json.  Key and value
-    are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
+    With json, jsonl and yaml, keys, values and header values that are not UTF-8 are base64; "key_encoding",
+    "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json and
+    yaml hold all records in memory until the end; jsonl, plain and csv do not.
     """
     run: Invocation = ctx.obj
     if compat and not formatter:
@@ -149,9 +146,14 @@ def consume(
             )
         if partition_of_key:
             raise UsageError("--group assigns partitions; leave out --partition-of-key")
-        if run.console.format is Format.JSON:
-            raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")
-    if formatter and run.console.format is not Format.JSON:
+        if run.console.format.is_document:
+            chosen_format = run.console.format.value
+            raise UsageError(
+                f"--format {chosen_format} shows everything at the end, so nothing could be committed; use jsonl"
+            )
+    if formatter and run.console.format is Format.CSV:
+        raise UsageError("--formatter shows objects within objects, which csv has no columns for; use json or yaml")
+    if formatter and not run.console.format.is_document:
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
     from kctl.commands.consume.reading import Reading, read_topic  # noqa: PLC0415 - help needs no client

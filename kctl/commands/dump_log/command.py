@@ -177,7 +177,7 @@ def dump_log(
     TIME is RFC 3339 such as 2026-11-21T09:30:00Z (UTC without a zone), a date, epoch seconds (10 digits) or
     milliseconds (13 digits), now, or a duration before now (-1h).
 
-    With json and jsonl, "type" is the type of the row: batch, record, offset_index, time_index, producer,
+    With json, jsonl and yaml, "type" is the type of the row: batch, record, offset_index, time_index, producer,
     aborted_transaction, leader_epoch, checkpoint, property or problem; --records shows both batches and records.  Keys
     and values that are not UTF-8 are base64; "key_encoding" and "value_encoding" name the encoding.
     """

@@ -150,7 +150,7 @@ class LineRows:
         """Shows the rows of one file as they are read."""
         file = _File(path)
         lines_shown = self._lines(lines)
-        if console.format is Format.JSON:
+        if console.format.is_document:
             self._items.extend(self._item(file, line) for line in lines_shown)
             return
         columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
@@ -172,7 +172,7 @@ class LineRows:
 
     def finish(self, console: Console) -> None:
         """Ends the output."""
-        if console.format is Format.JSON:
+        if console.format.is_document:
             console.show((), self._items)
 
     def _columns(self, path: str) -> Sequence[Column]:

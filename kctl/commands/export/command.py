@@ -13,7 +13,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
-from kctl.console import Column, Format
+from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.operating_system import usable_processors
 from kctl.server.clock import SystemClock
@@ -259,7 +259,7 @@ class _ProgressNotes:
 
 
 def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None:
-    if run.console.format is Format.JSON:
+    if run.console.format.is_document:
         run.console.show_one(summary)
     else:
         run.console.show(COLUMNS, rows)

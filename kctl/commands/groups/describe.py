@@ -36,7 +36,7 @@ def describe(
     names: Names = None,
     *,
     show: Annotated[
-        Section, typer.Option("--show", help="What the rows show; json and jsonl always include all three.")
+        Section, typer.Option("--show", help="What the rows show; json, jsonl and yaml always include all three.")
     ] = "offsets",
     all_: All = False,
     compat: Compat = None,

@@ -96,8 +96,9 @@ def lag(
     interval_ms = parse_duration_ms(interval)
     if window_ms < 1000 or interval_ms < INTERVAL_MS_MIN:
         raise UsageError(f"--window is at least 1s, and --interval at least {INTERVAL_MS_MIN}ms")
-    if watch and run.console.format is Format.JSON:
-        raise UsageError("--format json is one document, which --watch never ends; use --format jsonl")
+    if watch and run.console.format.is_document:
+        chosen_format = run.console.format.value
+        raise UsageError(f"--format {chosen_format} is one document, which --watch never ends; use --format jsonl")
     from kctl.admin.lag import LagOptions, LagReader  # noqa: PLC0415 - wrong usage fails fast
     from kctl.admin.lag_totals import Grouping  # noqa: PLC0415 - same
     from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kctl.admin.lag_totals import Grouping, totals_by
 from kctl.commands.rows import outcome_error
-from kctl.commands.times import format_duration
 from kctl.console import ERROR_COLUMNS, Column
+from kctl.quantities import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

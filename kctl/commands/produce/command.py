@@ -22,7 +22,7 @@ from kctl.commands.produce.record_input import LineFormat, json_record, read_chu
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
-from kctl.console import ERROR_COLUMNS, Column, Console
+from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.integers import INT32_MAX
 from kctl.records.compression import Codec
@@ -130,7 +130,8 @@ def produce(
     """Write lines from standard input to a topic.
 
     Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
-    once.  Notes on stderr show where the records were written; json and jsonl print a row for every record.
+    once.  Notes on stderr show where the records were written; with json, jsonl, yaml and csv, stdout has a row for
+    every record.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
@@ -206,7 +207,7 @@ class _LineOptions:
 
 
 class DeliveryLog:
-    """The results of all records: a summary at the end, and with json and jsonl a row per record."""
+    """The results of all records: a summary at the end, and except with table and plain a row per record."""
 
     def __init__(self, topic: str) -> None:
         self.failed = 0
@@ -230,9 +231,9 @@ class DeliveryLog:
         self.failed = sum(len(delivery.records) for delivery in self._deliveries)
 
     def show(self, console: Console) -> None:
-        """Rows on stdout for json and jsonl, and the summary on stderr."""
+        """Rows on stdout, except with table and plain, and the summary on stderr."""
         self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
-        if console.is_machine_readable:
+        if console.format not in {Format.TABLE, Format.PLAIN}:
             console.show(ACK_COLUMNS, self._rows())
         if self._deliveries:
             self.summarise(console)

@@ -64,8 +64,8 @@ def describe(
 ) -> ExitStatus:
     """Show the quotas that are set, all or those of entities with the named parts.
 
-    `--user alice` also shows the quotas of single client ids of that user.  One row per quota; with json and jsonl one
-    object per entity, in which a null name is the default.  Requires Kafka 2.6 or later, for IP addresses 2.7.
+    `--user alice` also shows the quotas of single client ids of that user.  One row per quota; with json, jsonl and
+    yaml one object per entity, in which a null name is the default.  Requires Kafka 2.6 or later, for IP addresses 2.7.
     """
     run: Invocation = ctx.obj
     named = named_entity(

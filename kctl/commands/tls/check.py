@@ -125,8 +125,10 @@ def check(
     except ConfigError as error:
         raise UsageError(f"--command-config: {error}") from None
     item = _item(report, now_ms=round(time() * 1000), days=expires_after)
-    if run.console.format in {Format.JSON, Format.JSONL}:
+    if run.console.is_machine_readable:
         run.console.show_one(item)
+    elif run.console.format is Format.CSV:
+        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
     else:
         versions, problems = ", ".join(item.versions), ", ".join(item.problems)
         run.console.show_one(TlsOverview(item.address, item.trusted, item.version, item.cipher, versions, problems))

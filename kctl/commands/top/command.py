@@ -11,6 +11,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.times import parse_duration_ms
+from kctl.console import Format
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def top(
         raise UsageError(f"--interval must be between {INTERVAL_MS_MIN}ms and 1h, not '{interval}'")
     if metrics and no_metrics:
         raise UsageError("--metrics and --no-metrics contradict each other: give one of them")
+    if run.console.format is Format.CSV:
+        raise UsageError("kctl top shows more than one list, which csv has no columns for; use json or yaml")
     endpoints = dict(_endpoint(text) for text in metrics or ())
     if once:
         _show(run, run.on_cluster_concurrently(lambda client: _two(client, endpoints, interval_ms, no_metrics)))

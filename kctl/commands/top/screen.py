@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
 from kctl.commands.top.state import State
-from kctl.commands.top.views import DEFAULT_SORT, Column, Table, View, compact, table_of
-from kctl.table_layout import GAP, NOTHING
+from kctl.commands.top.views import DEFAULT_SORT, Column, Table, View, table_of
+from kctl.quantities import NOTHING, compact
+from kctl.table_layout import GAP
 from kctl.terminal_text import cut, display_width, escape, pad
 
 BOLD, DIM, SELECTED, GOOD, WARNING, BAD = "bold", "dim", "reverse", "green", "yellow", "bold red"

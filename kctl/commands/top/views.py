@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
-from kctl.table_layout import NOTHING
+from kctl.quantities import NOTHING, compact
 from kctl.terminal_text import escape_cell
 
 
@@ -44,24 +44,6 @@ class Table(NamedTuple):
 
     columns: tuple[Column, ...]
     rows: list[Any]
-
-
-_UNITS = ("", "k", "M", "G", "T", "P", "E")
-
-
-def compact(value: float | None) -> str:
-    """At most six characters: 999, 12.3k, 4.5M; a dash for None.  Units are powers of 1,000."""
-    if value is None:
-        return NOTHING
-    sign, size = ("-" if value < 0 else ""), abs(float(value))
-    if size < 999.5:
-        text = f"{size:.0f}" if size >= 9.95 or size == int(size) else f"{size:.1f}"
-        return text if text in {"0", "0.0"} else sign + text
-    unit = 0
-    while size >= 999.5 and unit < len(_UNITS) - 1:
-        size /= 1000
-        unit += 1
-    return f"{sign}{size:.{0 if size >= 99.95 else 1}f}{_UNITS[unit]}"
 
 
 def _number(value: float | None) -> str:

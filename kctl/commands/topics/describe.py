@@ -122,8 +122,8 @@ def describe(
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
-    One row per partition; json and jsonl have one object per topic.  With several filters, partitions that match any of
-    them are shown; the exit status is 3 if there are any.
+    One row per partition; json, jsonl and yaml have one object per topic.  With several filters, partitions that
+    match any of them are shown; the exit status is 3 if there are any.
     """
     run: Invocation = ctx.obj
     flags = {

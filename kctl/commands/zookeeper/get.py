@@ -30,7 +30,7 @@ def get(
 ) -> ExitStatus:
     """Print the data of a znode.
 
-    With json and jsonl also its stat; data that is not UTF-8 is base64, as "encoding" shows.
+    With json, jsonl and yaml also its stat; data that is not UTF-8 is base64, as "encoding" shows.
     """
     run: Invocation = ctx.obj
     data, stat = run_on_zookeeper(

@@ -87,7 +87,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("topics list --nope", "no such option: --nope."),
         ("topics create", "missing argument 'TOPIC'."),
         ("topics create a --partitions x", "--partitions is a whole number from 1 to 2147483647, not 'x'"),
-        ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl."),
+        ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl, yaml, csv."),
         ("nope --help", "no such command: nope."),
         ("help nope", "no such command: nope."),
         ("groups backlog --help", "no such verb of kctl groups: backlog."),

@@ -52,7 +52,7 @@ def test_list_is_shown_as_ever(format_: Format) -> None:
 def test_single_thing_is_shown_as_ever(format_: Format) -> None:
     one = console(format_)
     one.show_one({"cluster_id": "abc", "controller": 1, "rack": None, "live": True})
-    assert written(one) == (GOLDEN / f"one.{format_.value}").read_text()
+    assert written(one).encode() == (GOLDEN / f"one.{format_.value}").read_bytes()
 
 
 def test_default_is_table_on_a_terminal_and_plain_elsewhere() -> None:
@@ -71,6 +71,53 @@ def test_json_distinguishes_null_from_empty_and_keeps_what_tables_escape() -> No
     one = console(Format.JSON)
     one.show(COLUMNS, ROWS)
     assert json.loads(written(one)) == ROWS
+
+
+def test_csv_of_two_lists_has_a_header_each() -> None:
+    one = console(Format.CSV)
+    one.show((Column("a"),), [{"a": 1}])
+    one.show((Column("a"),), [{"a": 2}])
+    one.show((Column("b"),), [])
+    assert written(one) == "a\r\n1\r\n2\r\n\r\nb\r\n"
+
+
+def test_csv_of_an_empty_list_is_its_header() -> None:
+    one = console(Format.CSV)
+    one.show(COLUMNS, [])
+    assert written(one) == "topic,partitions,replicas,configs,error,message\r\n"
+
+
+def test_csv_has_formulas_unchanged() -> None:
+    one = console(Format.CSV)
+    one.show((Column("key"),), [{"key": "=1+1"}, {"key": "@SUM(A1)"}, {"key": "-"}])
+    assert written(one) == "key\r\n=1+1\r\n@SUM(A1)\r\n-\r\n"
+
+
+@pytest.mark.parametrize("format_", [Format.TABLE, Format.PLAIN])
+def test_human_shows_quantities_as_short_text(format_: Format) -> None:
+    columns = tuple(Column(name) for name in ("bytes_moved", "lag", "duration_ms", "partition", "timestamp_ms"))
+    row = {"bytes_moved": 1610612736, "lag": 12_345, "duration_ms": 185_000, "partition": 1000, "timestamp_ms": 70_000}
+    one = console(format_, human=True)
+    one.show(columns, [row])
+    one.show_one(row)
+    shown = written(one)
+    assert shown.count("1.5 GiB") == shown.count("12.3k") == shown.count("3m5s") == 2
+    assert shown.count("1000") == shown.count("70000") == 2
+
+
+@pytest.mark.parametrize("format_", [Format.JSON, Format.JSONL, Format.YAML, Format.CSV])
+def test_human_leaves_the_numbers_of_programs_unchanged(format_: Format) -> None:
+    one, other = console(format_, human=True), console(format_)
+    for each in (one, other):
+        each.show((Column("bytes"),), [{"bytes": 1610612736}])
+        each.show_one({"bytes": 1610612736})
+    assert written(one) == written(other)
+
+
+def test_failure_under_yaml_is_the_one_document() -> None:
+    one = console(Format.YAML)
+    one.fail("NOT_CONTROLLER", "NOT_CONTROLLER: moved", retryable=True)
+    assert written(one) == 'error:\n  code: NOT_CONTROLLER\n  message: "NOT_CONTROLLER: moved"\n  retryable: true\n'
 
 
 def test_failure_under_json_is_the_one_document() -> None:

@@ -53,11 +53,11 @@ def test_the_shell_itself_understands_the_script(shell: str) -> None:
     [
         ("kctl ", set(NOUNS)),
         ("kctl topi", {"topics"}),
-        ("kctl --format ", {"table", "plain", "json", "jsonl"}),
+        ("kctl --format ", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
         ("kctl topics ", {"list", "describe", "create", "alter", "delete"}),
         ("kctl --format json topics de", {"describe", "delete"}),
         ("kctl topics create --part", {"--partitions"}),
-        ("kctl topics create orders --format ", {"table", "plain", "json", "jsonl"}),
+        ("kctl topics create orders --format ", {"table", "plain", "json", "jsonl", "yaml", "csv"}),
         ("kctl topics create --partitions ", set()),
         ("kctl topics list --he", {"--header", "--help"}),
         ("kctl completion ", {"bash", "zsh", "fish"}),

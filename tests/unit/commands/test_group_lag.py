@@ -9,13 +9,14 @@ import pytest
 from kctl.admin.lag_rules import Verdict
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.lag_selection import parse_condition
-from kctl.commands.times import format_duration, parse_duration_ms
+from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest
+from kctl.quantities import format_duration
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.internal_topics import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value

@@ -147,7 +147,7 @@ def test_invalid_expression_is_a_usage_error() -> None:
 
 
 def test_progress_counts_offsets_of_finished_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.console.PROGRESS_LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("kctl.progress_line.PROGRESS_LINE_INTERVAL_S", 0.0)
     errors = io.StringIO()
     ticks = iter([0.0, 10.0])
     bounds = {TP: (100, 200), TopicPartition("orders", 1): (0, 300)}

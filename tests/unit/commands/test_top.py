@@ -16,9 +16,10 @@ from kctl.client.metadata import Broker, ClusterMetadata, Partition, Topic
 from kctl.commands.top.keys import Key, keys_of
 from kctl.commands.top.screen import overview, render, text_of
 from kctl.commands.top.state import KeyPressed, Sampled, SampleFailed, State, step
-from kctl.commands.top.views import COLUMNS, View, compact
+from kctl.commands.top.views import COLUMNS, View
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
+from kctl.quantities import compact
 from kctl.terminal_text import display_width, escape
 
 KEYS = st.one_of(st.sampled_from([*Key, *"obtgpq?hsSr/ kj"]), st.characters())

@@ -1,0 +1,69 @@
+"""Other programs' readers return what kctl writes as YAML and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kctl.cells import csv_line
+from kctl.documents import json_text, yaml_text
+
+TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(
+    [
+        "1e3",
+        "0o14",
+        "1_000",
+        "0x1f",
+        "2026-01-01",
+        "12:30:00",
+        "y",
+        "No",
+        "~",
+        "null",
+        "- a",
+        "a: b",
+        "a #b",
+        "",
+        " ",
+        "<<",
+    ]
+)
+SCALARS = TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=20
+)
+
+
+@given(value=VALUES)
+@example(value={"k" * 2000: {"a": [[], {}, [[1]]]}})
+@example(value={"k" * 2000: [1]})
+@example(value=[1e16, 1e-7, 0.1, -0.0, float("inf"), 10**30])
+def test_yaml_is_read_back(value: Any) -> None:
+    assert yaml.safe_load(yaml_text(value)) == value
+
+
+@given(text=TEXTS)
+def test_text_without_quotes_begins_with_a_letter_and_is_no_number_in_any_version_of_yaml(text: str) -> None:
+    written = yaml_text(text).removesuffix("\n")
+    if not written.startswith('"'):
+        assert written == text
+        assert written[0].isalpha() or written[0] in "_/"
+        assert yaml.safe_load(written) == text
+
+
+@given(value=VALUES)
+def test_json_is_read_back(value: Any) -> None:
+    assert json.loads(json_text(value)) == value
+    assert json.loads(json_text(value, indent=2)) == value
+
+
+@given(rows=st.lists(st.lists(st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from('",; \n\t=')))))
+def test_csv_is_read_back(rows: list[list[str]]) -> None:
+    text = "".join(csv_line(row) for row in rows if len(row) > 1)
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [row for row in rows if len(row) > 1]
