@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='-b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -52,23 +52,23 @@ _kctl() {
         esac
         ;;
     'topics list')
-        flags='--internal -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--internal -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -76,7 +76,7 @@ _kctl() {
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -84,7 +84,7 @@ _kctl() {
         esac
         ;;
     'topics delete')
-        flags='--if-exists -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--if-exists -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -92,7 +92,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id -b --bootstrap-server --command-config --timeout --format --human --no-color --quiet --debug --help'
+        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id -b --bootstrap-server --command-config --timeout --format --schema --human --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -104,7 +104,7 @@ _kctl() {
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
@@ -115,7 +115,7 @@ _kctl() {
         esac
         ;;
     'copy copy')
-        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
         --to-config) kind='file' ;;
@@ -128,55 +128,55 @@ _kctl() {
         esac
         ;;
     'groups list')
-        flags='--state --type --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--state --type --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--show --all --compat --verbose -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups lag')
-        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
         --sort) words='lag time verdict name' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout | --expect) kind='none' ;;
         esac
         ;;
     'groups members')
-        flags='--all -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--all -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups history')
-        flags='--topic --since --limit -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --since --limit -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --since | --limit | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --since | --limit | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups delete')
-        flags='--all -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--all -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -185,7 +185,7 @@ _kctl() {
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -194,7 +194,7 @@ _kctl() {
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-file) kind='file' ;;
         --backup-dir) kind='directory' ;;
@@ -205,7 +205,7 @@ _kctl() {
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --backup-dir) kind='directory' ;;
@@ -215,7 +215,7 @@ _kctl() {
         esac
         ;;
     'groups export')
-        flags='--all --topic --as --file -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--all --topic --as --file -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --as) words='json csv' flags='' ;;
         --file) kind='file' ;;
@@ -225,7 +225,7 @@ _kctl() {
         esac
         ;;
     'groups import')
-        flags='--group --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--group --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -235,35 +235,35 @@ _kctl() {
         esac
         ;;
     'transactions list')
-        flags='--state --producer-id --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--state --producer-id --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --producer-id | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --producer-id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'transactions describe')
-        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'transactions find-hanging')
-        flags='--topic --idle --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --idle --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --idle | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --idle | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -271,24 +271,24 @@ _kctl() {
         esac
         ;;
     'producers describe')
-        flags='--partition --broker --open --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--partition --broker --open --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partition | --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partition | --broker | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'offsets get')
-        flags='--time --partition --committed -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--time --partition --committed -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --time | --partition | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --time | --partition | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'records delete')
-        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -297,7 +297,7 @@ _kctl() {
         esac
         ;;
     'cluster describe')
-        flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -305,15 +305,15 @@ _kctl() {
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--broker --topic --replicas -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --broker | --topic | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --broker | --topic | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'cluster roll')
-        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -322,7 +322,7 @@ _kctl() {
         esac
         ;;
     'cluster maintenance')
-        flags='--allow-unavailable --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--allow-unavailable --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         words='on off'
         case $prev in
         --state-dir) kind='directory' ;;
@@ -332,7 +332,7 @@ _kctl() {
         esac
         ;;
     'cluster health')
-        flags='--wait -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--wait -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -340,7 +340,7 @@ _kctl() {
         esac
         ;;
     'cluster start')
-        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --human --no-color --quiet --debug --help'
+        flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
@@ -349,21 +349,21 @@ _kctl() {
         esac
         ;;
     'cluster status')
-        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'cluster stop')
-        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'top top')
-        flags='--interval --once --metrics --no-metrics -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--interval --once --metrics --no-metrics -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -371,7 +371,7 @@ _kctl() {
         esac
         ;;
     'reassign plan')
-        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         words='drain add replication-factor rebalance'
         case $prev in
         --output) kind='file' ;;
@@ -381,7 +381,7 @@ _kctl() {
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
@@ -393,17 +393,17 @@ _kctl() {
         esac
         ;;
     'reassign status')
-        flags='--reassignment-json-file --state-dir -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'reassign verify')
-        flags='--reassignment-json-file --state-dir --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -414,7 +414,7 @@ _kctl() {
         esac
         ;;
     'reassign cancel')
-        flags='--reassignment-json-file --all --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -425,16 +425,16 @@ _kctl() {
         esac
         ;;
     'reassign list')
-        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --path-to-json-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -443,17 +443,17 @@ _kctl() {
         esac
         ;;
     'configs describe')
-        flags='--all --property --client --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--all --property --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --property | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --property | --client | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --client --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--set --delete --append --subtract --dry-run --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
@@ -463,16 +463,16 @@ _kctl() {
         esac
         ;;
     'acls list')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'acls add')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
@@ -481,7 +481,7 @@ _kctl() {
         esac
         ;;
     'acls remove')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
@@ -490,7 +490,7 @@ _kctl() {
         esac
         ;;
     'acls check')
-        flags='--host --from -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--host --from -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from) kind='file' ;;
         --command-config) kind='file' ;;
@@ -499,7 +499,7 @@ _kctl() {
         esac
         ;;
     'acls export')
-        flags='-b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='-b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -507,7 +507,7 @@ _kctl() {
         esac
         ;;
     'acls apply')
-        flags='--delete --check -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--delete --check -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -516,15 +516,15 @@ _kctl() {
         esac
         ;;
     'quotas describe')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --user | --client-id | --ip | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
@@ -533,24 +533,24 @@ _kctl() {
         esac
         ;;
     'quotas check')
-        flags='--user --client-id --ip -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--user --client-id --ip -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --user | --client-id | --ip | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --user | --client-id | --ip | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'users list')
-        flags='--zookeeper --zk-tls-config-file -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --zookeeper | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --zookeeper | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -560,7 +560,7 @@ _kctl() {
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -570,7 +570,7 @@ _kctl() {
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -579,7 +579,7 @@ _kctl() {
         esac
         ;;
     'tokens create')
-        flags='--renewer --max-lifetime -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--renewer --max-lifetime -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -587,15 +587,15 @@ _kctl() {
         esac
         ;;
     'tokens describe')
-        flags='--owner --show-hmac -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--owner --show-hmac -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --owner | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --owner | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'tokens renew')
-        flags='--period -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--period -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -603,7 +603,7 @@ _kctl() {
         esac
         ;;
     'tokens expire')
-        flags='--after -y --yes -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--after -y --yes -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -611,7 +611,7 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --summary --salvage --dry-run --format --header --human --no-color --quiet --debug --help'
+        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --summary --salvage --dry-run --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;
@@ -624,7 +624,7 @@ _kctl() {
         esac
         ;;
     'tls check')
-        flags='--server-name --expires-after -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--server-name --expires-after -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -632,15 +632,15 @@ _kctl() {
         esac
         ;;
     'loggers list')
-        flags='--broker --match -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--broker --match -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --broker | --match | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --broker | --match | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'loggers set')
-        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -648,7 +648,7 @@ _kctl() {
         esac
         ;;
     'loggers reset')
-        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -656,15 +656,15 @@ _kctl() {
         esac
         ;;
     'metrics show')
-        flags='--match --endpoint --broker -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--match --endpoint --broker -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --match | --endpoint | --broker | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --match | --endpoint | --broker | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'metrics serve')
-        flags='--port --listen --cache --window -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--port --listen --cache --window -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -672,7 +672,7 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --human --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
@@ -682,21 +682,21 @@ _kctl() {
         esac
         ;;
     'broker stop')
-        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'broker status')
-        flags='--data-dir --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'broker check')
-        flags='--config -o --override --data-dir --port --connect --strict --format --header --human --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --connect --strict --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
@@ -705,7 +705,7 @@ _kctl() {
         esac
         ;;
     'broker bundle')
-        flags='--data-dir --pid --config --log --output --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --pid --config --log --output --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --config) kind='file' ;;
@@ -716,7 +716,7 @@ _kctl() {
         esac
         ;;
     'zookeeper start')
-        flags='--data-dir --port --log-format --format --header --human --no-color --quiet --debug --help'
+        flags='--data-dir --port --log-format --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
@@ -725,7 +725,7 @@ _kctl() {
         esac
         ;;
     'zookeeper ls')
-        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -733,7 +733,7 @@ _kctl() {
         esac
         ;;
     'zookeeper get')
-        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -741,7 +741,7 @@ _kctl() {
         esac
         ;;
     'zookeeper stat')
-        flags='--zookeeper --zk-tls-config-file --format --header --human --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
@@ -749,7 +749,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -762,7 +762,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -775,13 +775,13 @@ _kctl() {
         esac
         ;;
     'spark warmup')
-        flags='--format --header --human --no-color --quiet --debug --help'
+        flags='--format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         esac
         ;;
     'completion completion')
-        flags='--format --header --human --no-color --quiet --debug --help'
+        flags='--format --header --schema --human --no-color --quiet --debug --help'
         words='bash zsh fish'
         case $prev in
         --format) words='table plain json jsonl yaml csv' flags='' ;;

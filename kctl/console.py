@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, TextIO
 
 from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell
-from kctl.progress_line import Progress, terminal_width
+from kctl.progress_line import Progress, terminal_height, terminal_width
 from kctl.quantities import readable
 from kctl.row_streams import CsvStream, DocumentStream, JsonLinesStream, PlainStream, RowStream, TableStream
 from kctl.table_layout import block_lines
@@ -37,6 +37,7 @@ __all__ = [
     "TypedRow",
     "as_mapping",
     "cell",
+    "terminal_height",
     "terminal_width",
     "uses_colors",
 ]
@@ -84,6 +85,8 @@ class Console:
         """Sizes, durations and counts are shown as short text in table and plain."""
         self.listed: int | None = None
         """Number of items of the last list; None before a list is shown."""
+        self.stamp: str | None = None
+        """With --watch, the time of the round, which each object of jsonl has as `watched_at`."""
         self.csv_header: tuple[str, ...] | None = None
         """The last header that was written; owned by `CsvStream`."""
 
@@ -163,10 +166,12 @@ class Console:
         else:
             self.stdout.write(json_text(value, indent=2 if self.stdout.isatty() else None) + "\n")
 
-    def line(self, value: object) -> None:
+    def line(self, value: Mapping[str, Any]) -> None:
         """Write one object of jsonl."""
         from kctl.documents import json_text  # noqa: PLC0415 - not needed for tables
 
+        if self.stamp is not None:
+            value = {**value, "watched_at": self.stamp}
         self.stdout.write(json_text(value) + "\n")
 
     @property

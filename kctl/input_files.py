@@ -19,6 +19,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a directory",
 }
+STANDARD_INPUT = "-"
 _READ_SIZE = 1 << 20
 _OWN_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
@@ -47,10 +48,12 @@ def read_regular(path: str) -> bytes:
 
 
 def read_input(path: str) -> bytes:
-    """As read_regular, but also reads pipes named /dev/stdin or /dev/fd/N to their end.
+    """As read_regular, but also reads standard input, named -, and pipes named /dev/stdin or /dev/fd/N to their end.
 
     Shells pass process substitutions, `<(command)`, as /dev/fd/N.
     """
+    if path == STANDARD_INPUT:
+        return _read(os.dup(0), "standard input")
     if _OWN_DESCRIPTOR.fullmatch(path):
         return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     return read_regular(path)

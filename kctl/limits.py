@@ -221,6 +221,12 @@ NAMED_FILE_BYTES_MAX = _limit(
     "bytes",
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
+NAMES_FROM_INPUT_MAX = _limit(
+    "names that `-` reads from standard input",
+    100_000,
+    "names",
+    on_excess="the command fails before it does anything",
+)
 
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",

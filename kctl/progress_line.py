@@ -10,6 +10,7 @@ from typing import Protocol, Self, TextIO
 from kctl.terminal_text import cut, escape
 
 TERMINAL_WIDTH_DEFAULT = 80
+TERMINAL_HEIGHT_DEFAULT = 24
 PROGRESS_INTERVAL_S = 0.1
 PROGRESS_LINE_INTERVAL_S = 10.0
 
@@ -74,3 +75,14 @@ def terminal_width(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or TERMINAL_WIDTH_DEFAULT
     except (OSError, ValueError):
         return TERMINAL_WIDTH_DEFAULT
+
+
+def terminal_height(stream: TextIO) -> int:
+    """Lines of the terminal: LINES if it is set, else as the terminal reports."""
+    given = os.environ.get("LINES", "")
+    if given.isascii() and given.isdecimal() and 0 < len(given) < 6 and int(given) > 1:
+        return int(given)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).lines, 2)
+    except (OSError, ValueError):
+        return TERMINAL_HEIGHT_DEFAULT

@@ -29,7 +29,7 @@ class Output(Protocol):
     def document(self, value: object) -> None:
         """Writes the one document of json and yaml."""
 
-    def line(self, value: object) -> None:
+    def line(self, value: Mapping[str, Any]) -> None:
         """Writes one object of jsonl."""
 
 

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from kctl.commands.help import summary_of
+from kctl.commands.json_schema import schema_of
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import all_commands, help_pages
+from kctl.commands.shown import shown_by
 from kctl.config.reference import config_reference
+from kctl.documents import json_text
 from kctl.limits import LIMITS, Limit
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.definitions import Definition
 from kctl.server.metrics.naming import Dialect, series_names
 
 ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = "tests/golden/schemas"
 _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
@@ -169,10 +174,29 @@ PAGES: dict[str, Callable[[str], str]] = {
 """Each page and the function from its present text to the text that the code asks for."""
 
 
+def schemas() -> dict[str, str]:
+    """The files with the JSON Schema of each command that shows rows."""
+    found = {}
+    for noun, verbs in all_commands().items():
+        for verb, command in verbs.items():
+            name = noun if noun == verb else f"{noun} {verb}"
+            if (shown := shown_by(command.callback)) is not None:
+                text = json_text(schema_of(f"kctl {name}", summary_of(command), shown), indent=2)
+                found[f"{SCHEMAS}/{name.replace(' ', '-')}.json"] = text + "\n"
+    return found
+
+
 def main(*, check: bool) -> int:
     """Returns the exit status: 1 if `check` found a page out of date."""
     outdated = []
-    for name, text_of in PAGES.items():
+    present_schemas = schemas()
+    pages = PAGES | {name: lambda _, text=text: text for name, text in present_schemas.items()}
+    for old in sorted((ROOT / SCHEMAS).glob("*.json")):
+        if f"{SCHEMAS}/{old.name}" not in present_schemas:
+            outdated.append(f"{SCHEMAS}/{old.name}")
+            if not check:
+                old.unlink()
+    for name, text_of in pages.items():
         page = ROOT / name
         present = page.read_text(encoding="utf-8") if page.exists() else ""
         text = text_of(present)

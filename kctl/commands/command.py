@@ -15,17 +15,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+import typer
 import typer.core
 
+from kctl.commands.exit_status import ExitStatus
 from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of every declaration
-from kctl.commands.help import write_command_help, write_exit_statuses
+from kctl.commands.help import summary_of, write_command_help, write_exit_statuses
 from kctl.commands.invocation import Invocation
+from kctl.commands.names_from_input import takes_names, with_names_from_input
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import Parameter, flags_of
+from kctl.commands.shown import shown_by
 from kctl.commands.values_of_parameters import check
 from kctl.console import Console
+from kctl.errors import UsageError
 
 
 class LocalCommand(typer.core.TyperCommand):
@@ -37,19 +42,40 @@ class LocalCommand(typer.core.TyperCommand):
         super().__init__(*args, **settings)
         self.own_params: list[Parameter] = list(self.params)
         own_flags = {flag for param in self.own_params for flag in flags_of(param)}
-        common = (cluster_options() if self.takes_cluster_options else []) + output_options()
         # A command's own option replaces the common one of the same name.
-        self.common_params = [param for param in common if not own_flags.intersection(flags_of(param))]
+        self.common_params = [param for param in self.common_options() if not own_flags.intersection(flags_of(param))]
         self.params = [*self.own_params, *self.common_params]
+
+    def common_options(self) -> list[Parameter]:
+        """The options that commands of this class have in common."""
+        return (cluster_options() if self.takes_cluster_options else []) + output_options()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check the texts of all values before typer converts them.  Raises UsageError."""
         if has_help_option(args):
             return super().parse_args(ctx, [ctx.help_option_names[0]])
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if given.get("schema"):
+            self._print_schema(ctx, is_line=given.get("format_") == "jsonl")
         for param in self.params:
             check(param, given.get(str(param.name)))
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for param in self.own_params:
+            if takes_names(param):
+                ctx.params[str(param.name)] = with_names_from_input(ctx.params.get(str(param.name)))
+        return rest
+
+    def _print_schema(self, ctx: Any, *, is_line: bool) -> NoReturn:
+        """Prints the schema of the output and ends the command.  Raises UsageError if it shows no rows."""
+        from kctl.commands.json_schema import schema_of  # noqa: PLC0415 - rarely used
+        from kctl.documents import json_text  # noqa: PLC0415 - same
+
+        shown = shown_by(self.callback)
+        if shown is None:
+            raise UsageError(f"{ctx.command_path} shows no rows, so that there is no schema")
+        schema = schema_of(ctx.command_path, summary_of(self), shown, is_line=is_line)
+        Console.standard().text(json_text(schema, indent=2))
+        raise typer.Exit(ExitStatus.DONE)
 
     def invoke(self, ctx: Any) -> Any:
         """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
@@ -62,6 +88,10 @@ class LocalCommand(typer.core.TyperCommand):
             human=bool(common.get("human")),
         )
         ctx.obj = Invocation(console, common)
+        return self.run(ctx, common)
+
+    def run(self, ctx: Any, common: dict[str, Any]) -> Any:
+        """Calls the function of the command and returns its status."""
         return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

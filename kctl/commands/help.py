@@ -48,6 +48,11 @@ def examples_of(command: Any) -> list[str]:
     return str(command.epilog or "").split("\n\n")[1:]
 
 
+def summary_of(command: Any) -> str:
+    """The first paragraph of a command's help."""
+    return " ".join(str(command.help or "").partition("\n\n")[0].split())
+
+
 def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
     """Parameters by the title under which help lists them."""
     found: dict[str, list[Parameter]] = {}

@@ -33,6 +33,10 @@ class Invocation:
         self._exposed: set[str] = set()
         self._reads_environment = True
 
+    def again(self) -> Invocation:
+        """The invocation of another round of the same command: --timeout starts again."""
+        return Invocation(self.console, self._given)
+
     def of_side(self, bootstrap_server: str | None, command_config: str | None) -> Invocation:
         """The invocation for one of two clusters, from its own options; without any, this invocation.
 

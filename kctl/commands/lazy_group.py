@@ -14,7 +14,7 @@ import typer.core
 import typer.main
 
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.help import write_exit_statuses, write_group_help
+from kctl.commands.help import summary_of, write_exit_statuses, write_group_help
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import flags_of, is_flag
 from kctl.errors import UsageError
@@ -111,11 +111,6 @@ def load(member: Member) -> Any:
     """Import a member and make its command.  Raises ImportError."""
     app: typer.Typer = importlib.import_module(member.module).app
     return typer.main.get_command(app) if app.registered_commands else typer.main.get_group(app)
-
-
-def summary_of(command: Any) -> str:
-    """The first paragraph of a command's help."""
-    return " ".join(str(command.help or "").partition("\n\n")[0].split())
 
 
 def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:

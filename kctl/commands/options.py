@@ -19,6 +19,7 @@ DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 30_000
 CLUSTER_PANEL = "Cluster options"
 OUTPUT_PANEL = "Output options"
+QUERY_PANEL = "Options of lists"
 
 _cluster = typer.Typer(add_completion=False)
 _output = typer.Typer(add_completion=False)
@@ -72,6 +73,14 @@ def _output_options(
         bool,
         typer.Option("--header", help="With plain, begin with a line of column titles.", rich_help_panel=OUTPUT_PANEL),
     ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            help="Print the JSON Schema of the output, or with --format jsonl that of a line, and do nothing else.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
     human: Annotated[
         bool,
         typer.Option(
@@ -103,5 +112,5 @@ def cluster_options() -> list[Parameter]:
 
 @functools.cache
 def output_options() -> list[Parameter]:
-    """--format, --header, --human, --no-color, --quiet and --debug."""
+    """--format, --schema, --header, --human, --no-color, --quiet and --debug."""
     return list(typer.main.get_command(_output).params)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.commands.exit_status import MEANINGS
-from kctl.commands.help import examples_of, panels, parameter_column, usage_pieces
-from kctl.commands.lazy_group import summary_of
-from kctl.commands.options import CLUSTER_PANEL, OUTPUT_PANEL, cluster_options, output_options
+from kctl.commands.help import examples_of, panels, parameter_column, summary_of, usage_pieces
+from kctl.commands.options import CLUSTER_PANEL, OUTPUT_PANEL, QUERY_PANEL, cluster_options, output_options
 from kctl.commands.parameters import Parameter, help_of
+from kctl.commands.query import query_options
 from kctl.commands.root import NOUNS
 
 INTRODUCTION = """\
@@ -57,6 +57,7 @@ def cli_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
     lines += [f"| {int(status)} | {meaning} |" for status, meaning in MEANINGS.items()]
     lines += ["", "A reader that closes the pipe early (`kctl consume orders | head`) is not an error.", ""]
     lines += _options(2, CLUSTER_PANEL, cluster_options()) + _options(2, OUTPUT_PANEL, output_options())
+    lines += _options(2, QUERY_PANEL, query_options())
     lines += ["## Commands", "", "| command | what it does |", "|---|---|"]
     for noun, verbs in commands.items():
         for verb, command in verbs.items():

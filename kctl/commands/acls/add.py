@@ -26,10 +26,12 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
+from kctl.commands.acls.rows import AclChangeRow
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat.acls import adding
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.security.acls import PatternType
 
 app = typer.Typer(add_completion=False)
@@ -45,6 +47,7 @@ app = typer.Typer(add_completion=False)
         "kctl acls add --deny User:bob --operation all --topic secret --host 10.0.0.7 --dry-run",
     ),
 )
+@shows(AclChangeRow)
 def add(
     ctx: typer.Context,
     *,

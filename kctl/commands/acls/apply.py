@@ -10,10 +10,11 @@ from kctl.admin.acl_document import difference
 from kctl.admin.acls import create_acls, delete_acls, list_acls
 from kctl.commands.acls.documents import read_acls
 from kctl.commands.acls.options import DryRun, Yes
-from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.acls.rows import CHANGE_COLUMNS, AclChangeRow, change_row
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -29,6 +30,7 @@ app = typer.Typer(add_completion=False)
         "kctl acls apply acls.json --check",
     ),
 )
+@shows(AclChangeRow)
 def apply(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(help="Document that 'kctl acls export' wrote.", metavar="FILE")],

@@ -14,6 +14,7 @@ from kctl.commands.acls.options import operation_of
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.errors import UsageError
 from kctl.security.acls import (
     CLUSTER_NAME,
@@ -62,6 +63,7 @@ class BrokerSettings(NamedTuple):
         "kctl acls check User:bob alter cluster --from acls.json",
     ),
 )
+@shows_one(CheckRow)
 def check(
     ctx: typer.Context,
     principal: Annotated[str, typer.Argument(help="Principal, such as User:bob.", metavar="PRINCIPAL")],

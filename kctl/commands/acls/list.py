@@ -23,11 +23,13 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
-from kctl.commands.acls.rows import LIST_COLUMNS, acl_row
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.acls.rows import LIST_COLUMNS, AclRow, acl_row
+from kctl.commands.command import examples
 from kctl.commands.compat.acls import listed
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 from kctl.security.acls import PatternType
 
@@ -36,13 +38,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "list",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl acls list",
         "kctl acls list --topic orders --match",
         "kctl acls list --allow User:bob --operation write --format json",
     ),
 )
+@shows(AclRow)
 def list_acls(
     ctx: typer.Context,
     *,

@@ -27,9 +27,11 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
+from kctl.commands.acls.rows import AclChangeRow
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 from kctl.security.acls import PatternType
 
@@ -45,6 +47,7 @@ app = typer.Typer(add_completion=False)
         "kctl acls remove --topic orders --prefix --yes",
     ),
 )
+@shows(AclChangeRow)
 def remove(
     ctx: typer.Context,
     *,

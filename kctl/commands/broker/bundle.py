@@ -15,6 +15,7 @@ from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.integers import INT32_MAX
 from kctl.operating_system import open_files_of
@@ -65,6 +66,7 @@ class BundleOverview(NamedTuple):
         "kctl broker bundle --pid 4711 --log /var/log/kctl.log",
     ),
 )
+@shows_one(BundleItem)
 def bundle(
     ctx: typer.Context,
     *,

@@ -12,6 +12,7 @@ from kctl.commands.broker.given_properties import overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.console import Column, Format
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
@@ -43,6 +44,7 @@ class FindingRow(NamedTuple):
         "kctl broker check --config server.properties --format json",
     ),
 )
+@shows(FindingRow)
 def check(
     ctx: typer.Context,
     *,

@@ -10,6 +10,7 @@ from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.console import Column
 from kctl.server.data_folder import DataFolder
 
@@ -37,6 +38,7 @@ class BrokerRow(NamedTuple):
 
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
+@shows(BrokerRow)
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Check whether the broker of a data folder is running.
 

@@ -10,6 +10,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
+from kctl.commands.shown import shows_one
 from kctl.console import Column, Format
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ClusterItem(NamedTuple):
 @app.command(
     "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
 )
+@shows_one(ClusterItem)
 def describe(ctx: typer.Context) -> ExitStatus:
     """Describe the cluster: its id, its controller and its live brokers.
 

@@ -11,6 +11,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
+from kctl.commands.shown import shows_one
 from kctl.commands.times import parse_duration_ms
 from kctl.console import Column, Format
 from kctl.errors import ClusterUnreachable
@@ -72,6 +73,7 @@ class HealthItem(NamedTuple):
         "kctl cluster health", "kctl cluster health --wait 60s --quiet", "kctl cluster health --format json"
     ),
 )
+@shows_one(HealthItem)
 def health(
     ctx: typer.Context,
     *,

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kctl.commands.cluster.log_dir_rows import show_log_dirs
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.cluster.log_dir_rows import DirectoryRow, ReplicaRow, show_log_dirs
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.integers import INT32_MAX
 
 app = typer.Typer(add_completion=False)
@@ -17,13 +19,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "log-dirs",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl cluster log-dirs",
         "kctl cluster log-dirs --broker 1 --broker 2",
         "kctl cluster log-dirs --topic orders --format json",
     ),
 )
+@shows(DirectoryRow, ReplicaRow)
 def log_dirs(
     ctx: typer.Context,
     *,

@@ -17,6 +17,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import DryRun, StateDir
 from kctl.commands.reassign.throttle import records_of
 from kctl.commands.rows import code_error, known, outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
 from kctl.integers import INT32_MAX
@@ -69,6 +70,7 @@ class MaintenanceRow(NamedTuple):
         "kctl cluster maintenance off 3 --yes",
     ),
 )
+@shows(MaintenanceRow)
 def maintenance(
     ctx: typer.Context,
     mode: Annotated[Literal["on", "off"], typer.Argument(help="Move the leaders of the broker away, or back to it.")],

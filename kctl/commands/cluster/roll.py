@@ -19,6 +19,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import log_format_of
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_duration_ms
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode, KctlError, UsageError
@@ -73,6 +74,7 @@ class RollRow(NamedTuple):
         "kctl cluster roll --brokers 2,3 --broker-timeout 20m --restart-command 'restart-broker {id}' --yes",
     ),
 )
+@shows(RollRow)
 def roll(
     ctx: typer.Context,
     *,

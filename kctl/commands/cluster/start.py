@@ -10,12 +10,13 @@ import typer
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings, parse_servers
-from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members
+from kctl.commands.cluster.dev_cluster import DataDir, MemberRow, dev_cluster_in, show_members
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_pairs
 from kctl.config.properties import parse_properties
 from kctl.integers import INT32_MAX, PORT_MAX
@@ -42,6 +43,7 @@ TOGETHER_TIMEOUT_MS = 30_000
         "kctl cluster start --data-dir /tmp/cluster --zookeeper zk1:2181,zk2:2181/kafka",
     ),
 )
+@shows(MemberRow)
 def start(
     ctx: typer.Context,
     *,

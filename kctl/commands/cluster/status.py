@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members, started_layout
+from kctl.commands.cluster.dev_cluster import DataDir, MemberRow, dev_cluster_in, show_members, started_layout
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
@@ -17,6 +18,7 @@ app = typer.Typer(add_completion=False)
     cls=LocalCommand,
     epilog=examples("kctl cluster status", "kctl cluster status --data-dir /tmp/cluster --format json"),
 )
+@shows(MemberRow)
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Show the processes of a cluster that 'kctl cluster start' has started.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members, started_layout
+from kctl.commands.cluster.dev_cluster import DataDir, MemberRow, dev_cluster_in, show_members, started_layout
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
@@ -15,6 +16,7 @@ app = typer.Typer(add_completion=False)
 @app.command(
     "stop", cls=LocalCommand, epilog=examples("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster")
 )
+@shows(MemberRow)
 def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Stop the brokers one after another, then the coordination service; the data is kept.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kctl.commands.lazy_group import summary_of
+from kctl.commands.help import summary_of
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import (
     Parameter,

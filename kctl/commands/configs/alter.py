@@ -17,6 +17,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_pairs
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
@@ -66,6 +67,7 @@ class ConfigChangeRow(NamedTuple):
         "kctl configs alter user alice --client app --set producer_byte_rate=1048576",
     ),
 )
+@shows(ConfigChangeRow)
 def alter(
     ctx: typer.Context,
     type_: Type,

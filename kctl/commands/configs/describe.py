@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.configs import describe_configs
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import code_error, outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
 
@@ -87,7 +89,7 @@ class ConfigRow(NamedTuple):
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
@@ -96,6 +98,7 @@ class ConfigRow(NamedTuple):
         "kctl configs describe user --compat kafka-2.8",
     ),
 )
+@shows(ResourceItem)
 def describe(
     ctx: typer.Context,
     type_: Type,

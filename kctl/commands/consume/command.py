@@ -21,6 +21,7 @@ from kctl.commands.record_options import (
     Where,
     selecting,
 )
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_offset, parse_partitions
 from kctl.console import Format
 from kctl.errors import UsageError
@@ -50,6 +51,7 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume __consumer_offsets --formatter offsets",
     ),
 )
+@shows("kctl.commands.record_items:RecordItem", "kctl.commands.consume.reading:DecodedRecordItem")
 def consume(
     ctx: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
@@ -131,8 +133,8 @@ def consume(
     joined by and, or, not, exists(PATH).  A comparison with a path that does not exist is false.
 
     With json, jsonl and yaml, keys, values and header values that are not UTF-8 are base64; "key_encoding",
-    "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json and
-    yaml hold all records in memory until the end; jsonl, plain and csv do not.
+    "value_encoding" and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json
+    and yaml hold all records in memory until the end; jsonl, plain and csv do not.
     """
     run: Invocation = ctx.obj
     if compat and not formatter:

@@ -21,6 +21,7 @@ from kctl.commands.record_options import (
     Where,
     selecting,
 )
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_offset, parse_partitions, parse_size
 from kctl.errors import UsageError
 
@@ -40,6 +41,7 @@ CLUSTERS_PANEL = "Clusters"
         "kctl copy orders archive --resume-group copy-orders --transactional-id copy-orders",
     ),
 )
+@shows("kctl.commands.copy.copying:CopiedRow", instead="kctl.commands.copy.copying:CopyDocument")
 def copy(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="Topic to read.", metavar="SRC")],

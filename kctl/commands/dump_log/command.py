@@ -10,6 +10,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX
@@ -36,6 +37,27 @@ Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
         "kctl dump-log --summary orders-0",
         "kctl dump-log --salvage saved/ orders-0/00000000000000000000.log",
     ),
+)
+@shows(
+    *(
+        f"kctl.commands.dump_log.items:{name}"
+        for name in (
+            "BatchItem",
+            "RecordEntry",
+            "ControlRecordEntry",
+            "DecodedRecordEntry",
+            "OffsetIndexItem",
+            "TimeIndexItem",
+            "ProducerItem",
+            "AbortedTransactionItem",
+            "LeaderEpochItem",
+            "CheckpointItem",
+            "PropertyItem",
+            "ProblemItem",
+        )
+    ),
+    *(f"kctl.commands.dump_log.dumping:{name}" for name in ("SanityRow", "RebuildRow", "RebuildFailureRow")),
+    "kctl.commands.dump_log.summary:SummaryItem",
 )
 def dump_log(
     ctx: typer.Context,

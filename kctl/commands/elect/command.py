@@ -12,6 +12,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.input_files import read_input
@@ -57,6 +58,7 @@ class ElectionRow(NamedTuple):
         "kctl elect --unclean --topic orders --partition 3 --yes",
     ),
 )
+@shows(ElectionRow)
 def elect(
     ctx: typer.Context,
     *,

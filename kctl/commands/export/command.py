@@ -12,6 +12,7 @@ import typer
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
@@ -63,6 +64,7 @@ COLUMNS = (
         "kctl export orders --to /data/orders --dry-run",
     ),
 )
+@shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
 def export(
     ctx: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Topics to export.", metavar="TOPIC")],

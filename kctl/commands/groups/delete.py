@@ -16,6 +16,7 @@ from kctl.commands.groups.options import All, BackupDir, DryRun, NoBackup, Yes
 from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ app = typer.Typer(add_completion=False)
     cls=ClusterCommand,
     epilog=examples("kctl groups delete billing --yes", "kctl groups delete --all --dry-run"),
 )
+@shows(GroupDeletionRow)
 def delete(
     ctx: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(help="Groups to delete.", metavar="GROUP")] = None,

@@ -22,6 +22,7 @@ from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics, Ye
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
@@ -34,6 +35,7 @@ app = typer.Typer(add_completion=False)
         "kctl groups delete-offsets billing --topic orders:0,3-5 --topic payments --yes",
     ),
 )
+@shows(OffsetDeletionRow, GroupDeletionRow)
 def delete_offsets(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Group whose offsets to delete.", metavar="GROUP")],

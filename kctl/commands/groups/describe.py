@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kctl.admin.groups import describe_groups
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat.groups import describe_as_kafka
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Compat, Names
 from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -28,9 +30,10 @@ Section = Literal["offsets", "members", "state"]
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl groups describe billing", "kctl groups describe --all --show state --format json"),
 )
+@shows(group_rows.GroupItem)
 def describe(
     ctx: typer.Context,
     names: Names = None,

@@ -9,10 +9,12 @@ import typer
 
 from kctl.admin.group_history import read_group_records
 from kctl.admin.past_commits import PastCommit, PastCommits
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.console import Column
@@ -53,13 +55,14 @@ class CommitRow(NamedTuple):
 
 @app.command(
     "history",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl groups history billing",
         "kctl groups history billing --topic orders --since -2h --limit 20",
         "kctl groups history billing --since 2026-11-21T09:00:00Z --format jsonl",
     ),
 )
+@shows(CommitRow)
 def history(
     ctx: typer.Context,
     group: Annotated[str, typer.Argument(help="Group whose commits to show.", metavar="GROUP")],

@@ -11,10 +11,12 @@ from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_docu
 from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.change_rows import ResetRow
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -29,6 +31,7 @@ app = typer.Typer(add_completion=False)
         "kctl groups import orders.csv --group billing --execute",
     ),
 )
+@shows(ResetRow)
 def import_(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(help="File of 'kctl groups export', JSON or CSV.", metavar="FILE")],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import lag_rows, lag_selection
 from kctl.commands.groups.lag_selection import Sort
@@ -15,6 +15,8 @@ from kctl.commands.groups.options import Names, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.values import format_time
 from kctl.console import Format
@@ -37,7 +39,7 @@ INTERVAL_MS_MIN = 100
 
 @app.command(
     "lag",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl groups lag",
         "kctl groups lag billing --by partition",
@@ -45,6 +47,7 @@ INTERVAL_MS_MIN = 100
         "kctl groups lag --watch --sort verdict",
     ),
 )
+@shows(lag_rows.LagTotalItem, lag_rows.LagItem)
 def lag(
     ctx: typer.Context,
     names: Names = None,

@@ -11,12 +11,14 @@ import typer
 from kctl.admin.groups import ListedGroup
 from kctl.admin.groups import list_groups as query
 from kctl.admin.outcome import Outcome
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat.groups import listed
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.options import Compat
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 
 app = typer.Typer(add_completion=False)
@@ -76,11 +78,12 @@ class GroupType(StrEnum):
 
 @app.command(
     "list",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl groups list", "kctl groups list --state Empty --format json", "kctl groups list --type consumer"
     ),
 )
+@shows(ListedGroupRow, CoordinatorFailureRow)
 def list_groups(
     ctx: typer.Context,
     *,

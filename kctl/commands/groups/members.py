@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from kctl.admin.groups import look_up_groups
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Names
-from kctl.commands.groups.rows import MEMBER_COLUMNS, member_items, member_rows
+from kctl.commands.groups.rows import MEMBER_COLUMNS, GroupMemberItem, member_items, member_rows
 from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-@app.command("members", cls=ClusterCommand, epilog=examples("kctl groups members billing", "kctl groups members --all"))
+@app.command("members", cls=QueryCommand, epilog=examples("kctl groups members billing", "kctl groups members --all"))
+@shows(GroupMemberItem)
 def members(ctx: typer.Context, names: Names = None, *, all_: All = False) -> ExitStatus:
     """List the members of consumer groups and their assigned partitions."""
     run: Invocation = ctx.obj

@@ -11,10 +11,11 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
-from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
+from kctl.commands.groups.change_rows import RESET_COLUMNS, ResetRow, reset_row
 from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, NoBackup, Topics
 from kctl.commands.groups.selection import all_selected_groups
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
@@ -41,6 +42,7 @@ WOULD_RESET = "would be reset"
         "kctl groups reset-offsets billing --from-file before.csv --execute",
     ),
 )
+@shows(ResetRow)
 def reset_offsets(
     ctx: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(help="Groups to reset.", metavar="GROUP")] = None,

@@ -14,10 +14,12 @@ from kctl.admin.past_commits import OffsetsAt
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
+from kctl.commands.groups.change_rows import ResetRow
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.errors import UsageError
@@ -41,6 +43,7 @@ app = typer.Typer(add_completion=False)
         "kctl groups restore billing --backup before.json --execute",
     ),
 )
+@shows(ResetRow)
 def restore(
     ctx: typer.Context,
     group: Annotated[str, typer.Argument(help="Group whose offsets to restore.", metavar="GROUP")],

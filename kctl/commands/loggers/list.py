@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.configs import describe_configs
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.loggers.options import Brokers, loggers_of
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
 
@@ -36,9 +38,10 @@ class LoggerRow(NamedTuple):
 
 @app.command(
     "list",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl loggers list", "kctl loggers list --broker 1 --match 'kafka\\.controller.*' --format json"),
 )
+@shows(LoggerRow)
 def list_loggers(
     ctx: typer.Context,
     *,

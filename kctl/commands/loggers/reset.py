@@ -10,7 +10,8 @@ from kctl.admin.configs import ConfigChange, ConfigOperation
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.loggers.options import Brokers, DryRun, alter
+from kctl.commands.loggers.options import Brokers, DryRun, LevelChangeRow, alter
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
@@ -20,6 +21,7 @@ app = typer.Typer(add_completion=False)
     cls=ClusterCommand,
     epilog=examples("kctl loggers reset kafka.controller", "kctl loggers reset kafka.log.LogCleaner --broker 1"),
 )
+@shows(LevelChangeRow)
 def reset(
     ctx: typer.Context,
     loggers: Annotated[list[str], typer.Argument(help="Loggers.", metavar="LOGGER")],

@@ -10,7 +10,8 @@ from kctl.admin.configs import ConfigChange, ConfigOperation
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.loggers.options import LEVELS, Brokers, DryRun, alter
+from kctl.commands.loggers.options import LEVELS, Brokers, DryRun, LevelChangeRow, alter
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_pairs
 from kctl.errors import UsageError
 
@@ -26,6 +27,7 @@ app = typer.Typer(add_completion=False)
         "kctl loggers set root=ERROR --dry-run",
     ),
 )
+@shows(LevelChangeRow)
 def set_levels(
     ctx: typer.Context,
     levels: Annotated[

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.addresses import parse_addresses
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.console import Column
 from kctl.errors import KctlError, UsageError
 from kctl.integers import INT32_MAX
@@ -45,12 +47,13 @@ class MetricRow(NamedTuple):
 
 @app.command(
     "show",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl metrics show --match 'messagesin_total'",
         "kctl metrics show --endpoint 127.0.0.1:9404 --match 'topic=\"orders\"' --format jsonl",
     ),
 )
+@shows(MetricItem)
 def show(
     ctx: typer.Context,
     *,

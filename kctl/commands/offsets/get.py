@@ -9,10 +9,12 @@ import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import exception_error, known
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
@@ -59,13 +61,14 @@ class TopicFailureRow(NamedTuple):
 
 @app.command(
     "get",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl offsets get orders",
         "kctl offsets get orders payments --time earliest",
         "kctl offsets get orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
     ),
 )
+@shows(OffsetRow, TopicFailureRow)
 def get(
     ctx: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Topics whose offsets to show.", metavar="TOPIC")],

@@ -20,6 +20,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
 from kctl.commands.rows import ErrorFields, code_error, known
+from kctl.commands.shown import shows
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
@@ -75,6 +76,7 @@ AFTER_INTERRUPT_S = 5.0
         "kctl produce orders --file orders.txt --transactional-id nightly-load",
     ),
 )
+@shows(DeliveryRow)
 def produce(
     ctx: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="TOPIC")],

@@ -8,11 +8,13 @@ import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.admin.producers import describe_producers
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import exception_error, known
+from kctl.commands.shown import shows
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError
@@ -71,9 +73,10 @@ class PartitionFailureRow(NamedTuple):
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
 )
+@shows(ProducerRow, PartitionFailureRow)
 def describe(
     ctx: typer.Context,
     topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],

@@ -15,6 +15,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.options import ClientId, DefaultClientId, DefaultIp, DefaultUser, Ip, User, named_entity
 from kctl.commands.quotas.rows import number_text, shown_name
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.values import parse_size
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
@@ -81,6 +82,7 @@ class AlterRow(NamedTuple):
         "kctl quotas alter --user alice --delete producer_byte_rate --yes",
     ),
 )
+@shows(AlterRow)
 def alter(
     ctx: typer.Context,
     *,

@@ -7,10 +7,12 @@ from typing import Annotated, NamedTuple
 import typer
 
 from kctl.admin.quotas import DecidingQuota, deciding_ip_quota, deciding_quota, describe_quotas
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.rows import number_text, warn_if_throttled
+from kctl.commands.shown import shows
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.security.quotas import CLIENT_KEYS
@@ -38,12 +40,13 @@ class CheckRow(NamedTuple):
 
 @app.command(
     "check",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl quotas check --user alice --client-id app",
         "kctl quotas check --user alice --client-id app --ip 192.0.2.4 --format json",
     ),
 )
+@shows(CheckRow)
 def check(
     ctx: typer.Context,
     *,

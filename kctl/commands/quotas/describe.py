@@ -7,11 +7,13 @@ from typing import NamedTuple
 import typer
 
 from kctl.admin.quotas import FilterPart, describe_quotas
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.options import ClientId, DefaultClientId, DefaultIp, DefaultUser, Ip, User, named_entity
 from kctl.commands.quotas.rows import number_text, shown_name, warn_if_throttled
+from kctl.commands.shown import shows
 from kctl.console import Column
 from kctl.security.quotas import EntityType
 
@@ -45,13 +47,14 @@ class QuotaRow(NamedTuple):
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl quotas describe",
         "kctl quotas describe --user alice",
         "kctl quotas describe --default-user --default-client-id --format json",
     ),
 )
+@shows(QuotaItem)
 def describe(
     ctx: typer.Context,
     *,

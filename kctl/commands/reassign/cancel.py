@@ -14,10 +14,11 @@ from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
-from kctl.commands.reassign.rows import CANCEL_COLUMNS, cancel_row
+from kctl.commands.reassign.rows import CANCEL_COLUMNS, CancelRow, cancel_row
 from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
+from kctl.commands.shown import shows
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -30,6 +31,7 @@ app = typer.Typer(add_completion=False)
         "kctl reassign cancel --reassignment-json-file moves.json", "kctl reassign cancel orders:0 orders:1"
     ),
 )
+@shows(CancelRow)
 def cancel(
     ctx: typer.Context,
     partitions: Annotated[

@@ -19,10 +19,11 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
-from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
+from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, PlanRow, StateRow, end_error, plan_row
 from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
+from kctl.commands.shown import shows
 from kctl.errors import ApiError, ErrorCode, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ app = typer.Typer(add_completion=False)
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
+@shows(PlanRow, StateRow)
 def execute(
     ctx: typer.Context,
     moves: Annotated[

@@ -18,6 +18,7 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, least_duration_ms, throttle_rate
 from kctl.commands.reassign.plan_rows import BROKER_COLUMNS, PlanReport, broker_row, planned_move
+from kctl.commands.shown import shows_one
 from kctl.errors import KctlError, UsageError
 from kctl.integers import INT32_MAX, parse_integer
 
@@ -46,6 +47,7 @@ Goal = Literal["drain", "add", "replication-factor", "rebalance"]
         "kctl reassign plan rebalance --leaders-only --output leaders.json",
     ),
 )
+@shows_one(PlanReport)
 def plan(
     ctx: typer.Context,
     goal: Annotated[Goal, typer.Argument(help="What the plan achieves.")],

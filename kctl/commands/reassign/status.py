@@ -8,22 +8,26 @@ import typer
 
 from kctl.admin.reassigning import look_settled
 from kctl.admin.throttling import finished_keys
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.reassign.options import JsonFile, StateDir
+from kctl.commands.reassign.rows import StateRow
 from kctl.commands.reassign.states import show_states
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command(
     "status",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl reassign status", "kctl reassign status --reassignment-json-file moves.json --format json"),
 )
+@shows(StateRow)
 def status(
     ctx: typer.Context,
     moves: Annotated[

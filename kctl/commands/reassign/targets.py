@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.reassignment_spec import is_inline, parse_inline, parse_log_dirs, parse_reassignment
 from kctl.errors import UsageError
-from kctl.input_files import read_input
+from kctl.input_files import STANDARD_INPUT, read_input
 
 if TYPE_CHECKING:
     from kctl.admin.reassignment_spec import Assignment, LogDirTargets
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 def plan_file(texts: list[str] | None, path: str | None) -> tuple[list[str] | None, str | None]:
     """The partitions and the file: a single argument that is no partition may name the file."""
-    if texts and len(texts) == 1 and path is None and not is_inline(texts[0]) and Path(texts[0]).exists():
+    if (
+        texts
+        and len(texts) == 1
+        and path is None
+        and not is_inline(texts[0])
+        and (texts[0] == STANDARD_INPUT or Path(texts[0]).exists())
+    ):
         return None, texts[0]
     return texts, path
 

@@ -11,9 +11,11 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, JsonFile, StateDir
+from kctl.commands.reassign.rows import StateRow
 from kctl.commands.reassign.states import show_cleared_throttles, show_states
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
+from kctl.commands.shown import shows
 
 app = typer.Typer(add_completion=False)
 
@@ -26,6 +28,7 @@ app = typer.Typer(add_completion=False)
         "until kctl reassign verify orders:0=1,2,3; do sleep 10; done",
     ),
 )
+@shows(StateRow)
 def verify(
     ctx: typer.Context,
     moves: Annotated[

@@ -15,6 +15,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
@@ -67,6 +68,7 @@ class DeletionRow(NamedTuple):
         "kctl records delete --offset-json-file offsets.json --dry-run",
     ),
 )
+@shows(DeletionRow)
 def delete(
     ctx: typer.Context,
     topics: Annotated[

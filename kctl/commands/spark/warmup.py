@@ -9,6 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.spark.class_archive import make_archive
 from kctl.spark.session import SparkMissing
 
@@ -23,6 +24,7 @@ class ArchiveRow(NamedTuple):
 
 
 @app.command("warmup", cls=LocalCommand, epilog=examples("kctl spark warmup"))
+@shows_one(ArchiveRow)
 def warmup(ctx: typer.Context) -> ExitStatus:
     """Make exports on this machine start faster.
 

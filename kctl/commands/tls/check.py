@@ -11,6 +11,7 @@ from kctl.addresses import parse_addresses
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.commands.values import format_time
 from kctl.console import Column, Format
 from kctl.errors import ConfigError, UsageError
@@ -90,6 +91,7 @@ class CertificateRow(NamedTuple):
         "kctl tls check broker1.example:9093 --format json",
     ),
 )
+@shows_one(TlsItem)
 def check(
     ctx: typer.Context,
     address: Annotated[str, typer.Argument(help="Address of the TLS listener.", metavar="HOST:PORT")],

@@ -10,7 +10,14 @@ from kctl.admin.tokens import BROKER_DEFAULT, create_token
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.tokens.options import CREATED_COLUMNS, check_principals, duration_ms, secret_token_row
+from kctl.commands.shown import shows
+from kctl.commands.tokens.options import (
+    CREATED_COLUMNS,
+    SecretTokenRow,
+    check_principals,
+    duration_ms,
+    secret_token_row,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -23,6 +30,7 @@ app = typer.Typer(add_completion=False)
         "kctl tokens create --renewer User:scheduler --max-lifetime 12h --command-config alice.properties",
     ),
 )
+@shows(SecretTokenRow)
 def create(
     ctx: typer.Context,
     *,

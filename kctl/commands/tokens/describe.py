@@ -7,12 +7,16 @@ from typing import Annotated
 import typer
 
 from kctl.admin.tokens import describe_tokens
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.commands.tokens.options import (
     CREATED_COLUMNS,
     TOKEN_COLUMNS,
+    SecretTokenRow,
+    TokenRow,
     check_principals,
     secret_token_row,
     token_row,
@@ -23,12 +27,13 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl tokens describe --command-config alice.properties",
         "kctl tokens describe --owner User:alice --show-hmac --command-config alice.properties",
     ),
 )
+@shows(TokenRow, SecretTokenRow)
 def describe(
     ctx: typer.Context,
     *,

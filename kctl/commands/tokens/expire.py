@@ -10,6 +10,7 @@ from kctl.admin.tokens import expire_token
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
 from kctl.commands.topics.options import YES
 from kctl.commands.values import format_time
@@ -27,6 +28,7 @@ _AT_ONCE = -1
         "kctl tokens expire 7nBcGm7JQuqhCbVdNdrUyA --after 10m --yes --command-config alice.properties",
     ),
 )
+@shows(ExpiryRow)
 def expire(
     ctx: typer.Context,
     token_id: Annotated[str, TOKEN],

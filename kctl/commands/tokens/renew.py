@@ -10,6 +10,7 @@ from kctl.admin.tokens import BROKER_DEFAULT, renew_token
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
 from kctl.commands.values import format_time
 
@@ -21,6 +22,7 @@ app = typer.Typer(add_completion=False)
     cls=ClusterCommand,
     epilog=examples("kctl tokens renew 7nBcGm7JQuqhCbVdNdrUyA --period 1d --command-config alice.properties"),
 )
+@shows(ExpiryRow)
 def renew(
     ctx: typer.Context,
     token_id: Annotated[str, TOKEN],

@@ -10,6 +10,7 @@ from kctl.addresses import parse_addresses
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.commands.times import parse_duration_ms
 from kctl.console import Format
 from kctl.errors import UsageError
@@ -33,6 +34,7 @@ INTERVAL_MS_MIN, INTERVAL_MS_MAX = 200, 3_600_000
         "kctl top --once --format json",
     ),
 )
+@shows_one("kctl.admin.activity:Activity")
 def top(
     ctx: typer.Context,
     *,

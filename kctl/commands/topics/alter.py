@@ -11,6 +11,7 @@ from kctl.admin.topic_configs import alter_topic_configs
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row
@@ -32,6 +33,7 @@ app = typer.Typer(add_completion=False)
         "kctl topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",
     ),
 )
+@shows(TopicChangeRow)
 def alter(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],

@@ -11,9 +11,10 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
+from kctl.commands.shown import shows
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.commands.topics.options import DRY_RUN
-from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row
 from kctl.commands.values import parse_pairs
 from kctl.errors import ErrorCode, UsageError
 from kctl.integers import INT16_MAX, INT32_MAX
@@ -29,6 +30,7 @@ app = typer.Typer(add_completion=False)
         "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
     ),
 )
+@shows(TopicChangeRow)
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],

@@ -11,6 +11,7 @@ from kctl.admin.topics import describe_topics
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.topics.options import DRY_RUN, YES
 from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row, topic_row
 from kctl.errors import ErrorCode
@@ -43,6 +44,7 @@ DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
     cls=ClusterCommand,
     epilog=examples("kctl topics delete orders --dry-run", "kctl topics delete orders payments --yes"),
 )
+@shows(TopicChangeRow, DeletionPreviewRow)
 def delete(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Topics to delete.", metavar="TOPIC")],

@@ -12,10 +12,12 @@ from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import PartitionProblem
 from kctl.admin.topic_configs import topic_overrides
 from kctl.admin.topics import describe_topics, list_topics
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import code_error, known, outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode
@@ -97,13 +99,14 @@ class PartitionRow(NamedTuple):
 
 @app.command(
     "describe",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl topics describe orders",
         "kctl topics describe --format json",
         "kctl topics describe --unavailable --under-min-isr",
     ),
 )
+@shows(TopicItem)
 def describe(
     ctx: typer.Context,
     names: Annotated[

@@ -7,17 +7,20 @@ from typing import Annotated
 import typer
 
 from kctl.admin.topics import list_topics as query
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
+from kctl.commands.topics.rows import TOPIC_COLUMNS, TopicRow, topic_row
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command(
-    "list", cls=ClusterCommand, epilog=examples("kctl topics list", "kctl topics list --internal --format jsonl")
+    "list", cls=QueryCommand, epilog=examples("kctl topics list", "kctl topics list --internal --format jsonl")
 )
+@shows(TopicRow)
 def list_topics(
     ctx: typer.Context,
     *,

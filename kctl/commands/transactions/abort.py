@@ -13,6 +13,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
+from kctl.commands.shown import shows
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.integers import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
@@ -59,6 +60,7 @@ class AbortRow(NamedTuple):
         "kctl transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes",
     ),
 )
+@shows(AbortRow)
 def abort(
     ctx: typer.Context,
     partition: Annotated[

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.transactions import describe_transactions
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known, outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.commands.values import format_time
@@ -83,7 +85,8 @@ class TransactionRow(NamedTuple):
     message: str | None
 
 
-@app.command("describe", cls=ClusterCommand, epilog=examples("kctl transactions describe billing-1"))
+@app.command("describe", cls=QueryCommand, epilog=examples("kctl transactions describe billing-1"))
+@shows(TransactionItem)
 def describe(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],

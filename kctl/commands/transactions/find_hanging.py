@@ -9,12 +9,14 @@ import typer
 
 from kctl.admin import transactions
 from kctl.admin.offsets import partitions_of
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
+from kctl.commands.shown import shows
 from kctl.commands.times import parse_duration_ms
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
@@ -71,9 +73,10 @@ class SearchFailureRow(NamedTuple):
 
 @app.command(
     "find-hanging",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl transactions find-hanging", "kctl transactions find-hanging --topic orders:0-3 --idle 1h"),
 )
+@shows(HangingRow, SearchFailureRow)
 def find_hanging(
     ctx: typer.Context,
     *,

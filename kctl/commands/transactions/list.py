@@ -8,11 +8,13 @@ from typing import Annotated, NamedTuple
 import typer
 
 from kctl.admin.transactions import list_transactions as query
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.compat import transactions as transaction_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
+from kctl.commands.shown import shows
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.console import ERROR_COLUMNS, Column
@@ -65,9 +67,10 @@ class CoordinatorFailureRow(NamedTuple):
 
 @app.command(
     "list",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples("kctl transactions list", "kctl transactions list --state Ongoing --format json"),
 )
+@shows(ListedTransactionRow, CoordinatorFailureRow)
 def list_transactions(
     ctx: typer.Context,
     *,

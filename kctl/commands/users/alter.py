@@ -8,6 +8,7 @@ import typer
 
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.shown import shows
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import (
     ITERATIONS,
@@ -18,6 +19,7 @@ from kctl.commands.users.options import (
     ZOOKEEPER,
     ensemble_of,
 )
+from kctl.commands.users.rows import UserChangeRow
 from kctl.commands.users.setting import set_user_password
 from kctl.security.scram_messages import ITERATIONS_MIN
 
@@ -32,6 +34,7 @@ app = typer.Typer(add_completion=False)
         "kctl users alter alice --mechanism SCRAM-SHA-512 --iterations 8192 --password-file alice.password",
     ),
 )
+@shows(UserChangeRow)
 def alter(
     ctx: typer.Context,
     name: Annotated[str, NAME],

@@ -8,6 +8,7 @@ import typer
 
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.shown import shows
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import (
     ITERATIONS,
@@ -18,6 +19,7 @@ from kctl.commands.users.options import (
     ZOOKEEPER,
     ensemble_of,
 )
+from kctl.commands.users.rows import UserChangeRow
 from kctl.commands.users.setting import set_user_password
 from kctl.security.scram_messages import ITERATIONS_MIN
 
@@ -33,6 +35,7 @@ app = typer.Typer(add_completion=False)
         "kctl users create admin --zookeeper zk1:2181 --password-file admin.password",
     ),
 )
+@shows(UserChangeRow)
 def create(
     ctx: typer.Context,
     name: Annotated[str, NAME],

@@ -10,9 +10,10 @@ from kctl.admin import users, users_in_zookeeper
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.topics.options import DRY_RUN, YES
 from kctl.commands.users.options import NAME, ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, mechanisms_of, on_users
-from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row
+from kctl.commands.users.rows import CHANGE_COLUMNS, UserChangeRow, user_change_row
 from kctl.security.scram_credentials import Mechanism
 
 app = typer.Typer(add_completion=False)
@@ -23,6 +24,7 @@ app = typer.Typer(add_completion=False)
     cls=ClusterCommand,
     epilog=examples("kctl users delete alice --yes", "kctl users delete alice --mechanism SCRAM-SHA-256 --yes"),
 )
+@shows(UserChangeRow)
 def delete(
     ctx: typer.Context,
     name: Annotated[str, NAME],

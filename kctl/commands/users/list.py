@@ -7,22 +7,25 @@ from typing import Annotated
 import typer
 
 from kctl.admin import users, users_in_zookeeper
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.query import QueryCommand
+from kctl.commands.shown import shows
 from kctl.commands.users.options import ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, on_users
-from kctl.commands.users.rows import USER_COLUMNS, user_rows
+from kctl.commands.users.rows import USER_COLUMNS, UserRow, user_rows
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command(
     "list",
-    cls=ClusterCommand,
+    cls=QueryCommand,
     epilog=examples(
         "kctl users list", "kctl users list alice bob --format json", "kctl users list --zookeeper zk1:2181"
     ),
 )
+@shows(UserRow)
 def list_users(
     ctx: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(help="Users to list.  Default: all.", metavar="USER")] = None,

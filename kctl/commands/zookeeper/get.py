@@ -10,8 +10,9 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
-from kctl.commands.zookeeper.rows import znode_row
+from kctl.commands.zookeeper.rows import ZnodeRow, znode_row
 
 app = typer.Typer(add_completion=False)
 
@@ -21,6 +22,7 @@ app = typer.Typer(add_completion=False)
     cls=LocalCommand,
     epilog=examples("kctl zookeeper get /controller", "kctl zookeeper get /cluster/id --format json"),
 )
+@shows_one(ZnodeRow)
 def get(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Path of the znode.")],

@@ -9,6 +9,7 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
 from kctl.console import Column
 
@@ -30,6 +31,7 @@ class ChildRow(NamedTuple):
     cls=LocalCommand,
     epilog=examples("kctl zookeeper ls /brokers/ids", "kctl zookeeper ls / --zookeeper zk1:2181/kafka"),
 )
+@shows(ChildRow)
 def list_children(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Path of the znode.")] = "/",

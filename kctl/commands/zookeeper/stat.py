@@ -9,14 +9,16 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.shown import shows_one
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
-from kctl.commands.zookeeper.rows import stat_row
+from kctl.commands.zookeeper.rows import StatRow, stat_row
 from kctl.errors import NoNodeError
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command("stat", cls=LocalCommand, epilog=examples("kctl zookeeper stat /brokers/ids/0"))
+@shows_one(StatRow)
 def stat(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Path of the znode.")],

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kctl.cli import main
+from tests.peers.output_schemas import problem_of
 from tests.unit.client.fake_cluster import FakeCluster
 
 
@@ -46,12 +47,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeClu
 
 @pytest.fixture
 def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Runs `kctl` with the words of a line, and further words that may contain spaces."""
+    """Runs `kctl` with the words of a line, and further words that may contain spaces.
+
+    JSON that does not match the command's schema fails the test.
+    """
 
     def run(line: str, *more: str) -> Ran:
         capfd.readouterr()
         status = main([*line.split(), *more])
         captured = capfd.readouterr()
+        assert problem_of([*line.split(), *more], captured.out) is None
         return Ran(status, captured.out, captured.err)
 
     return run

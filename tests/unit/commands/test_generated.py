@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from docs.reference.generate import schemas
 from kctl.commands.completion.scripts import script_for
+from kctl.commands.help import summary_of
 from kctl.commands.help_pages import PAGE_COLUMNS, PATH, page_for
-from kctl.commands.lazy_group import load, summary_of
+from kctl.commands.lazy_group import load
 from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import NOUNS, all_commands, help_pages, help_text
+from kctl.commands.shown import shown_by
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -71,6 +74,48 @@ def test_bash_completes(line: str, expected: set[str]) -> None:
     )
     assert ran.stderr == ""
     assert {word for word in ran.stdout.splitlines() if word} == expected
+
+
+WITHOUT_ROWS = {
+    "acls export", "broker start", "broker stop", "completion", "groups export", "metrics serve", "zookeeper start",
+}  # fmt: skip
+
+
+def test_schemas_of_the_output_are_as_ever() -> None:
+    """A difference is a change of what scripts depend on: members may be added, but neither renamed nor removed."""
+    folder = ROOT / "tests" / "golden" / "schemas"
+    assert {f"tests/golden/schemas/{one.name}": one.read_text() for one in folder.glob("*.json")} == schemas(), (
+        "run ./dev docs and look at the difference"
+    )
+
+
+def test_every_command_that_shows_rows_has_a_schema() -> None:
+    """A new command declares its rows with `shows` or `shows_one`, or is added to WITHOUT_ROWS."""
+    found = {
+        noun if noun == verb else f"{noun} {verb}"
+        for noun, verbs in all_commands().items()
+        for verb, command in verbs.items()
+        if shown_by(command.callback) is None
+    }
+    assert found == WITHOUT_ROWS
+
+
+def test_schema_is_printed_without_arguments(kctl: Kctl) -> None:
+    for name in ("topics-list", "topics-describe", "consume", "export", "copy", "dump-log"):
+        words = name if name == "dump-log" else name.replace("-", " ")
+        ran = kctl(f"{words} --schema")
+        assert (ran.status, ran.out) == (0, (ROOT / "tests" / "golden" / "schemas" / f"{name}.json").read_text())
+
+
+def test_schema_of_a_line(kctl: Kctl) -> None:
+    schema = kctl("topics list --schema --format jsonl").document
+    assert schema["$ref"] == "#/$defs/TopicRow"
+    assert "items" not in schema
+
+
+def test_command_without_rows_has_no_schema(kctl: Kctl) -> None:
+    ran = kctl("broker stop --schema")
+    assert (ran.status, ran.out) == (2, "")
 
 
 def test_reference_is_up_to_date() -> None:

@@ -1,0 +1,64 @@
+"""Compares what commands show with the schema that `--schema` prints for them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from kctl.commands.json_schema import schema_of
+from kctl.commands.root import all_commands
+from kctl.commands.shown import shown_by
+
+
+def problem_of(words: Sequence[str], out: str) -> str | None:
+    """Why the JSON output of a command line does not match its schema; None if it matches, or is no JSON."""
+    words = list(words)
+    format_ = words[words.index("--format") + 1] if "--format" in words[:-1] else ""
+    name = _name(words)
+    if format_ not in {"json", "jsonl"} or name is None or "--schema" in words or "--compat" in words or not out:
+        return None
+    validator = _validator(name, is_line=format_ == "jsonl")
+    if validator is None:
+        return f"kctl {name} has no schema, but shows {out[:200]}"
+    for text in out.splitlines() if format_ == "jsonl" else [out]:
+        document = json.loads(text)
+        if isinstance(document, dict) and document.keys() == {"error"}:
+            continue
+        if "--watch" in words:
+            document.pop("watched_at", None)
+        for error in validator.iter_errors(document):
+            detail = "; ".join(one.message for one in error.context or ()) or error.message
+            return f"kctl {name} at {error.json_path}: {detail[:500]}"
+    return None
+
+
+def _name(words: list[str]) -> str | None:
+    nouns = _commands()
+    for position, word in enumerate(words):
+        if word in nouns:
+            verb = words[position + 1] if position + 1 < len(words) else ""
+            return word if word in nouns[word] else f"{word} {verb}" if verb in nouns[word] else None
+    return None
+
+
+@functools.cache
+def _commands() -> dict[str, dict[str, Any]]:
+    return all_commands()
+
+
+@functools.cache
+def _validator(name: str, *, is_line: bool) -> Draft202012Validator | None:
+    """A validator that also refuses members that the schema does not have."""
+    noun, _, verb = name.partition(" ")
+    shown = shown_by(_commands()[noun][verb or noun].callback)
+    if shown is None:
+        return None
+    schema = schema_of(name, "", shown, is_line=is_line)
+    for definition in schema["$defs"].values():
+        definition["additionalProperties"] = False
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
