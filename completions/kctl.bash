@@ -52,19 +52,19 @@ _kctl() {
         esac
         ;;
     'topics list')
-        flags='--internal -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--internal --under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--under-replicated --unavailable --under-min-isr --at-min-isr --overrides --topic-regex --id -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --id | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'topics create')
@@ -76,19 +76,19 @@ _kctl() {
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --topic-regex --expect --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --replica-assignment | --config | --delete-config | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --replica-assignment | --config | --delete-config | --topic-regex | --expect | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics delete')
-        flags='--if-exists -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --expect --if-exists -y --yes --dry-run -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --expect | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'produce produce')
@@ -305,8 +305,9 @@ _kctl() {
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--broker --topic --replicas --by -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
+        --by) words='broker topic' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --broker | --topic | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
@@ -443,23 +444,23 @@ _kctl() {
         esac
         ;;
     'configs describe')
-        flags='--all --property --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--all --property --topic-regex --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --property | --client | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --property | --topic-regex | --client | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--set --delete --append --subtract --dry-run --topic-regex --client --compat -b --bootstrap-server --command-config --timeout --format --header --schema --human --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --set | --delete | --append | --subtract | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --set | --delete | --append | --subtract | --topic-regex | --client | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls list')

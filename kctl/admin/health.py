@@ -110,7 +110,8 @@ async def partitions_with_problems(
     """Numbers of the partitions with one of the problems, by topic; topics without any are omitted."""
     metadata = await client.metadata([])
     readable = [topic.name for topic in topics if topic.partitions]
-    minimums = await min_insync_replicas(client, readable) if PartitionProblem.UNDER_MIN_ISR in problems else {}
+    of_minimum = {PartitionProblem.UNDER_MIN_ISR, PartitionProblem.AT_MIN_ISR}
+    minimums = {} if of_minimum.isdisjoint(problems) else await min_insync_replicas(client, readable)
     ongoing = await ongoing_if_supported(client) if metadata.controller_id in metadata.brokers else {}
     found: dict[str, list[int]] = {}
     for topic in topics:
@@ -121,6 +122,8 @@ async def partitions_with_problems(
                 min_insync_replicas=minimums.get(topic.name),
                 ongoing=ongoing.get(TopicPartition(topic.name, partition.partition)),
             )
+            if minimums.get(topic.name) == len(partition.isr):
+                has.append(PartitionProblem.AT_MIN_ISR)
             if not set(problems).isdisjoint(has):
                 found.setdefault(topic.name, []).append(partition.partition)
     return found

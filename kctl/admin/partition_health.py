@@ -23,6 +23,10 @@ class PartitionProblem(Enum):
     """Fewer in-sync replicas than min.insync.replicas: writes with acks=all are refused."""
     UNDER_REPLICATED = "under-replicated"
     """Some replicas are not in sync."""
+    AT_MIN_ISR = "at min ISR"
+    """As many in-sync replicas as min.insync.replicas: if one more fails, writes with acks=all are refused.  Only
+    `partitions_with_problems` reports it, because a partition with one replica is always in this state.
+    """
 
 
 def problems_of(

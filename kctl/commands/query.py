@@ -54,7 +54,7 @@ def _query_options(
         typer.Option(
             "--watch",
             metavar="[DURATION]",
-            help=f"Repeat after each interval, by default {INTERVAL_DEFAULT}, until interrupted or until --expect holds.",
+            help=f"Repeat at this interval, by default {INTERVAL_DEFAULT}, until interrupted or until --expect holds.",
             rich_help_panel=QUERY_PANEL,
         ),
     ] = None,

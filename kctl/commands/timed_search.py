@@ -1,4 +1,4 @@
-"""Searches values with a regular expression, within a time limit per value.
+"""Searches values and names with a regular expression, within a time limit per value.
 
 Python's `re` backtracks, so the time of some expressions grows exponentially with the value.  It calls signal handlers
 in between, so the handler of a timer can end a search with an exception.  `re` has loops without such calls, whose time
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from kctl.errors import KctlError, UsageError
@@ -36,45 +36,34 @@ class _Expired(Exception):
     """Leaves this module as another error."""
 
 
-class TimedSearch:
-    """A regular expression on UTF-8 values; bytes that are not UTF-8 are surrogates.  Owner: the main thread."""
+class TimedExpression:
+    """A regular expression whose compilation and use are ended after SEARCH_S_MAX.  Owner: the main thread."""
 
-    def __init__(self, pattern: str) -> None:
-        """Raises UsageError for an invalid expression."""
+    def __init__(self, option: str, pattern: str) -> None:
+        """`option` names the expression in errors.  Raises UsageError for an invalid expression."""
         if len(pattern) > PATTERN_CHARACTERS_MAX:
-            raise UsageError(f"--grep: more than {PATTERN_CHARACTERS_MAX:,} characters")
-        self.shortened = 0
-        """Number of values of which only the first SEARCHED_BYTES_MAX bytes were searched without a match."""
-        self._literal = None if _SPECIAL.search(pattern) else pattern.encode()
+            raise UsageError(f"{option}: more than {PATTERN_CHARACTERS_MAX:,} characters")
+        self.option = option
         self._is_searching = False
         signal.signal(signal.SIGALRM, self._expire)
         try:
-            self._expression = self._within_limit(lambda: re.compile(pattern))
+            self.compiled = self._within_limit(lambda: re.compile(pattern))
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--grep: '{pattern}' is not a valid regular expression: {error}") from None
+            raise UsageError(f"{option}: '{pattern}' is not a valid regular expression: {error}") from None
         except _Expired:
-            raise UsageError(f"--grep: the expression takes more than {SEARCH_S_MAX:g} s to compile") from None
+            raise UsageError(f"{option}: the expression takes more than {SEARCH_S_MAX:g} s to compile") from None
 
-    def __call__(self, tp: TopicPartition, record: Record) -> bool:
-        """Whether the value contains a match; null values do not.  Raises SearchTooSlow."""
-        value = record.value
-        if value is None:
-            return False
-        if self._literal is not None:
-            return self._literal in value
-        text = value[:SEARCHED_BYTES_MAX].decode(errors="surrogateescape")
+    def within_limit(self, work: Callable[[re.Pattern[str]], T], what: str) -> T:
+        """The result of `work` with the expression.  Raises SearchTooSlow, in which `what` names the searched text."""
         try:
-            is_found = self._within_limit(lambda: self._expression.search(text)) is not None
+            return self._within_limit(lambda: work(self.compiled))
         except _Expired:
             raise SearchTooSlow(
-                f"--grep: the search of the value of {tp} at offset {record.offset} takes more than"
-                f" {SEARCH_S_MAX:g} s; use an expression with fewer nested or adjacent repetitions"
+                f"{self.option}: the search of {what} takes more than {SEARCH_S_MAX:g} s; use an expression with fewer"
+                " nested or adjacent repetitions"
             ) from None
-        self.shortened += len(value) > SEARCHED_BYTES_MAX and not is_found
-        return is_found
 
     def _within_limit(self, work: Callable[[], T]) -> T:
-        """The result of `work`, which is ended by _Expired after SEARCH_S_MAX."""
         self._is_searching = True
         signal.setitimer(signal.ITIMER_REAL, SEARCH_S_MAX)
         try:
@@ -86,3 +75,42 @@ class TimedSearch:
     def _expire(self, _number: int, _frame: object) -> None:
         if self._is_searching:
             raise _Expired
+
+
+class NamePattern:
+    """A regular expression that names match as a whole."""
+
+    def __init__(self, option: str, pattern: str) -> None:
+        """Raises UsageError for an invalid expression."""
+        self._expression = TimedExpression(option, pattern)
+
+    def select(self, names: Iterable[str]) -> list[str]:
+        """The matching names, in their order.  Raises SearchTooSlow if all together take too long."""
+        return self._expression.within_limit(
+            lambda compiled: [name for name in names if compiled.fullmatch(name)], "all names"
+        )
+
+
+class TimedSearch:
+    """A regular expression on UTF-8 values; bytes that are not UTF-8 are surrogates.  Owner: the main thread."""
+
+    def __init__(self, pattern: str) -> None:
+        """Raises UsageError for an invalid expression."""
+        self.shortened = 0
+        """Number of values of which only the first SEARCHED_BYTES_MAX bytes were searched without a match."""
+        self._expression = TimedExpression("--grep", pattern)
+        self._literal = None if _SPECIAL.search(pattern) else pattern.encode()
+
+    def __call__(self, tp: TopicPartition, record: Record) -> bool:
+        """Whether the value contains a match; null values do not.  Raises SearchTooSlow."""
+        value = record.value
+        if value is None:
+            return False
+        if self._literal is not None:
+            return self._literal in value
+        text = value[:SEARCHED_BYTES_MAX].decode(errors="surrogateescape")
+        is_found = self._expression.within_limit(
+            lambda compiled: compiled.search(text) is not None, f"the value of {tp} at offset {record.offset}"
+        )
+        self.shortened += len(value) > SEARCHED_BYTES_MAX and not is_found
+        return is_found

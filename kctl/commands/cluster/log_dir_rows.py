@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kctl.admin.log_dirs import LogDir, describe_log_dirs
 from kctl.commands.exit_status import ExitStatus
@@ -35,6 +36,14 @@ REPLICA_COLUMNS = (
     Column("moving"),
     *ERROR_COLUMNS,
 )
+TOTAL_COLUMNS = (
+    Column("broker", numeric=True, is_rare=True),
+    Column("topic", is_rare=True),
+    Column("replicas", numeric=True),
+    Column("bytes", numeric=True),
+    *ERROR_COLUMNS,
+)
+Total = Literal["broker", "topic"]
 
 
 class DirectoryRow(NamedTuple):
@@ -63,11 +72,22 @@ class ReplicaRow(NamedTuple):
     message: str | None = None
 
 
+class TotalRow(NamedTuple):
+    """The replicas of a broker or of a topic, without copies that are being made; or a broker that failed."""
+
+    broker: int | None
+    topic: str | None
+    replicas: int | None = None
+    bytes: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+
 def show_log_dirs(
-    run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool
+    run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool, by: Total | None
 ) -> ExitStatus:
-    """Query the brokers, or all brokers, and show a row per directory, or per replica if topics or all replicas are
-    requested.
+    """Query the brokers, or all brokers, and show a row per directory, per total, or per replica if topics or all
+    replicas are requested.
 
     Raises UsageError for a broker that is not in the cluster.
     """
@@ -88,6 +108,10 @@ def show_log_dirs(
         return await describe_log_dirs(client, requested, partitions)
 
     found, failed = run.on_brokers(query)
+    if by is not None:
+        totals = total_rows(found, failed, by)
+        run.console.show(TOTAL_COLUMNS, totals)
+        return run.status_of(totals)
     is_by_replica = every_replica or topics is not None
     columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
     failure_row = ReplicaRow if is_by_replica else DirectoryRow
@@ -103,6 +127,28 @@ def show_log_dirs(
             rows.append(_directory_row(log_dir))
     run.console.show(columns, rows)
     return run.status_of(rows)
+
+
+def total_rows(found: Sequence[LogDir], failed: Iterable[Outcome], by: Total) -> list[TotalRow]:
+    """The totals, the largest first, after the brokers and directories that failed."""
+    counts: Counter[int | str] = Counter()
+    sizes: Counter[int | str] = Counter()
+    for log_dir in found:
+        for one in log_dir.replicas:
+            key: int | str = log_dir.broker_id if by == "broker" else one.tp.topic
+            counts[key] += not one.is_future
+            sizes[key] += 0 if one.is_future else one.size_bytes
+    if by == "broker":
+        for log_dir in found:
+            counts[log_dir.broker_id] += 0
+    ordered = sorted(counts, key=lambda key: (-sizes[key], key))
+    rows = [TotalRow(int(one.name), None, **outcome_error(one)) for one in failed]
+    rows += [TotalRow(one.broker_id, None, **code_error(one.error)) for one in found if one.error]
+    rows += [
+        TotalRow(key if isinstance(key, int) else None, key if isinstance(key, str) else None, counts[key], sizes[key])
+        for key in ordered
+    ]
+    return rows
 
 
 def _directory_row(log_dir: LogDir) -> DirectoryRow:

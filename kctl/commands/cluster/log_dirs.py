@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kctl.commands.cluster.log_dir_rows import DirectoryRow, ReplicaRow, show_log_dirs
+from kctl.commands.cluster.log_dir_rows import DirectoryRow, ReplicaRow, Total, TotalRow, show_log_dirs
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
+from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
 app = typer.Typer(add_completion=False)
@@ -24,9 +25,10 @@ app = typer.Typer(add_completion=False)
         "kctl cluster log-dirs",
         "kctl cluster log-dirs --broker 1 --broker 2",
         "kctl cluster log-dirs --topic orders --format json",
+        "kctl cluster log-dirs --by topic --human",
     ),
 )
-@shows(DirectoryRow, ReplicaRow)
+@shows(DirectoryRow, ReplicaRow, TotalRow)
 def log_dirs(
     ctx: typer.Context,
     *,
@@ -38,14 +40,19 @@ def log_dirs(
         typer.Option("--topic", metavar="TOPIC", help="Show the replicas of these topics."),
     ] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="Show the replicas of all topics.")] = False,
+    by: Annotated[
+        Total | None, typer.Option("--by", help="Show totals per broker or topic, the largest first.")
+    ] = None,
 ) -> ExitStatus:
     """Show the log directories of the brokers and their contents.
 
-    One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is being copied to
-    the directory; its lag is the number of records that it is behind the replica that it replaces.  The exit status is
-    1 if a directory is offline or a broker does not respond.
+    One row per directory, with --by one per broker or topic, or with --topic or --replicas one per replica.  A replica
+    with moving=true is being copied to the directory; its lag is the number of records that it is behind the replica
+    that it replaces.  The exit status is 1 if a directory is offline or a broker does not respond.
 
     'kctl reassign execute' moves replicas between directories.
     """
     run: Invocation = ctx.obj
-    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas)
+    if by is not None and replicas:
+        raise UsageError("--by shows totals, and --replicas each replica: give one of them")
+    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, by=by)

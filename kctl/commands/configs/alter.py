@@ -12,15 +12,16 @@ from kctl.admin.quotas import alter_quotas
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.configs import clients
-from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
+from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, topic_pattern, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
+from kctl.commands.topics.options import TopicRegex
 from kctl.commands.values import parse_pairs
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
@@ -72,13 +73,13 @@ def alter(
     ctx: typer.Context,
     type_: Type,
     names: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Topics, or broker ids, or 'default' for all brokers; users, client ids or IP addresses, or"
             " '<default>'.",
             metavar="NAME",
         ),
-    ],
+    ] = None,
     *,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
     delete: Annotated[
@@ -94,6 +95,7 @@ def alter(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")
     ] = False,
+    topic_regex: TopicRegex = None,
     client: ClientName = None,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -106,13 +108,18 @@ def alter(
     """
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
+    pattern = topic_pattern(type_, names, topic_regex)
+    if not names and pattern is None:
+        raise UsageError("name what to change, or give --topic-regex")
     if type_ in clients.TYPES:
-        return _alter_clients(run, type_, names, client, changes, dry_run=dry_run, compat=compat is not None)
+        return _alter_clients(run, type_, names or [], client, changes, dry_run=dry_run, compat=compat is not None)
     if client is not None or compat is not None:
         raise UsageError("--client and --compat are for users, clients and ips")
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
-        resources = await requested_resources(cluster, type_, names)
+        resources = await requested_resources(cluster, type_, names, pattern)
+        if not resources:
+            raise KctlError(f"no topic matches --topic-regex '{topic_regex}'")
         before = await describe_configs(cluster, resources, names=[change.name for change in changes])
         outcomes = await alter_configs(cluster, dict.fromkeys(resources, changes), validate_only=dry_run)
         return [

@@ -10,13 +10,14 @@ from kctl.admin.configs import describe_configs
 from kctl.commands.command import examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.configs import clients
-from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
+from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, topic_pattern, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.quotas.rows import number_text
 from kctl.commands.rows import code_error, outcome_error
 from kctl.commands.shown import shows
+from kctl.commands.topics.options import TopicRegex
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
 
@@ -118,6 +119,7 @@ def describe(
         list[str] | None,
         typer.Option("--property", metavar="NAME", help="Only this property, whatever the source of its value."),
     ] = None,
+    topic_regex: TopicRegex = None,
     client: ClientName = None,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -130,6 +132,7 @@ def describe(
     quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7.
     """
     run: Invocation = ctx.obj
+    pattern = topic_pattern(type_, names, topic_regex)
     if type_ in clients.TYPES:
         if all_ or property_:
             raise UsageError("--all and --property are for topics and brokers")
@@ -138,7 +141,7 @@ def describe(
         raise UsageError("--client and --compat are for users, clients and ips")
 
     async def query(cluster: ClusterClient) -> list[ResourceItem]:
-        resources = await requested_resources(cluster, type_, names)
+        resources = await requested_resources(cluster, type_, names, pattern)
         found = await describe_configs(cluster, resources, names=property_)
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType
+from kctl.commands.timed_search import NamePattern
+from kctl.errors import UsageError
 from kctl.integers import parse_integer
 
 if TYPE_CHECKING:
@@ -26,8 +28,23 @@ Compat = Annotated[
 ]
 
 
-async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
-    """The named resources, or all.  Raises UsageError for an invalid broker id."""
+def topic_pattern(type_: str, names: list[str] | None, topic_regex: str | None) -> NamePattern | None:
+    """The pattern of --topic-regex.  Raises UsageError beside names or for another type than topic."""
+    if topic_regex is None:
+        return None
+    if type_ != "topic" or names:
+        raise UsageError("--topic-regex is for type topic, without names")
+    return NamePattern("--topic-regex", topic_regex)
+
+
+async def requested_resources(
+    client: ClusterClient, type_: str, names: list[str] | None, pattern: NamePattern | None = None
+) -> list[ConfigResource]:
+    """The named resources, the topics that match, or all.  Raises UsageError for an invalid broker id."""
+    if pattern is not None:
+        topics = (await client.metadata()).topics.values()
+        names = pattern.select(topic.name for topic in topics if not topic.is_internal)
+        return [ConfigResource(ResourceType.TOPIC, name) for name in sorted(names)]
     if type_ == "topic":
         if not names:
             metadata = await client.metadata()

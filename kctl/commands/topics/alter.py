@@ -13,8 +13,9 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.topics.assignments import parse_assignment
-from kctl.commands.topics.options import DRY_RUN
+from kctl.commands.topics.options import DRY_RUN, Expect, TopicRegex
 from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row
+from kctl.commands.topics.selection import selected_names
 from kctl.commands.values import parse_pairs
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
@@ -36,7 +37,7 @@ app = typer.Typer(add_completion=False)
 @shows(TopicChangeRow)
 def alter(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
+    names: Annotated[list[str] | None, typer.Argument(help="Names of topics.", metavar="TOPIC")] = None,
     *,
     partitions: Annotated[
         int | None,
@@ -53,9 +54,11 @@ def alter(
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),
     ] = None,
+    topic_regex: TopicRegex = None,
+    expect: Expect = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
-    """Add partitions to a topic, change its properties, or both.
+    """Add partitions to topics, change their properties, or both.
 
     Adding partitions changes the partition that a key is assigned to.
     """
@@ -65,8 +68,13 @@ def alter(
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
     if replica_assignment and partitions is None:
         raise UsageError("--replica-assignment requires --partitions")
+    selected = selected_names(run, names, topic_regex, expect)
+    if selected is None:
+        return ExitStatus.UNMET
+    if replica_assignment and len(selected) > 1:
+        raise UsageError("--replica-assignment is for one topic")
 
-    async def query(client: ClusterClient) -> list[TopicChangeRow]:
+    async def change(client: ClusterClient, name: str) -> list[TopicChangeRow]:
         rows = []
         if set_ or delete_config:
             outcome = await alter_topic_configs(
@@ -79,6 +87,9 @@ def alter(
             status = "partitions would be added" if dry_run else "partitions added"
             rows.append(change_row(outcome, status, partitions=partitions if outcome.is_done else None))
         return rows
+
+    async def query(client: ClusterClient) -> list[TopicChangeRow]:
+        return [row for name in selected for row in await change(client, name)]
 
     rows = run.on_cluster(query)
     run.console.show(CHANGE_COLUMNS, rows)

@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
 @shows(TopicChangeRow)
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
+    names: Annotated[list[str], typer.Argument(help="Names of the topics.", metavar="TOPIC")],
     *,
     partitions: Annotated[
         int | None,
@@ -69,7 +69,7 @@ def create(
     ] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
-    """Create a topic.
+    """Create topics, all with the same settings.
 
     Waits up to 5 s until every live broker has the topic in its metadata, so that the next command finds it on any
     broker.
@@ -77,14 +77,14 @@ def create(
     run: Invocation = ctx.obj
     if replica_assignment and (partitions is not None or replication_factor is not None):
         raise UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
-    topic = NewTopic(
-        name,
+    settings = (
         BROKER_DEFAULT if partitions is None else partitions,
         BROKER_DEFAULT if replication_factor is None else replication_factor,
         parse_assignment(replica_assignment) if replica_assignment else (),
         parse_pairs(config, "--config"),
     )
-    created = run.on_cluster(lambda client: create_topics(client, [topic], validate_only=dry_run))
+    topics = [NewTopic(name, *settings) for name in dict.fromkeys(names)]
+    created = run.on_cluster(lambda client: create_topics(client, topics, validate_only=dry_run))
     rows = []
     for one in created:
         row = change_row(

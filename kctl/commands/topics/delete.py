@@ -12,8 +12,9 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
-from kctl.commands.topics.options import DRY_RUN, YES
+from kctl.commands.topics.options import DRY_RUN, YES, Expect, TopicRegex
 from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row, topic_row
+from kctl.commands.topics.selection import selected_names
 from kctl.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,15 +48,18 @@ DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
 @shows(TopicChangeRow, DeletionPreviewRow)
 def delete(
     ctx: typer.Context,
-    names: Annotated[list[str], typer.Argument(help="Topics to delete.", metavar="TOPIC")],
+    names: Annotated[list[str] | None, typer.Argument(help="Topics to delete.", metavar="TOPIC")] = None,
     *,
+    topic_regex: TopicRegex = None,
+    expect: Expect = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
     yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Delete topics with all their records.
 
-    Names are not patterns.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    Names are not patterns; with --topic-regex, the question for confirmation names the topics.  Asks for confirmation
+    on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
 
@@ -64,13 +68,16 @@ def delete(
             return row._replace(status="does not exist", error=None, message=None)
         return row
 
+    selected = selected_names(run, names, topic_regex, expect)
+    if selected is None:
+        return ExitStatus.UNMET
     rows: Sequence[TopicChangeRow | DeletionPreviewRow]
     if dry_run:
-        topics = run.on_cluster(lambda client: describe_topics(client, names))
+        topics = run.on_cluster(lambda client: describe_topics(client, selected))
         rows = [forgive(_preview(topic)) for topic in topics]
     else:
-        run.consent(f"Delete {', '.join(sorted(set(names)))} with all records?", yes=yes)
-        outcomes = run.on_cluster(lambda client: delete_topics(client, set(names)))
+        run.consent(f"Delete {', '.join(sorted(selected))} with all records?", yes=yes)
+        outcomes = run.on_cluster(lambda client: delete_topics(client, set(selected)))
         rows = [forgive(change_row(outcome, "deleted")) for outcome in outcomes]
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.health import partitions_with_problems
 from kctl.admin.outcome import Outcome
-from kctl.admin.partition_health import PartitionProblem
-from kctl.admin.topic_configs import topic_overrides
 from kctl.admin.topics import describe_topics, list_topics
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
@@ -18,9 +14,11 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.shown import shows
-from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
+from kctl.commands.topics.filters import Selected, select_topics, topic_filters
+from kctl.commands.topics.options import AtMinIsr, Id, Overrides, TopicRegex, Unavailable, UnderMinIsr, UnderReplicated
+from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_id, topic_row
 from kctl.console import ERROR_COLUMNS, Column, Format
-from kctl.errors import ErrorCode
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,44 +112,42 @@ def describe(
         typer.Argument(help="Topics.  Default: all; internal topics only with a filter.", metavar="TOPIC"),
     ] = None,
     *,
-    under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
-    ] = False,
-    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
-    under_min_isr: Annotated[
-        bool,
-        typer.Option("--under-min-isr", help="Only partitions with fewer in-sync replicas than min.insync.replicas."),
-    ] = False,
+    under_replicated: UnderReplicated = False,
+    unavailable: Unavailable = False,
+    under_min_isr: UnderMinIsr = False,
+    at_min_isr: AtMinIsr = False,
+    overrides: Overrides = False,
+    topic_regex: TopicRegex = None,
+    id_: Id = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
-    One row per partition; json, jsonl and yaml have one object per topic.  With several filters, partitions that
-    match any of them are shown; the exit status is 3 if there are any.
+    One row per partition; json, jsonl and yaml have one object per topic.  Topics match all filters; of several filters
+    of partitions, their partitions match at least one, and the exit status is 3 if there are any.
     """
     run: Invocation = ctx.obj
-    flags = {
-        PartitionProblem.UNDER_REPLICATED: under_replicated,
-        PartitionProblem.UNAVAILABLE: unavailable,
-        PartitionProblem.UNDER_MIN_ISR: under_min_isr,
-    }
-    problems = {problem for problem, is_set in flags.items() if is_set}
+    if names and topic_regex is not None:
+        raise UsageError("give topics or --topic-regex, not both")
+    filters = topic_filters(
+        under_replicated=under_replicated,
+        unavailable=unavailable,
+        under_min_isr=under_min_isr,
+        at_min_isr=at_min_isr,
+        overrides=overrides,
+        topic_regex=topic_regex,
+        id_=id_,
+    )
+    problems = filters.problems
 
-    async def query(
-        client: ClusterClient,
-    ) -> tuple[list[Topic], dict[str, dict[str, str | None] | Outcome], dict[str, list[int]]]:
+    async def query(client: ClusterClient) -> Selected:
         if names:
             topics = await describe_topics(client, names)
         else:
             topics = [topic for topic in await list_topics(client) if problems or not topic.is_internal]
-        filtered: dict[str, list[int]] = {}
-        if problems:
-            filtered = await partitions_with_problems(client, topics, problems)
-            topics = [topic for topic in topics if topic.name in filtered or not topic.partitions]
-        found = [topic.name for topic in topics if topic.error is ErrorCode.NONE]
-        return topics, await topic_overrides(client, found) if found else {}, filtered
+        return await select_topics(client, topics, filters, with_configs=True)
 
-    topics, overrides, filtered = run.on_cluster(query)
-    items = [_topic_item(topic, overrides.get(topic.name)) for topic in topics]
+    topics, filtered, overridden = run.on_cluster(query)
+    items = [_topic_item(topic, overridden.get(topic.name)) for topic in topics]
     if problems:
         items = [_only(item, filtered.get(item.topic, [])) for item in items]
     if run.console.format is Format.TABLE and items and not problems:
@@ -166,7 +162,7 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
     row = topic_row(topic)
     return TopicItem(
         topic=topic.name,
-        topic_id=_topic_id(topic),
+        topic_id=topic_id(topic),
         internal=topic.is_internal,
         partition_count=row.partitions,
         replication_factor=row.replication_factor,
@@ -207,10 +203,3 @@ def _partition_rows(item: TopicItem) -> list[PartitionRow]:
     if not item.partitions:
         return [PartitionRow(item.topic, error=item.error, message=item.message)]
     return [PartitionRow(item.topic, *partition) for partition in item.partitions]
-
-
-def _topic_id(topic: Topic) -> str | None:
-    """As Kafka's tools write it: base64 without padding."""
-    if not topic.topic_id.int:
-        return None
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")

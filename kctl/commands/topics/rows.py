@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.commands.rows import code_error, outcome_error
@@ -52,6 +53,13 @@ def topic_row(topic: Topic) -> TopicRow:
         internal=topic.is_internal,
         **code_error(topic.error),
     )
+
+
+def topic_id(topic: Topic) -> str | None:
+    """The id as Kafka's tools write it, base64 without padding; None from brokers before 2.8."""
+    if not topic.topic_id.int:
+        return None
+    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
 
 
 def change_row(
