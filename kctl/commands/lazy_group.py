@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.help import summary_of, write_exit_statuses, write_group_help
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import flags_of, is_flag
+from kctl.commands.peer_words import command_meant, noun_option_meant, root_option_meant, verb_meant
 from kctl.errors import UsageError
 
 
@@ -58,7 +58,7 @@ class LazyGroup(typer.core.TyperGroup):
         if name in {"--help", "-h"}:
             return super().parse_args(ctx, [ctx.help_option_names[0]])
         if name is not None:
-            wrong = f"no such {self._what(ctx, name)}: {name}{self._meant(name)}"
+            wrong = f"no such {self._what(ctx, name)}: {name}{self._meant(ctx, name, rest)}"
             raise UsageError(f"{wrong}  Try '{ctx.command_path} --help'.")
         if leading and takes_value(leading[-1]):
             raise UsageError(f"option {leading[-1]} requires a value.  Try '{ctx.command_path} --help'.")
@@ -89,9 +89,24 @@ class LazyGroup(typer.core.TyperGroup):
         kind = "option" if name.startswith("-") else self.kind
         return kind if ctx.parent is None else f"{kind} of {ctx.command_path}"
 
-    def _meant(self, name: str) -> str:
-        close = difflib.get_close_matches(name, list(self.members), n=1)
-        return f".  Did you mean {close[0]}?" if close else "."
+    def _command_meant(self, name: str, following: str) -> str | None:
+        """The command that is meant, without its verb if the noun does not have it."""
+        meant = command_meant(name, following, self.members)
+        noun, _, verb = (meant or "").partition(" ")
+        loaded = load(self.members[noun]) if verb else None
+        return noun if isinstance(loaded, LazyGroup) and verb not in loaded.members else meant
+
+    def _meant(self, ctx: Any, name: str, rest: list[str]) -> str:
+        if ctx.parent is None:
+            following = next((word for word in rest if not word.startswith("-")), "")
+            meant = root_option_meant(name) if name.startswith("-") else self._command_meant(name, following)
+        elif name.startswith("-"):
+            meant = noun_option_meant(ctx.info_name, name, self.members)
+        else:
+            meant = verb_meant(ctx.info_name, name, self.members)
+        if not meant:
+            return "."
+        return f".  Did you mean {meant if meant.startswith('-') else f'kctl {meant}'}?"
 
 
 def lazy_group(members: Mapping[str, Member], kind: str) -> type[LazyGroup]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ import typer.main
 from kctl.commands.help import WIDTH, examples
 from kctl.commands.help_pages import format_pages
 from kctl.commands.lazy_group import LazyGroup, Member, lazy_group, load
+from kctl.commands.parameters import flags_of, is_argument, metavar_of
+from kctl.commands.peer_words import option_meant
 from kctl.errors import UsageError
 
 NOUNS: dict[str, Member] = {
@@ -105,10 +106,23 @@ CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--hel
 def _message(error: Any) -> str:
     """The error text, which does not depend on the version of typer."""
     if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
-        close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
-        return f"no such option: {error.option_name}" + (f".  Did you mean {close[0]}?" if close else ".")
+        meant = _option_meant(error.option_name, error.ctx)
+        return f"no such option: {error.option_name}" + (f".  Did you mean {meant}?" if meant else ".")
     message = str(error.format_message()).removesuffix(".") + "."
     return message[:1].lower() + message[1:]
+
+
+def _option_meant(flag: str, context: Any) -> str | None:
+    """What is meant by an unknown option of the command of a click context."""
+    params = context.command.params
+    group = context.parent.command if context.parent is not None else None
+    return option_meant(
+        context.command_path.partition(" ")[2],
+        flag,
+        [one for param in params for one in flags_of(param)],
+        [metavar_of(param) for param in params if is_argument(param)],
+        list(getattr(group, "members", ())),
+    )
 
 
 def all_commands() -> dict[str, dict[str, Any]]:

@@ -81,8 +81,8 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("topcis list", "no such command: topcis.  Did you mean topics?"),
-        ("topics lits", "no such verb of kctl topics: lits.  Did you mean list?"),
+        ("topcis list", "no such command: topcis.  Did you mean kctl topics?"),
+        ("topics lits", "no such verb of kctl topics: lits.  Did you mean kctl topics list?"),
         ("--nope", "no such option: --nope."),
         ("topics list --nope", "no such option: --nope."),
         ("topics create", "missing argument 'TOPIC'."),
