@@ -12,7 +12,7 @@ responses only: requests by id need version 12.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterator
+from collections.abc import Awaitable, Collection, Generator
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
@@ -31,7 +31,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
 from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import at_once, end_of
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
@@ -57,15 +57,9 @@ class MetadataHandler:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        topic_results = self._topics(request, context, list(distinct.values()), is_all=is_all)
-        if len(distinct) + partition_count > SLICE_OBJECTS:
-            return self._long_response(request, context, topic_results)
-        return self._response(request, context, list(topic_results))
-
-    async def _long_response(
-        self, request: MetadataRequest, context: RequestContext, topic_results: Iterator[MetadataResponseTopic]
-    ) -> MetadataResponse:
-        return self._response(request, context, await in_slices(topic_results, lambda topic: 1 + len(topic.partitions)))
+        response = self._response(request, context, list(distinct.values()), is_all=is_all)
+        is_long = len(distinct) + partition_count > SLICE_OBJECTS
+        return end_of(response, SLICE_OBJECTS) if is_long else at_once(response)
 
     def _topics(
         self,
@@ -74,27 +68,37 @@ class MetadataHandler:
         requested: list[MetadataRequestTopic],
         *,
         is_all: bool,
-    ) -> Iterator[MetadataResponseTopic]:
+    ) -> Generator[None, None, list[MetadataResponseTopic]]:
+        """Yields before each topic and partition."""
+        results: list[MetadataResponseTopic] = []
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
         for topic in requested:
+            yield
             if topic.name is None or topic.topic_id != ZERO_UUID:
-                yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
+                results.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
                 continue
             if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
                 if not is_all:
                     # As for a topic that does not exist: the response must not reveal which topics exist.
-                    yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
+                    results.append(_failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False))
                 continue
-            result = self._topic(topic.name, context, may_create=may_create)
+            result = yield from self._topic(topic.name, context, may_create=may_create)
             is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:
                 result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
-            yield result
+            results.append(result)
+        return results
 
     def _response(
-        self, request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
-    ) -> MetadataResponse:
+        self,
+        request: MetadataRequest,
+        context: RequestContext,
+        requested: list[MetadataRequestTopic],
+        *,
+        is_all: bool,
+    ) -> Generator[None, None, MetadataResponse]:
+        topics = yield from self._topics(request, context, requested, is_all=is_all)
         response = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -109,7 +113,9 @@ class MetadataHandler:
             response.cluster_authorized_operations = authorized_cluster_operations(context)
         return response
 
-    def _topic(self, name: str, context: RequestContext, *, may_create: bool) -> MetadataResponseTopic:
+    def _topic(
+        self, name: str, context: RequestContext, *, may_create: bool
+    ) -> Generator[None, None, MetadataResponseTopic]:
         partitions = self._metadata.partitions(name)
         if partitions is None:
             may_create = may_create and self._configs.current.auto_create_topics_enable
@@ -125,14 +131,18 @@ class MetadataHandler:
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         brokers = self._metadata.brokers
         alive = {b for b, broker in brokers.items() if broker.endpoint(context.listener) is not None}
+        topic_id = self._metadata.topic_id(name)
+        results: list[MetadataResponsePartition] = []
+        # All partitions as they are now: they may change while other connections are served.
+        for index, info in sorted(partitions.items()):
+            yield
+            results.append(self._partition(index, info, context.api_version, alive))
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,
-            topic_id=self._metadata.topic_id(name),
+            topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
-            partitions=[
-                self._partition(index, info, context.api_version, alive) for index, info in sorted(partitions.items())
-            ],
+            partitions=results,
         )
 
     def _partition(
