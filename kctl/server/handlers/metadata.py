@@ -31,7 +31,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
 from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, end_of
+from kctl.server.requests.slices import at_once, end_of, pieces
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
@@ -57,9 +57,18 @@ class MetadataHandler:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        response = self._response(request, context, list(distinct.values()), is_all=is_all)
-        is_long = len(distinct) + partition_count > SLICE_OBJECTS
-        return end_of(response, SLICE_OBJECTS) if is_long else at_once(response)
+        results = self._topics(request, context, list(distinct.values()), is_all=is_all)
+        if len(distinct) + partition_count > SLICE_OBJECTS:
+            return self._long_response(request, context, results)
+        return self._response(request, context, at_once(results))
+
+    async def _long_response(
+        self,
+        request: MetadataRequest,
+        context: RequestContext,
+        results: Generator[None, None, list[MetadataResponseTopic]],
+    ) -> MetadataResponse:
+        return self._response(request, context, await end_of(results))
 
     def _topics(
         self,
@@ -69,12 +78,16 @@ class MetadataHandler:
         *,
         is_all: bool,
     ) -> Generator[None, None, list[MetadataResponseTopic]]:
-        """Yields before each topic and partition."""
+        """Yields after about SLICE_OBJECTS topics and partitions."""
         results: list[MetadataResponseTopic] = []
+        left = SLICE_OBJECTS
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
         for topic in requested:
-            yield
+            if left <= 0:
+                yield
+                left = SLICE_OBJECTS
+            left -= 1
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 results.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
                 continue
@@ -88,17 +101,12 @@ class MetadataHandler:
             if request.include_topic_authorized_operations and not is_refused:
                 result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
             results.append(result)
+            left -= len(result.partitions)
         return results
 
     def _response(
-        self,
-        request: MetadataRequest,
-        context: RequestContext,
-        requested: list[MetadataRequestTopic],
-        *,
-        is_all: bool,
-    ) -> Generator[None, None, MetadataResponse]:
-        topics = yield from self._topics(request, context, requested, is_all=is_all)
+        self, request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+    ) -> MetadataResponse:
         response = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -134,9 +142,10 @@ class MetadataHandler:
         topic_id = self._metadata.topic_id(name)
         results: list[MetadataResponsePartition] = []
         # All partitions as they are now: they may change while other connections are served.
-        for index, info in sorted(partitions.items()):
-            yield
-            results.append(self._partition(index, info, context.api_version, alive))
+        for piece in pieces(sorted(partitions.items())):
+            if results:
+                yield
+            results += [self._partition(index, info, context.api_version, alive) for index, info in piece]
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,

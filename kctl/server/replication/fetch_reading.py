@@ -21,7 +21,7 @@ Owner: event loop.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from kctl.environment import Clock
@@ -84,8 +84,8 @@ class Reader:
 class Reading:
     """The result of reading all partitions once."""
 
-    results: dict[TopicPartition, PartitionData] = field(default_factory=dict)
-    record_bytes: dict[TopicPartition, int] = field(default_factory=dict)
+    results: dict[TopicPartition, PartitionData]
+    record_bytes: dict[TopicPartition, int]
     total_bytes: int = 0
     is_urgent: bool = False
     """The response must be sent now: an error, a diverging epoch, or a preferred replica."""
@@ -252,13 +252,13 @@ class Fetch:
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
-        reading = Reading()
+        reading = Reading({}, {})
         self._read_into(reading, self.positions)
         return reading
 
     def read_in_slices(self) -> Generator[None, None, Reading]:
         """As `read`, for many partitions: each is read in the state that it has in its slice."""
-        reading = Reading()
+        reading = Reading({}, {})
         for piece in pieces(self.positions, READ_PER_SLICE_MAX):
             self._read_into(reading, piece)
             yield
