@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kctl.commands.help import summary_of
 from kctl.commands.json_schema import schema_of
+from kctl.commands.man_pages import man_pages
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import all_commands, help_pages
 from kctl.commands.shown import shown_by
@@ -21,6 +22,7 @@ from kctl.server.metrics.naming import Dialect, series_names
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = "tests/golden/schemas"
+MAN = "packaging/man"
 _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
@@ -189,11 +191,12 @@ def schemas() -> dict[str, str]:
 def main(*, check: bool) -> int:
     """Returns the exit status: 1 if `check` found a page out of date."""
     outdated = []
-    present_schemas = schemas()
-    pages = PAGES | {name: lambda _, text=text: text for name, text in present_schemas.items()}
-    for old in sorted((ROOT / SCHEMAS).glob("*.json")):
-        if f"{SCHEMAS}/{old.name}" not in present_schemas:
-            outdated.append(f"{SCHEMAS}/{old.name}")
+    whole = schemas() | {f"{MAN}/{name}": text for name, text in man_pages(all_commands()).items()}
+    pages = PAGES | {name: lambda _, text=text: text for name, text in whole.items()}
+    for old in [*(ROOT / SCHEMAS).glob("*.json"), *(ROOT / MAN).glob("*.1")]:
+        name = str(old.relative_to(ROOT))
+        if name not in whole:
+            outdated.append(name)
             if not check:
                 old.unlink()
     for name, text_of in pages.items():

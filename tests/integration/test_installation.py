@@ -27,6 +27,8 @@ IN_THE_WHEEL = {
     f"kctl_kafka-{kctl.__version__}.data/data/share/bash-completion/completions/kctl.bash",
     f"kctl_kafka-{kctl.__version__}.data/data/share/fish/vendor_completions.d/kctl.fish",
     f"kctl_kafka-{kctl.__version__}.data/data/share/zsh/site-functions/_kctl",
+    f"kctl_kafka-{kctl.__version__}.data/data/share/man/man1/kctl.1",
+    f"kctl_kafka-{kctl.__version__}.data/data/share/man/man1/kctl-topics.1",
     f"kctl_kafka-{kctl.__version__}.dist-info/licenses/LICENSE",
 }
 IN_THE_SDIST = {

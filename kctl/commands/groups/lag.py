@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kctl.admin.lag import LagOptions, LagReader
+from kctl.admin.lag_totals import Grouping
+from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import lag_rows, lag_selection
@@ -24,8 +27,6 @@ from kctl.errors import ClusterUnreachable, UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
-    from kctl.admin.lag import LagReader
-    from kctl.admin.lag_totals import Grouping
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.lag_rows import AnyItem
     from kctl.commands.groups.lag_selection import Condition
@@ -102,10 +103,6 @@ def lag(
     if watch and run.console.format.is_document:
         chosen_format = run.console.format.value
         raise UsageError(f"--format {chosen_format} is one document, which --watch never ends; use --format jsonl")
-    from kctl.admin.lag import LagOptions, LagReader  # noqa: PLC0415 - wrong usage fails fast
-    from kctl.admin.lag_totals import Grouping  # noqa: PLC0415 - same
-    from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same
-
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope))
     view = _View(run, reader, names, None if by == "partition" else Grouping(by), required, sort, check=check)

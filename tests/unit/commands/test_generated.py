@@ -14,6 +14,7 @@ from kctl.commands.completion.scripts import script_for
 from kctl.commands.help import summary_of
 from kctl.commands.help_pages import PAGE_COLUMNS, PATH, page_for
 from kctl.commands.lazy_group import load
+from kctl.commands.man_pages import man_pages
 from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
 from kctl.commands.root import NOUNS, all_commands, help_pages, help_text
@@ -74,6 +75,27 @@ def test_bash_completes(line: str, expected: set[str]) -> None:
     )
     assert ran.stderr == ""
     assert {word for word in ran.stdout.splitlines() if word} == expected
+
+
+def test_man_pages_are_up_to_date() -> None:
+    folder = ROOT / "packaging" / "man"
+    assert {one.name: one.read_text() for one in folder.glob("*.1")} == man_pages(all_commands()), "run ./dev docs"
+
+
+def test_man_pages_have_each_command_and_option() -> None:
+    pages = man_pages(all_commands())
+    for noun, verbs in all_commands().items():
+        text = pages[f"kctl-{noun}.1"].replace("\\-", "-")
+        for verb, command in verbs.items():
+            assert f".B kctl {noun}" + ("" if noun == verb else f" {verb}") in text
+            assert all(flag in text for param in command.own_params for flag in flags_of(param)), (noun, verb)
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_finds_nothing_wrong_in_the_man_pages() -> None:
+    pages = sorted((ROOT / "packaging" / "man").glob("*.1"))
+    ran = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-z", *pages], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
 
 
 WITHOUT_ROWS = {

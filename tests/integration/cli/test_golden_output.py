@@ -1,0 +1,206 @@
+"""What commands show in every format, compared with golden files; KCTL_WRITE_GOLDEN=1 writes these.
+
+Each file of tests/golden/output has one command line in table (on a terminal of 80 columns), plain, json, jsonl, yaml
+and csv.  What differs between runs is replaced by text of the same length: ports, ids, times and the data folder.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.cli import main
+from kctl.terminal_text import display_width, word_width
+from tests.peers import probe
+from tests.peers.kctl_broker import kctl_broker
+from tests.peers.output_schemas import problem_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "output"
+FORMATS = ("table", "plain", "json", "jsonl", "yaml", "csv")
+SEED = [
+    "topics create orders --partitions 2 --config retention.ms=-1",
+    "topics create events --partitions 1",
+    "topics create groups-of-golden --partitions 1",
+    "configs alter topic orders --set segment.bytes=1048576",
+    "produce orders --partition 0 --input jsonl --file {records}",
+    "groups reset-offsets billing --topic orders --to-offset 1 --execute --no-backup",
+    "groups reset-offsets 監査-🚚-audit --topic orders:0 --to-earliest --execute --no-backup",
+    "quotas alter --user alice --client-id app --producer-rate 1MB --yes",
+    "quotas alter --default-user --request-percentage 50 --yes",
+    "acls add --allow User:alice --operation read --topic orders",
+]
+RECORDS = [
+    {"key": "k1", "value": "hello", "timestamp_ms": 1_767_225_600_000, "headers": [{"key": "source", "value": "web"}]},
+    {"key": None, "value": 'a,"b"\n=1+1\t\x1b[31m', "timestamp_ms": 1_767_225_601_000},
+    {"key": "/4A=", "key_encoding": "base64", "value": None, "timestamp_ms": 1_767_225_602_000},
+]
+LINES = {
+    "topics-list": "topics list",
+    "topics-list-human": "topics list --internal --human",
+    "topics-describe": "topics describe",
+    "topics-describe-unknown": "topics describe orders nope",
+    "topics-create": "topics create more --partitions 3 --dry-run",
+    "topics-create-refused": "topics create orders bad,name --dry-run",
+    "topics-alter": "topics alter orders --partitions 4 --dry-run",
+    "topics-delete": "topics delete --topic-regex .*orders.* --dry-run",
+    "configs-describe": "configs describe topic orders",
+    "configs-alter": "configs alter topic orders --set retention.ms=7 --delete segment.bytes --dry-run",
+    "groups-list": "groups list",
+    "groups-describe": "groups describe billing",
+    "groups-describe-state": "groups describe --show state",
+    "groups-members": "groups members --all",
+    "groups-delete": "groups delete billing nope --dry-run",
+    "groups-delete-offsets": "groups delete-offsets billing --topic orders --dry-run",
+    "groups-reset-offsets": "groups reset-offsets billing --topic orders --to-latest --dry-run",
+    "offsets-get": "offsets get orders",
+    "records-delete": "records delete orders:0 --before-offset 2 --dry-run",
+    "consume": "consume orders --from start --until end",
+    "cluster-describe": "cluster describe",
+    "cluster-health": "cluster health",
+    "cluster-log-dirs": "cluster log-dirs",
+    "cluster-log-dirs-of-topics": "cluster log-dirs --topic orders --topic events",
+    "cluster-log-dirs-by-topic": "cluster log-dirs --topic orders --topic events --by topic --human",
+    "elect": "elect --preferred --dry-run",
+    "reassign-list": "reassign list",
+    "reassign-status": "reassign status orders:0=0",
+    "reassign-execute": "reassign execute orders:0=0 --dry-run",
+    "reassign-plan": "reassign plan rebalance --topic orders",
+    "transactions-list": "transactions list",
+    "transactions-describe": "transactions describe nope",
+    "transactions-find-hanging": "transactions find-hanging",
+    "producers-describe": "producers describe groups-of-golden",
+    "quotas-describe": "quotas describe",
+    "quotas-alter": "quotas alter --user bob --consumer-rate 2MB --dry-run",
+    "quotas-check": "quotas check --user alice --client-id app",
+    "users-list": "users list",
+    "acls-list": "acls list",
+    "acls-check": "acls check User:alice read topic:orders",
+    "tokens-describe": "tokens describe",
+    "usage": "topics list --no-such-option",
+    "loggers-list": "loggers list --match kctl\\.server\\.coordinators\\.appending",
+    "dump-log": "dump-log {log}",
+    "dump-log-records": "dump-log --records {log}",
+    "dump-log-summary": "dump-log --summary {log}",
+}
+"""File -> command line."""
+SAME_LENGTH = [
+    (r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2026-01-01T00:00:00.000Z"),
+    (r"\b1[789]\d{11}\b", "1767225600000"),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Seeded:
+    """A broker with topics, records, groups, quotas and ACLs."""
+
+    def __init__(self, bootstrap: str, data: Path) -> None:
+        self.bootstrap = bootstrap
+        self.data = data
+        self.records = data.parent / "records.jsonl"
+        self._stand_ins: dict[str, str] = {}
+
+    def run(self, line: str, format_: str | None) -> tuple[int, str, str]:
+        """Status, output and messages of a command line, on a terminal for table."""
+        out = Terminal() if format_ == "table" else io.StringIO()
+        err = io.StringIO()
+        words = line.replace("{log}", self.log_file()).replace("{records}", str(self.records)).split()
+        if format_ is not None:
+            words += ["--format", format_, "--no-color"]
+        before = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = out, err
+        try:
+            status = main(words)
+        finally:
+            sys.stdout, sys.stderr = before
+        assert problem_of(words, out.getvalue()) is None
+        return status, out.getvalue(), err.getvalue()
+
+    def log_file(self) -> str:
+        return str(next((self.data / "logs").glob("orders-0/*.log"), ""))
+
+    def learn_ids(self) -> None:
+        """Remembers what differs between runs."""
+        port = self.bootstrap.rpartition(":")[2]
+        self._stand_ins = {f"127.0.0.1:{port}": "127.0.0.1:99999", str(self.data): "/tmp/kctl-golden-DATA-DIR"}
+        self._port = re.compile(rf"(?<![\d.]){port}(?![\d.])")
+        described = json.loads(self.run("cluster describe", "json")[1])
+        topics = json.loads(self.run("topics describe --topic-regex .*", "json")[1])
+        for number, one in enumerate([described["cluster_id"], *(topic["topic_id"] for topic in topics)]):
+            self._stand_ins[one] = f"ID{number}".ljust(22, "x")
+
+    def masked(self, text: str) -> str:
+        for found, stand_in in self._stand_ins.items():
+            text = text.replace(found, stand_in)
+        text = self._port.sub("99999", text)
+        for pattern, stand_in in SAME_LENGTH:
+            text = re.sub(pattern, stand_in, text)
+        return text
+
+
+@pytest.fixture(scope="module")
+def seeded() -> Iterator[Seeded]:
+    """In a folder whose name has always the same length, because tables depend on it."""
+    folder = Path(tempfile.mkdtemp(prefix="kctl-golden-", dir="/tmp"))
+    variables = {"COLUMNS": "80", "XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm"}
+    # A port of five digits, whatever the machine's range of ports is.
+    port = next(one for one in iter(probe.free_port, None) if one >= 10_000)
+    properties = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.delenv("NO_COLOR", raising=False)
+        try:
+            with kctl_broker(folder / "data", port=port, properties=properties) as broker:
+                patch.setenv("KCTL_BOOTSTRAP_SERVER", broker.bootstrap)
+                one = Seeded(broker.bootstrap, folder / "data")
+                one.records.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+                for line in SEED:
+                    status, _, err = one.run(line, None)
+                    assert status == 0, (line, err)
+                one.learn_ids()
+                yield one
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_output_is_as_ever_in_every_format(seeded: Seeded, name: str) -> None:
+    pieces = []
+    for format_ in FORMATS:
+        status, out, err = seeded.run(LINES[name], format_)
+        pieces.append(f"$ kctl {LINES[name]} --format {format_}\n{out}{err}exit status {status}\n\n")
+        if format_ == "table":
+            wide = [one for one in out.splitlines() if display_width(one) > 80 and word_width(one) <= 80]
+            assert wide == []
+    text = seeded.masked("".join(pieces))
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("KCTL_WRITE_GOLDEN"):
+        file.write_bytes(text.encode())
+    assert text.encode() == file.read_bytes(), "look at the difference; KCTL_WRITE_GOLDEN=1 accepts it"
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_table_fits_a_terminal_of_40_columns(seeded: Seeded, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    _, out, _ = seeded.run(LINES[name], "table")
+    assert [one for one in out.splitlines() if display_width(one) > 40 and word_width(one.strip()) <= 40] == []
+
+
+def test_every_golden_file_has_a_command() -> None:
+    assert {file.stem for file in GOLDEN.glob("*.txt")} == set(LINES)
