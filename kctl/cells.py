@@ -16,7 +16,7 @@ A field that holds rows (`partitions: list[PartitionRow]`) becomes a list of JSO
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kctl.quantities import NOTHING
@@ -45,9 +45,10 @@ class Column:
 
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
+    `trouble`: true for the texts of cells that a terminal shows in red; nothing else has a colour.
     """
 
-    __slots__ = ("is_rare", "name", "numeric", "title", "wraps")
+    __slots__ = ("is_rare", "name", "numeric", "title", "trouble", "wraps")
 
     def __init__(
         self,
@@ -57,15 +58,22 @@ class Column:
         numeric: bool = False,
         wraps: bool = False,
         is_rare: bool = False,
+        trouble: Callable[[str], bool] | None = None,
     ) -> None:
         self.name = name
         self.title = title or name.upper().replace("_", "-")
         self.numeric = numeric
         self.wraps = wraps
         self.is_rare = is_rare
+        self.trouble = trouble
 
 
-ERROR_COLUMNS = (Column("error", is_rare=True), Column("message", wraps=True, is_rare=True))
+def is_present(text: str) -> bool:
+    """True for the text of a cell that is not empty."""
+    return text not in {"", NOTHING}
+
+
+ERROR_COLUMNS = (Column("error", is_rare=True, trouble=is_present), Column("message", wraps=True, is_rare=True))
 """The last two columns of every row about one item: the name of a Kafka error and its message; empty on success."""
 
 

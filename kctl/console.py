@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TextIO
 
-from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell
+from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell, is_present
 from kctl.progress_line import Progress, terminal_height, terminal_width
 from kctl.quantities import readable
 from kctl.row_streams import CsvStream, DocumentStream, JsonLinesStream, PlainStream, RowStream, TableStream
@@ -37,6 +37,7 @@ __all__ = [
     "TypedRow",
     "as_mapping",
     "cell",
+    "is_present",
     "terminal_height",
     "terminal_width",
     "uses_colors",

@@ -180,8 +180,8 @@ class TableStream(_CellStream):
         return self._styled("bold", text)
 
     def _paint(self, index: int, text: str) -> str:
-        is_error = self.columns[index].name == "error" and text.strip() not in {"", NOTHING}
-        return self._styled("red", text) if is_error else text
+        trouble = self.columns[index].trouble
+        return self._styled("red", text) if trouble is not None and trouble(text.strip()) else text
 
     def _styled(self, style: str, text: str) -> str:
         if not (self.console.color and self.console.stdout.isatty()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kctl.admin.lag_totals import Grouping, totals_by
 from kctl.commands.rows import outcome_error
-from kctl.console import ERROR_COLUMNS, Column
+from kctl.console import ERROR_COLUMNS, Column, is_present
 from kctl.quantities import format_duration
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LAG_COLUMNS = (
     Column("commit_age", numeric=True),
     Column("lost", numeric=True, is_rare=True),
     Column("time_left", numeric=True, is_rare=True),
-    Column("verdict"),
+    Column("verdict", trouble=lambda text: text != "OK" and is_present(text)),
     *ERROR_COLUMNS,
 )
 PARTITION_COLUMNS = (

@@ -15,9 +15,18 @@ from kctl.commands.query import QueryCommand
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.shown import shows
 from kctl.commands.topics.filters import Selected, select_topics, topic_filters
-from kctl.commands.topics.options import AtMinIsr, Id, Overrides, TopicRegex, Unavailable, UnderMinIsr, UnderReplicated
+from kctl.commands.topics.options import (
+    AtMinIsr,
+    FilterOptions,
+    Id,
+    Overrides,
+    TopicRegex,
+    Unavailable,
+    UnderMinIsr,
+    UnderReplicated,
+)
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_id, topic_row
-from kctl.console import ERROR_COLUMNS, Column, Format
+from kctl.console import ERROR_COLUMNS, Column, Format, is_present
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ PARTITION_COLUMNS = (
     Column("leader_epoch", numeric=True),
     Column("replicas", wraps=True),
     Column("isr", wraps=True),
-    Column("offline", wraps=True),
+    Column("offline", wraps=True, trouble=is_present),
     *ERROR_COLUMNS,
 )
 
@@ -129,13 +138,7 @@ def describe(
     if names and topic_regex is not None:
         raise UsageError("give topics or --topic-regex, not both")
     filters = topic_filters(
-        under_replicated=under_replicated,
-        unavailable=unavailable,
-        under_min_isr=under_min_isr,
-        at_min_isr=at_min_isr,
-        overrides=overrides,
-        topic_regex=topic_regex,
-        id_=id_,
+        FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
     )
     problems = filters.problems
 

@@ -9,6 +9,7 @@ from kctl.admin.health import partitions_with_problems
 from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import PartitionProblem
 from kctl.admin.topic_configs import topic_overrides
+from kctl.admin.topics import list_topics
 from kctl.commands.timed_search import NamePattern
 from kctl.commands.topics.rows import topic_id
 from kctl.errors import ErrorCode
@@ -16,6 +17,8 @@ from kctl.errors import ErrorCode
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import Topic
+    from kctl.commands.invocation import Invocation
+    from kctl.commands.topics.options import FilterOptions
 
 Configs = dict[str, dict[str, str | None] | Outcome]
 """The properties that each topic has of its own, by the name of the topic."""
@@ -40,29 +43,31 @@ class Selected(NamedTuple):
     configs: Configs
 
 
-def topic_filters(
-    *,
-    under_replicated: bool,
-    unavailable: bool,
-    under_min_isr: bool,
-    at_min_isr: bool,
-    overrides: bool,
-    topic_regex: str | None,
-    id_: str | None,
-) -> TopicFilters:
+def topic_filters(options: FilterOptions) -> TopicFilters:
     """The filters of these options.  Raises UsageError for an invalid regular expression."""
     flags = {
-        PartitionProblem.UNDER_REPLICATED: under_replicated,
-        PartitionProblem.UNAVAILABLE: unavailable,
-        PartitionProblem.UNDER_MIN_ISR: under_min_isr,
-        PartitionProblem.AT_MIN_ISR: at_min_isr,
+        PartitionProblem.UNDER_REPLICATED: options.under_replicated,
+        PartitionProblem.UNAVAILABLE: options.unavailable,
+        PartitionProblem.UNDER_MIN_ISR: options.under_min_isr,
+        PartitionProblem.AT_MIN_ISR: options.at_min_isr,
     }
     return TopicFilters(
         problems=frozenset(problem for problem, is_set in flags.items() if is_set),
-        has_overrides=overrides,
-        names=None if topic_regex is None else NamePattern("--topic-regex", topic_regex),
-        ids=None if id_ is None else NamePattern("--id", id_),
+        has_overrides=options.overrides,
+        names=None if options.topic_regex is None else NamePattern("--topic-regex", options.topic_regex),
+        ids=None if options.id is None else NamePattern("--id", options.id),
     )
+
+
+def filtered_topics(run: Invocation, options: FilterOptions, *, internal: bool) -> Selected:
+    """The topics of the cluster that match; internal topics only with `internal`.  Raises UsageError."""
+    filters = topic_filters(options)
+
+    async def query(client: ClusterClient) -> Selected:
+        topics = [topic for topic in await list_topics(client) if internal or not topic.is_internal]
+        return await select_topics(client, topics, filters, with_configs=False)
+
+    return run.on_cluster(query)
 
 
 async def select_topics(

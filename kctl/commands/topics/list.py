@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,12 +12,18 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
-from kctl.commands.topics.filters import Selected, select_topics, topic_filters
-from kctl.commands.topics.options import AtMinIsr, Id, Overrides, TopicRegex, Unavailable, UnderMinIsr, UnderReplicated
+from kctl.commands.topics.options import (
+    NO_FILTERS,
+    AtMinIsr,
+    FilterOptions,
+    Id,
+    Overrides,
+    TopicRegex,
+    Unavailable,
+    UnderMinIsr,
+    UnderReplicated,
+)
 from kctl.commands.topics.rows import TOPIC_COLUMNS, TopicRow, topic_row
-
-if TYPE_CHECKING:
-    from kctl.client.cluster import ClusterClient
 
 app = typer.Typer(add_completion=False)
 
@@ -44,22 +50,16 @@ def list_topics(
     at least one, and the exit status is 3 if there are such topics.
     """
     run: Invocation = ctx.obj
-    filters = topic_filters(
-        under_replicated=under_replicated,
-        unavailable=unavailable,
-        under_min_isr=under_min_isr,
-        at_min_isr=at_min_isr,
-        overrides=overrides,
-        topic_regex=topic_regex,
-        id_=id_,
-    )
+    options = FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
+    has_problems = False
+    if options == NO_FILTERS:
+        topics = [topic for topic in run.on_cluster(all_topics) if internal or not topic.is_internal]
+    else:
+        from kctl.commands.topics.filters import filtered_topics  # noqa: PLC0415 - without filters it starts faster
 
-    async def query(client: ClusterClient) -> Selected:
-        topics = [topic for topic in await all_topics(client) if internal or not topic.is_internal]
-        return await select_topics(client, topics, filters, with_configs=False)
-
-    selected = run.on_cluster(query)
-    rows = [topic_row(topic) for topic in selected.topics]
+        selected = filtered_topics(run, options, internal=internal)
+        topics, has_problems = selected.topics, bool(selected.partitions)
+    rows = [topic_row(topic) for topic in topics]
     run.console.show(TOPIC_COLUMNS, rows)
     status = run.status_of(rows)
-    return ExitStatus.UNMET if selected.partitions and status is ExitStatus.DONE else status
+    return ExitStatus.UNMET if has_problems and status is ExitStatus.DONE else status

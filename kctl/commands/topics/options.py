@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -48,6 +48,22 @@ Id = Annotated[
         rich_help_panel=FILTER_PANEL,
     ),
 ]
+
+
+class FilterOptions(NamedTuple):
+    """The filters on a command line of `list` and `describe`."""
+
+    under_replicated: bool
+    unavailable: bool
+    under_min_isr: bool
+    at_min_isr: bool
+    overrides: bool
+    topic_regex: str | None
+    id: str | None
+
+
+NO_FILTERS = FilterOptions(False, False, False, False, False, None, None)
+
 TopicRegex = Annotated[
     str | None,
     typer.Option(

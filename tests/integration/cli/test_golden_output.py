@@ -143,6 +143,8 @@ class Seeded:
 
     def masked(self, text: str) -> str:
         for found, stand_in in self._stand_ins.items():
+            if stand_in.startswith("ID"):  # YAML quotes it if it does not begin with a letter.
+                text = re.sub(rf'(?m)(: )"{re.escape(found)}"$', rf"\1{found}", text)
             text = text.replace(found, stand_in)
         text = self._port.sub("99999", text)
         for pattern, stand_in in SAME_LENGTH:

@@ -105,6 +105,17 @@ def test_human_shows_quantities_as_short_text(format_: Format) -> None:
     assert shown.count("1000") == shown.count("70000") == 2
 
 
+def test_only_trouble_has_a_colour() -> None:
+    one = console(Format.TABLE, out=Terminal())
+    columns = (Column("topic"), Column("verdict", trouble=lambda text: text == "STALLED"), *ERROR_COLUMNS)
+    one.show(columns, [
+        {"topic": "a", "verdict": "OK"}, {"topic": "b", "verdict": "STALLED", "error": "NOT_CONTROLLER"},
+    ])  # fmt: skip
+    lines = written(one).splitlines()
+    assert "\x1b[31m" not in lines[1]
+    assert lines[2].count("\x1b[31m") == 2
+
+
 @pytest.mark.parametrize("format_", [Format.JSON, Format.JSONL, Format.YAML, Format.CSV])
 def test_human_leaves_the_numbers_of_programs_unchanged(format_: Format) -> None:
     one, other = console(format_, human=True), console(format_)
