@@ -144,7 +144,7 @@ class Seeded:
     def masked(self, text: str) -> str:
         for found, stand_in in self._stand_ins.items():
             if stand_in.startswith("ID"):  # YAML quotes it if it does not begin with a letter.
-                text = re.sub(rf'(?m)(: )"{re.escape(found)}"$', rf"\1{found}", text)
+                text = text.replace(f': "{found}"\n', f": {found}\n")
             text = text.replace(found, stand_in)
         text = self._port.sub("99999", text)
         for pattern, stand_in in SAME_LENGTH:
@@ -194,7 +194,8 @@ def test_output_is_as_ever_in_every_format(seeded: Seeded, name: str) -> None:
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("KCTL_WRITE_GOLDEN"):
         file.write_bytes(text.encode())
-    assert text.encode() == file.read_bytes(), "look at the difference; KCTL_WRITE_GOLDEN=1 accepts it"
+    golden = file.read_bytes().decode()
+    assert text.split("\n") == golden.split("\n"), "look at the difference; KCTL_WRITE_GOLDEN=1 accepts it"
 
 
 @pytest.mark.parametrize("name", LINES)
