@@ -13,8 +13,9 @@ from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.commands.conftest import Kctl, Ran
+from tests.unit.commands.conftest import Kctl
 
 
 @pytest.fixture
