@@ -2,7 +2,7 @@
 
 The YAML is block style with two blanks of indentation.  Texts are unquoted only if no version of YAML reads them as
 something else, and otherwise quoted as in JSON, so that readers of YAML 1.1 (PyYAML) and 1.2 (Go, JavaScript) agree.
-PyYAML itself leaves `1e3` and `0o14` unquoted, which are numbers in YAML 1.2, and needs 50 times as long.
+PyYAML itself leaves `1e3` and `0o14` unquoted, which are numbers in YAML 1.2, and takes 15 times as long.
 """
 
 from __future__ import annotations
