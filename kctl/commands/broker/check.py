@@ -8,14 +8,13 @@ from typing import Annotated, NamedTuple
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.broker.given_properties import overrides_of
+from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
 from kctl.commands.broker.processes import PortStep, Processes, machine_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.console import Column
-from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
 from kctl.server.machine.layout import unexpected_data
 from kctl.server.preflight import Finding, Severity, findings
@@ -48,18 +47,10 @@ class FindingRow(NamedTuple):
 def check(
     ctx: typer.Context,
     *,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
-    ] = None,
+    config: ConfigFile = None,
+    override: Overrides = None,
     data_dir: DataDir = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
-        ),
-    ] = None,
+    port: Port = None,
     processes: Processes = None,
     port_step: PortStep = None,
     connect: Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.broker.given_properties import overrides_of
+from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
 from kctl.commands.broker.processes import PortStep, Processes, machine_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -46,18 +46,10 @@ app = typer.Typer(add_completion=False)
 def start(
     ctx: typer.Context,
     *,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
-    ] = None,
+    config: ConfigFile = None,
+    override: Overrides = None,
     data_dir: DataDir = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
-        ),
-    ] = None,
+    port: Port = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
