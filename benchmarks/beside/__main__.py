@@ -17,11 +17,10 @@ import os
 import string
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.beside.rows import FULL, QUICK, ROWS, Row, Scale, client_cpu_s
+from benchmarks.beside.rows import FULL, QUICK, ROWS, Row, Scale
 from benchmarks.beside.sides import KCTL, Side, has_zookeeper, one_broker, three_brokers
 from benchmarks.beside.table import Sample, document, lines_of, markdown
 from benchmarks.harness import librdkafka
@@ -99,12 +98,14 @@ def _in_turns(rows: Sequence[Row], sides: Sequence[Side], scale: Scale, runs: in
     for row in rows:
         for run in range(runs + 1):
             for side in sides if run % 2 else reversed(sides):
-                cpu_s, started = client_cpu_s(), time.perf_counter()
-                values = row.measure(side, scale, next(names))
-                share = (client_cpu_s() - cpu_s) / (time.perf_counter() - started) if row.is_throughput else 0.0
+                values, share = row.measure(side, scale, next(names))
                 shown = ", ".join(f"{value:,.4g} {unit}" for unit, value in values.items())
                 warm_up = "" if run else " (warming up)"
-                print(f"{row.name}, {side.name}{warm_up}: {shown}", file=sys.stderr, flush=True)
+                print(
+                    f"{row.name}, {side.name}{warm_up}: {shown}, client {share:.0%} of a processor",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 if run:
                     for unit, value in values.items():
                         yield Sample(row.name, unit, side.name, value, share)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -51,18 +52,24 @@ Values = dict[str, float]
 """The value in each unit."""
 
 
+class Measured(NamedTuple):
+    """What a row has measured."""
+
+    values: Values
+    client_share: float = 0.0
+    """Processor time of the client while it worked by the time that passed; 0 where throughput is not measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row of the table; its key selects it on the command line."""
 
     key: str
     name: str
-    measure: Callable[[Side, Scale, str], Values]
+    measure: Callable[[Side, Scale, str], Measured]
     """Gets the side, the scale, and four letters that no other measurement of the side has."""
     is_replicated: bool = False
     """Whether it needs three brokers."""
-    is_throughput: bool = True
-    """Whether a client that uses a whole processor limits it."""
 
 
 def client_cpu_s() -> float:
@@ -89,43 +96,60 @@ def _is_led(admin: AdminClient, name: str) -> bool:
     return bool(partitions) and all(partition.leader >= 0 for partition in partitions.values())
 
 
-def _per_gigabyte(side: Side, megabytes: float, work: Callable[[], float]) -> Values:
-    before_s = side.cpu_s()
+class Work(NamedTuple):
+    """What some work took, in seconds."""
+
+    took_s: float
+    client_share: float
+    broker_cpu_s: float
+
+
+def _timed(side: Side, work: Callable[[], float]) -> Work:
+    """Runs work that returns the seconds it took; starting and stopping the client do not count as such."""
+    before_s, client_before_s, started = side.cpu_s(), client_cpu_s(), time.perf_counter()
     took_s = work()
-    return {"MB/s": megabytes / took_s, "CPU s/GB": (side.cpu_s() - before_s) / megabytes * 1000}
+    client_s = client_cpu_s() - client_before_s
+    return Work(took_s, client_s / (time.perf_counter() - started), side.cpu_s() - before_s)
 
 
-def _in_messages(values: Values, size: int) -> Values:
-    """Messages a second instead of bytes, for small ones."""
-    if size >= 1_000:
-        return values
-    return {"million messages/s": values["MB/s"] / size, "CPU s/GB": values["CPU s/GB"]}
+def _per_gigabyte(side: Side, megabytes: float, work: Callable[[], float], *, message_bytes: int = 1024) -> Measured:
+    """Megabytes a second, of small messages millions of them, and the processor time of the brokers."""
+    done = _timed(side, work)
+    speed = megabytes / done.took_s
+    throughput = {"MB/s": speed} if message_bytes >= 1_000 else {"million messages/s": speed / message_bytes}
+    return Measured({**throughput, "CPU s/GB": done.broker_cpu_s / megabytes * 1000}, done.client_share)
 
 
-def _produce(size: int) -> Callable[[Side, Scale, str], Values]:
-    def measure(side: Side, scale: Scale, name: str) -> Values:
+def _produce(size: int) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
         count = scale.megabytes * 1_000_000 // size
         with topic(side, name):
-            values = _per_gigabyte(
-                side, scale.megabytes, lambda: librdkafka.produce(side.bootstrap, name, count=count, size=size)
+            return _per_gigabyte(
+                side,
+                scale.megabytes,
+                lambda: librdkafka.produce(side.bootstrap, name, count=count, size=size),
+                message_bytes=size,
             )
-        return _in_messages(values, size)
 
     return measure
 
 
-def _consume(size: int) -> Callable[[Side, Scale, str], Values]:
-    def measure(side: Side, scale: Scale, name: str) -> Values:
+def _consume(size: int) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
         count = scale.megabytes * 1_000_000 // size
         with topic(side, name):
             librdkafka.produce(side.bootstrap, name, count=count, size=size)
-            values = _per_gigabyte(side, scale.megabytes, lambda: librdkafka.consume(side.bootstrap, name, count=count))
-        return _in_messages(values, size)
+            return _per_gigabyte(
+                side,
+                scale.megabytes,
+                lambda: librdkafka.consume(side.bootstrap, name, count=count),
+                message_bytes=size,
+            )
 
     return measure
 
 
-def _ten_readers(side: Side, scale: Scale, name: str) -> Values:
+def _ten_readers(side: Side, scale: Scale, name: str) -> Measured:
     megabytes = scale.megabytes / READERS * 2
     count = int(megabytes * 1_000_000) // 1024
 
@@ -140,7 +164,7 @@ def _ten_readers(side: Side, scale: Scale, name: str) -> Values:
         return _per_gigabyte(side, megabytes * READERS, read)
 
 
-def _recompressed(side: Side, scale: Scale, name: str) -> Values:
+def _recompressed(side: Side, scale: Scale, name: str) -> Measured:
     count = scale.megabytes * 1_000_000 // 1024
     with topic(side, name, compression_type="zstd"):
         return _per_gigabyte(
@@ -154,21 +178,23 @@ def _recompressed(side: Side, scale: Scale, name: str) -> Values:
 
 def _single_requests(
     *, connections: int, in_flight: int, acks: int, replicas: tuple[int, ...] = (0,)
-) -> Callable[[Side, Scale, str], Values]:
-    def measure(side: Side, scale: Scale, name: str) -> Values:
+) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
         with topic(side, name, replicas=replicas):
             frame = small_requests.produce_frame(name, acks=acks)
-            before_s = side.cpu_s()
-            took_s = small_requests.send(
-                side.bootstrap, frame, count=scale.requests, connections=connections, in_flight=in_flight
+            done = _timed(
+                side,
+                lambda: small_requests.send(
+                    side.bootstrap, frame, count=scale.requests, connections=connections, in_flight=in_flight
+                ),
             )
-            used_s = side.cpu_s() - before_s
-        return {"CPU us": used_s / scale.requests * 1e6, "requests/s": scale.requests / took_s}
+        values = {"CPU us": done.broker_cpu_s / scale.requests * 1e6, "requests/s": scale.requests / done.took_s}
+        return Measured(values, done.client_share)
 
     return measure
 
 
-def _replicated(side: Side, scale: Scale, name: str) -> Values:
+def _replicated(side: Side, scale: Scale, name: str) -> Measured:
     count = scale.megabytes * 1_000_000 // 1024
     with topic(side, name, replicas=(0, 1, 2)):
         return _per_gigabyte(
@@ -178,32 +204,32 @@ def _replicated(side: Side, scale: Scale, name: str) -> Values:
         )
 
 
-def _memory(side: Side, scale: Scale, name: str) -> Values:
+def _memory(side: Side, scale: Scale, name: str) -> Measured:
     del scale, name
-    return {"MB of memory": side.brokers[0].resident_mb()}
+    return Measured({"MB of memory": side.brokers[0].resident_mb()})
 
 
-def _start(side: Side, scale: Scale, name: str) -> Values:
+def _start(side: Side, scale: Scale, name: str) -> Measured:
     del scale, name
-    return {"s": side.start_s}
+    return Measured({"s": side.start_s})
 
 
-def _quantiles(latencies_ms: list[float]) -> Values:
+def _quantiles(latencies_ms: list[float]) -> Measured:
     cuts = statistics.quantiles(latencies_ms, n=100)
-    return {"p50 ms": cuts[49], "p99 ms": cuts[98]}
+    return Measured({"p50 ms": cuts[49], "p99 ms": cuts[98]})
 
 
-def _paced(side: Side, name: str, seconds: float) -> Values:
+def _paced(side: Side, name: str, seconds: float) -> Measured:
     count = int(seconds * produce_latency.RATE_PER_S)
     return _quantiles(produce_latency.measure(side.bootstrap, name, count=count))
 
 
-def _idle_latency(side: Side, scale: Scale, name: str) -> Values:
+def _idle_latency(side: Side, scale: Scale, name: str) -> Measured:
     with topic(side, name):
         return _paced(side, name, scale.latency_s)
 
 
-def _latency_under_compaction(side: Side, scale: Scale, name: str) -> Values:
+def _latency_under_compaction(side: Side, scale: Scale, name: str) -> Measured:
     table = f"{name}-table"
     cleaner_latency.fill(
         side.bootstrap,
@@ -224,7 +250,7 @@ def _latency_under_compaction(side: Side, scale: Scale, name: str) -> Values:
     return _quantiles(latencies_ms)
 
 
-def _latency_under_long_polls(side: Side, scale: Scale, name: str) -> Values:
+def _latency_under_long_polls(side: Side, scale: Scale, name: str) -> Measured:
     with (
         topic(side, f"{name}-quiet") as quiet,
         topic(side, name),
@@ -233,7 +259,7 @@ def _latency_under_long_polls(side: Side, scale: Scale, name: str) -> Values:
         return _paced(side, name, scale.latency_s)
 
 
-def _latency_under_catching_up(side: Side, scale: Scale, name: str) -> Values:
+def _latency_under_catching_up(side: Side, scale: Scale, name: str) -> Measured:
     """Broker 1 is held while broker 0 takes a topic that both replicate, and let go when the latency is measured."""
     count = scale.megabytes * 1_000_000 // 1024
     with topic(side, f"{name}-held", replicas=(0, 1)) as held, topic(side, name):
@@ -246,7 +272,7 @@ def _latency_under_catching_up(side: Side, scale: Scale, name: str) -> Values:
 
 
 ROWS = (
-    Row("start", "start to serving, without ZooKeeper", _start, is_throughput=False),
+    Row("start", "start to serving, without ZooKeeper", _start),
     Row("produce-1k", "produce 1 KB", _produce(1024)),
     Row("produce-100", "produce 100 B", _produce(100)),
     Row("consume-1k", "consume 1 KB", _consume(1024)),
@@ -263,14 +289,13 @@ ROWS = (
     ),
     Row("recompressed", "lz4 recompressed to zstd", _recompressed),
     Row("readers", f"{READERS} readers of one topic", _ten_readers),
-    Row("memory", "memory after the load", _memory, is_throughput=False),
-    Row("latency-idle", "produce at 1,000/s, idle", _idle_latency, is_throughput=False),
-    Row("latency-compaction", "produce at 1,000/s, under compaction", _latency_under_compaction, is_throughput=False),
+    Row("memory", "memory after the load", _memory),
+    Row("latency-idle", "produce at 1,000/s, idle", _idle_latency),
+    Row("latency-compaction", "produce at 1,000/s, under compaction", _latency_under_compaction),
     Row(
         "latency-polls",
         "produce at 1,000/s, 1,000 consumers in long polls",
         _latency_under_long_polls,
-        is_throughput=False,
     ),
     Row("replicated", "three brokers, acks=all, 1 KB", _replicated, is_replicated=True),
     Row(
@@ -284,6 +309,5 @@ ROWS = (
         "produce at 1,000/s, a follower catching up",
         _latency_under_catching_up,
         is_replicated=True,
-        is_throughput=False,
     ),
 )

@@ -23,7 +23,7 @@ def test_table_has_medians_ranges_and_ratios_in_favour_of_the_first_side() -> No
         "| what | unit | kctl | Apache 3.9.1 | Apache 4.3.1 | kctl / Apache 3.9.1 | kctl / Apache 4.3.1 | limit |",
         "|---|---|---|---|---|---|---|---|",
         "| produce | MB/s | 450 (400 to 500) | 150 (100 to 200) | 900 | 3.00x | 0.50x | client (kctl) |",
-        "| produce | CPU s/GB | 0.5 (0.5 to 1) | 2 (2 to 2) | - | 4.00x |  | client (kctl) |",
+        "| produce | CPU s/GB | 0.5 (0.5 to 1) | 2 (2 to 2) | - | 4.00x |  |  |",
         "| replicated | p99 ms | 0 | 1,234 | - |  |  |  |",
         "",
         "Medians with the range of all runs; a ratio above 1 is in favour of the first. load before: 3.5; runs: 3.",
