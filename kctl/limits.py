@@ -751,7 +751,7 @@ LOG_FIELDS_MAX = _limit(
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
-    "without a pause (the request does not divide topics)",
+    "without a pause (its topics are converted in parts and stored as a whole)",
     2_000,
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
