@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
 
 import typer
 
+from kctl.admin.metrics import scrape
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.config.redaction import redacted, secrets_of
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.integers import INT32_MAX
+from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX
 from kctl.operating_system import open_files_of
-from kctl.server.data_folder import DataFolder
-
-if TYPE_CHECKING:
-    from kctl.server.bundle import Part
-    from kctl.server.data_folder import RunningBroker
+from kctl.server.bundle import Missing, Part, machine_parts, redactor, tail, write_archive
+from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
+from kctl.server.state_dump import SIGNAL
 
 app = typer.Typer(add_completion=False)
 
@@ -93,12 +95,9 @@ def bundle(
     its directories with sizes, checkpoints and meta.properties.  It has no records, and passwords are hidden.  It has
     names of hosts, topics and files.  Only you may read it; look into it before you send it.
 
-    The broker may run or not.
+    The broker may run or not.  With --processes all brokers of the service are in it.
     """
     run: Invocation = ctx.obj
-    from kctl.config.redaction import secrets_of  # noqa: PLC0415 - rarely used
-    from kctl.server.bundle import machine_parts, redactor, write_archive  # noqa: PLC0415 - imports the storage
-
     if pid is not None and data_dir is not None:
         raise UsageError("--pid and --data-dir contradict each other: give one of them")
     folder = DataFolder(data_dir_of(data_dir) if pid is None else _folder_of(pid))
@@ -108,11 +107,19 @@ def bundle(
     running = folder.running()
     named = properties.get("log.dirs") or properties.get("log.dir") or ""
     log_dirs = [each.strip() for each in named.split(",") if each.strip()]
-    log_dirs = log_dirs or list(running.log_dirs if running else ()) or [str(folder.logs)]
+    several = [(each, there) for each, there in brokers_in(folder) if each.path != folder.path]
+    if several:
+        log_dirs = [directory for each, there in several for directory in _log_dirs(each, there)]
+    log_dirs = log_dirs or _log_dirs(folder, running)
     now = datetime.now(UTC)
     path = Path(output or f"kctl-bundle-{now:%Y%m%d-%H%M%S}.tar.gz").expanduser()
     parts = [
         *_broker_parts(folder, running, properties if config is not None else None),
+        *(
+            part._replace(name=f"{each.path.name}/{part.name}")
+            for each, there in several
+            for part in _broker_parts(each, there, None)
+        ),
         *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
     ]
     try:
@@ -129,13 +136,13 @@ def bundle(
     return ExitStatus.DONE
 
 
+def _log_dirs(folder: DataFolder, running: RunningBroker | None) -> list[str]:
+    return list(running.log_dirs if running else ()) or [str(folder.logs)]
+
+
 def _broker_parts(
     folder: DataFolder, running: RunningBroker | None, properties: dict[str, str] | None
 ) -> Iterator[Part]:
-    from kctl.config.redaction import redacted  # noqa: PLC0415 - rarely used
-    from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX  # noqa: PLC0415 - same
-    from kctl.server.bundle import Missing, Part, tail  # noqa: PLC0415 - same
-
     def dump() -> str:
         if running is None:
             raise Missing("the broker does not run")
@@ -143,10 +150,6 @@ def _broker_parts(
         return tail(folder.dump, BUNDLE_FILE_BYTES_MAX)
 
     def metrics() -> str:
-        from urllib.parse import urlsplit  # noqa: PLC0415 - same
-
-        from kctl.admin.metrics import scrape  # noqa: PLC0415 - same
-
         if running is None or not running.metrics_url:
             raise Missing("there is no endpoint for metrics")
         url = urlsplit(running.metrics_url)
@@ -169,9 +172,6 @@ def _broker_parts(
 
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
     """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
-    from kctl.server.bundle import Missing  # noqa: PLC0415 - imports the storage
-    from kctl.server.state_dump import SIGNAL  # noqa: PLC0415 - same
-
     if not running.version:
         raise Missing("the broker is too old to describe itself")
     before = _identity(folder.dump)
