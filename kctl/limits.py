@@ -106,6 +106,12 @@ READ_PER_SLICE_MAX = _limit(
 )
 """Fetch and the search by timestamp take 5 us to 20 us for each."""
 
+BUSY_SLICE_MS_MAX = _limit(
+    "time in one iteration for connections that use more than a quarter of the event loop or need several turns",
+    2,
+    "ms",
+    on_excess="connections that use little are served first",
+)
 DELAYED_TRIED_MAX = _limit(
     "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
@@ -745,7 +751,7 @@ LOG_FIELDS_MAX = _limit(
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
-    "without a pause (the request does not divide topics)",
+    "without a pause (its topics are converted in parts and stored as a whole)",
     2_000,
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
