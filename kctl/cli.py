@@ -11,7 +11,7 @@ from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format, terminal_width, uses_colors
-from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, GuardRefused, KctlError, UsageError
 from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
 
@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; writes errors to stderr and never raises."""
     command_line = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_streams()
+    Console.default_format = None
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = _run(command_line)
@@ -54,7 +55,7 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.INTERRUPTED
         case UsageError() | ConfigError():
             return ExitStatus.USAGE
-        case Refused():
+        case Refused() | GuardRefused():
             return ExitStatus.REFUSED
         case ClusterUnreachable() | TimeoutError() | ApiError(code=ErrorCode.REQUEST_TIMED_OUT):
             return ExitStatus.UNREACHABLE
@@ -117,7 +118,7 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "USAGE", str(error), False
         case ConfigError():
             return "INVALID_CONFIG", str(error), False
-        case Refused():
+        case Refused() | GuardRefused():
             return "REFUSED", str(error), False
         case KctlError():
             return "FAILED", str(error), False

@@ -222,6 +222,13 @@ NAMED_FILE_BYTES_MAX = _limit(
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
 
+PROFILES_MAX = _limit(
+    "profiles of one user",
+    1_000,
+    "profiles",
+    on_excess="the command that adds another one fails",
+)
+
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,

@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
 from kctl.admin.quotas import alter_quotas
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
@@ -58,7 +58,7 @@ class ConfigChangeRow(NamedTuple):
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",

@@ -8,7 +8,7 @@ import typer
 
 from kctl.admin.topic_changes import delete_topics
 from kctl.admin.topics import describe_topics
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.options import DRY_RUN, YES
@@ -40,7 +40,7 @@ DeletionRow = TypeVar("DeletionRow", TopicChangeRow, DeletionPreviewRow)
 
 @app.command(
     "delete",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples("kctl topics delete orders --dry-run", "kctl topics delete orders payments --yes"),
 )
 def delete(
