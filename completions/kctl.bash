@@ -48,48 +48,61 @@ _kctl() {
     *' ')
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics list')
         flags='--internal --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics describe')
         flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics create')
         flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics alter')
         flags='--partitions --replica-assignment --config --delete-config --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --replica-assignment | --config | --delete-config | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --partitions | --replica-assignment | --config | --delete-config | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics delete')
         flags='--if-exists -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'produce produce')
@@ -100,32 +113,46 @@ _kctl() {
         --acks) words='all -1 1 0' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'consume consume')
         flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'copy copy')
         flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
+        --from-profile) kind='names-profiles' ;;
         --to-config) kind='file' ;;
+        --to-profile) kind='names-profiles' ;;
         --partitions) words='keep hash' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
+        --resume-group) kind='names-groups' ;;
+        --groups) kind='names-groups' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from-cluster | --from-profile | --to-cluster | --to-profile | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'groups list')
@@ -135,8 +162,9 @@ _kctl() {
         --type) words='classic consumer share streams' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups describe')
@@ -145,35 +173,45 @@ _kctl() {
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups lag')
         flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
+        --topic) kind='names-topics' ;;
         --sort) words='lag time verdict name' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --lag | --window | --interval | --rounds | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups members')
         flags='--all --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups history')
         flags='--topic --since --limit --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --since | --limit | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --since | --limit | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete')
@@ -181,57 +219,79 @@ _kctl() {
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete-offsets')
         flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups reset-offsets')
         flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
         --backup-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups restore')
         flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --at | --topic | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --at | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups export')
         flags='--all --topic --as --file --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --as) words='json csv' flags='' ;;
         --file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups import')
         flags='--group --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --group) kind='names-groups' ;;
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --group | --topic | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
@@ -241,8 +301,9 @@ _kctl() {
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --producer-id | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --producer-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions describe')
@@ -250,42 +311,54 @@ _kctl() {
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-transactions' ;;
         esac
         ;;
     'transactions find-hanging')
         flags='--topic --idle --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --idle | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --idle | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions abort')
         flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'producers describe')
         flags='--partition --broker --open --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partition | --broker | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --partition | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'offsets get')
         flags='--time --partition --committed --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --time | --partition | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'records delete')
@@ -293,33 +366,43 @@ _kctl() {
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --before-offset | --before-time | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --before-offset | --before-time | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'cluster describe')
         flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster log-dirs')
         flags='--broker --topic --replicas --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
+        --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --topic | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster roll')
         flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
+        --brokers) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --restart-command | --brokers | --broker-timeout | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --restart-command | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster maintenance')
@@ -328,25 +411,30 @@ _kctl() {
         case $prev in
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(on|off)' '* ]] || kind='names-brokers' ;;
         esac
         ;;
     'cluster health')
         flags='--wait --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --wait | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --wait | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster start')
         flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
+        --brokers) kind='names-brokers' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
+        --port | --zookeeper | -o | --override) kind='none' ;;
         esac
         ;;
     'cluster status')
@@ -367,18 +455,22 @@ _kctl() {
         flags='--interval --once --metrics --no-metrics --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --interval | --metrics | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign plan')
         flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         words='drain add replication-factor rebalance'
         case $prev in
+        --topic) kind='names-topics' ;;
+        --to-brokers) kind='names-brokers' ;;
         --output) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')
@@ -389,8 +481,10 @@ _kctl() {
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --throttle | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --throttle | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
@@ -399,8 +493,9 @@ _kctl() {
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign verify')
@@ -410,8 +505,10 @@ _kctl() {
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign cancel')
@@ -421,8 +518,10 @@ _kctl() {
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign list')
@@ -430,17 +529,21 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'elect elect')
         flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --path-to-json-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --partition | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --partition | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs describe')
@@ -449,8 +552,10 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --property | --client | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --property | --client | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs alter')
@@ -459,8 +564,11 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --set | --delete | --append | --subtract | --client | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'acls list')
@@ -468,8 +576,9 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls add')
@@ -477,8 +586,10 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls remove')
@@ -486,8 +597,10 @@ _kctl() {
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls check')
@@ -495,24 +608,28 @@ _kctl() {
         case $prev in
         --from) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --host | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls export')
         flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls apply')
         flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
@@ -520,8 +637,9 @@ _kctl() {
         flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas alter')
@@ -529,16 +647,19 @@ _kctl() {
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas check')
         flags='--user --client-id --ip --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --user | --client-id | --ip | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users list')
@@ -546,8 +667,10 @@ _kctl() {
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --zookeeper | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users create')
@@ -556,8 +679,11 @@ _kctl() {
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --iterations | --zookeeper | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users alter')
@@ -566,8 +692,11 @@ _kctl() {
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --iterations | --zookeeper | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users delete')
@@ -575,40 +704,50 @@ _kctl() {
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --mechanism | --zookeeper | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'tokens create')
         flags='--renewer --max-lifetime --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --renewer | --max-lifetime | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens describe')
         flags='--owner --show-hmac --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --owner | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --owner | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens renew')
         flags='--period --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --period | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --period | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens expire')
         flags='--after -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --after | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')
@@ -628,48 +767,60 @@ _kctl() {
         flags='--server-name --expires-after --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --server-name | --expires-after | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers list')
         flags='--broker --match --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --match | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --match | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers set')
         flags='--broker --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers reset')
         flags='--broker --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --profile | --timeout | --confirm) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics show')
         flags='--match --endpoint --broker --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --match | --endpoint | --broker | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --match | --endpoint | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics serve')
         flags='--port --listen --cache --window --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --port | --listen | --cache | --window | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --port | --listen | --cache | --window | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')
@@ -758,8 +909,10 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')
@@ -771,8 +924,10 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --profile | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark warmup')
@@ -788,12 +943,14 @@ _kctl() {
         --default-format) words='table plain json jsonl' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --property | --cluster-id | --default-timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;
     'profile use')
         flags='--none --format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;
     'profile list')
@@ -806,18 +963,21 @@ _kctl() {
         flags='--format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;
     'profile rename')
         flags='--format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;
     'profile remove')
         flags='--format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
         esac
         ;;
     'completion completion')
@@ -832,6 +992,11 @@ _kctl() {
     file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     directory) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     none) ;;
+    names-*)
+        compopt +o filenames 2> /dev/null
+        local line=${COMP_LINE:0:COMP_POINT}
+        mapfile -t COMPREPLY < <(command kctl __names "${kind#names-}" "$cur" "$line" 2> /dev/null)
+        ;;
     *)
         [[ $cur == -* ]] && words=$flags
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

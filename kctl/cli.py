@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from kctl import __version__
+from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format, terminal_width, uses_colors
@@ -66,6 +67,11 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 def _run(command_line: list[str]) -> int:
     if command_line == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
+        return ExitStatus.DONE
+    if command_line[:1] == [PROGRAM_WORD]:
+        from kctl.commands.completion.names import completions  # noqa: PLC0415 - only shells call this
+
+        sys.stdout.write(completions(command_line[1:]))
         return ExitStatus.DONE
     columns = terminal_width(sys.stdout) if sys.stdout.isatty() else None
     page = page_for(command_line, columns=columns, with_styles=columns is not None and uses_colors())

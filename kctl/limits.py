@@ -229,6 +229,24 @@ PROFILES_MAX = _limit(
     on_excess="the command that adds another one fails",
 )
 
+NAME_CACHE_NAMES_MAX = _limit(
+    "names of one kind and cluster that commands store for completion by the shell",
+    10_000,
+    "names",
+    on_excess="the first ones by name are stored",
+)
+NAME_CACHE_AGE_MAX_S = _limit(
+    "age of names that the shell completes",
+    3_600,
+    "s",
+    on_excess="they are not completed until a command lists them again",
+)
+NAME_CACHE_FILES_MAX = _limit(
+    "files with names for completion by the shell",
+    200,
+    "files",
+    on_excess="the oldest ones are deleted",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,

@@ -263,6 +263,17 @@ class Invocation:
 
         return asyncio.run(main())
 
+    def remember_names(self, kind: str, names: Iterable[str]) -> None:
+        """Stores names that a command has listed, for completion by the shell."""
+        from time import time  # noqa: PLC0415 - only commands that list
+
+        from kctl.commands.name_cache import cluster_key, remember_names  # noqa: PLC0415 - same
+        from kctl.commands.profile_use import selected_name  # noqa: PLC0415 - same
+
+        profile = selected_name(self._given.get("profile"), os.environ)
+        key = cluster_key(self._bootstrap_servers, self._config_file, profile)
+        remember_names(os.environ, kind, key, names, now_s=time())
+
     def consent(self, question: str, *, yes: bool) -> None:
         """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""
         if yes or (self._is_authorized and self._given.get("confirm")):

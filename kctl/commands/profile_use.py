@@ -46,6 +46,18 @@ def profile_in_use(
     return current
 
 
+def selected_name(requested: str | None, environment: Mapping[str, str]) -> str | None:
+    """The profile that --profile or KCTL_PROFILE names, else the current one, whether it applies or not.
+
+    Raises UsageError for an invalid file of profiles.
+    """
+    name = requested or environment.get(ENVIRONMENT_NAME)
+    if name:
+        return name
+    profiles = load_profiles(profiles_path(environment))
+    return None if profiles is None else profiles.current
+
+
 def stored_properties(profile: Profile) -> dict[str, str]:
     """The client properties of a profile with unresolved references; those of the profile itself override its file's.
 
