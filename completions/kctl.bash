@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -29,6 +29,8 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    plan) verb=plan ;;
+    apply) verb=apply ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
     quotas) [[ -n $verb ]] || words='describe alter check' flags=--help ;;
     users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
@@ -569,6 +571,27 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|user|client|ip)' '* ]] || kind='names-resources' ;;
+        esac
+        ;;
+    'plan plan')
+        flags='--delete --export --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'apply apply')
+        flags='--delete -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'acls list')

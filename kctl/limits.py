@@ -247,6 +247,18 @@ NAME_CACHE_FILES_MAX = _limit(
     "files",
     on_excess="the oldest ones are deleted",
 )
+YAML_BYTES_MAX = _limit(
+    "document of `kctl plan` and `kctl apply`",
+    8 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
+YAML_DEPTH_MAX = _limit(
+    "mappings and lists inside each other in a document of `kctl plan` and `kctl apply`",
+    20,
+    "levels",
+    on_excess="the document is refused",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl.commands.profile_store import load_profiles, profiles_path
@@ -71,11 +70,10 @@ def stored_properties(profile: Profile) -> dict[str, str]:
 
 def resolved_properties(profile: Profile) -> dict[str, str]:
     """The client properties of a profile, with secrets instead of references to them.  Raises UsageError."""
-    from kctl.config.references import Readers, resolve  # noqa: PLC0415 - only with a profile
+    from kctl.commands.secret_references import resolved  # noqa: PLC0415 - only with a profile
 
-    readers = Readers(os.environ.__getitem__, _property_of_file, _contents)
-    resolved = {name: resolve(name, value, readers) for name, value in profile.properties.items()}
-    return {**stored_properties(profile), **resolved}
+    own = {name: resolved(name, value) for name, value in profile.properties.items()}
+    return {**stored_properties(profile), **own}
 
 
 def secret_files(profile: Profile) -> tuple[str, ...]:
@@ -93,18 +91,3 @@ def _have_common_address(some: str, others: str) -> bool:
     from kctl.client.settings import parse_servers  # noqa: PLC0415 - only with a profile
 
     return bool(others and set(parse_servers(some)).intersection(parse_servers(others)))
-
-
-def _property_of_file(path: str, name: str) -> str:
-    from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - only with a reference
-    from kctl.input_files import read_regular  # noqa: PLC0415 - same
-
-    return parse_properties(decode_properties(read_regular(path)))[name]
-
-
-def _contents(folder: str, name: str) -> str:
-    from kctl.input_files import read_regular  # noqa: PLC0415 - only with a reference
-
-    if name in {"", ".", ".."} or "/" in name:
-        raise KeyError(name)
-    return read_regular(str(Path(folder) / name)).decode().removesuffix("\n")
