@@ -28,7 +28,7 @@ _kctl() {
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
-    configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    configs) [[ -n $verb ]] || words='describe alter diff' flags=--help ;;
     plan) verb=plan ;;
     apply) verb=apply ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
@@ -550,19 +550,19 @@ _kctl() {
         ;;
     'configs describe')
         flags='--all --property --client --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        words='topic broker logger group client-metrics user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --property | --client | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|user|client|ip)' '* ]] || kind='names-resources' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs alter')
         flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        words='topic broker logger group client-metrics user client ip'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
@@ -570,7 +570,21 @@ _kctl() {
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|user|client|ip)' '* ]] || kind='names-resources' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        esac
+        ;;
+    'configs diff')
+        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker logger group client-metrics user client ip'
+        case $prev in
+        --file) kind='file' ;;
+        --other-command-config) kind='file' ;;
+        --other-profile) kind='names-profiles' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --property | --other-bootstrap-server | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'plan plan')

@@ -45,7 +45,7 @@ def apply(
         bool, typer.Option("--dry-run", help="Let the brokers validate the changes without making them.")
     ] = False,
 ) -> ExitStatus:
-    """Change a cluster so that it has what a document requires.
+    """Change a cluster so that it has what a YAML document requires.
 
     Creates topics, adds partitions, starts reassignments for another replication factor, sets properties and quotas,
     adds ACLs, and sets passwords of SCRAM users.  A cluster that has all that is not changed.  Partitions are never

@@ -63,6 +63,7 @@ class ConfigChangeRow(NamedTuple):
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
+        "kctl configs alter group billing --set consumer.session.timeout.ms=60000",
         "kctl configs alter user alice --client app --set producer_byte_rate=1048576",
     ),
 )
@@ -72,8 +73,8 @@ def alter(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="Topics, or broker ids, or 'default' for all brokers; users, client ids or IP addresses, or"
-            " '<default>'.",
+            help="Topics, groups, subscriptions to client metrics, or broker ids, or 'default' for all brokers; users,"
+            " client ids or IP addresses, or '<default>'.",
             metavar="NAME",
         ),
     ],

@@ -37,10 +37,10 @@ def plan(
     ] = False,
     export: Annotated[bool, typer.Option("--export", help="Write a document with what the cluster has.")] = False,
 ) -> ExitStatus:
-    """Show how a cluster differs from a document; exit status 3 if it does.  Nothing is changed.
+    """Show how a cluster differs from a YAML document, or write such a document.
 
-    One row per difference.  Properties, ACLs, quotas, users and topics that only the cluster has are shown if the
-    section 'managed' of the document covers them.
+    One row per difference; the exit status is 3 if there are any.  Nothing is changed.  Properties, ACLs, quotas, users
+    and topics that only the cluster has are shown if the section 'managed' of the document covers them.
 
     --export writes topics with their properties, ACLs, quotas and SCRAM users, without passwords and internal topics.
     docs/plan-and-apply.md describes the document.
