@@ -218,6 +218,11 @@ class Console:
             self._json({"error": {"code": code, "message": message, "retryable": retryable}})
         self.stderr.write(f"kctl: {escape(message)}\n")
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a terminal to ask on."""
+        return self.stdin is not None and self.stdin.isatty() and self.stderr.isatty()
+
     def confirm(self, question: str) -> bool | None:
         """Ask for confirmation on the terminal; None if there is no terminal."""
         answer = self.ask(f"{question} [y/N]")
@@ -225,7 +230,7 @@ class Console:
 
     def ask(self, question: str) -> str | None:
         """The line that the user types on the terminal after the question; None if there is no terminal."""
-        if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
+        if self.stdin is None or not self.can_ask:
             return None
         self.stderr.write(f"{escape(question)} ")
         self.stderr.flush()

@@ -259,6 +259,18 @@ YAML_DEPTH_MAX = _limit(
     "levels",
     on_excess="the document is refused",
 )
+DEPENDENTS_TIME_MAX_S = _limit(
+    "time in which `kctl topics delete` looks for each kind of what depends on the topics",
+    10,
+    "s",
+    on_excess="the output names what was not checked",
+)
+DEPENDENTS_GROUPS_MAX = _limit(
+    "groups in which `kctl topics delete` looks for the topics",
+    5_000,
+    "groups",
+    on_excess="the output states how many were not checked",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -16,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.commands.command import ChangingCommand, ClusterCommand, ConfirmedCommand
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
 from kctl.commands.parameters import flags_of
 from kctl.commands.profile_document import Profile, Profiles, format_profiles, parse_profiles
 from kctl.commands.root import all_commands
 from kctl.config.references import Readers, resolve
+from kctl.console import Console
 from kctl.errors import UsageError
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -314,6 +317,26 @@ def test_side_of_a_copy_is_checked_by_its_own_profile(kctl: Kctl, cluster: FakeC
     assert kctl(line).status == ExitStatus.REFUSED
     assert kctl(f"{line} --confirm target").status == ExitStatus.DONE
     assert kctl("copy orders copies --from-profile target --to-profile source").status == ExitStatus.REFUSED
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("typed", "is_allowed"), [("prod\n", True), ("y\n", False), ("dev\n", False), ("", False)])
+def test_protected_profile_is_confirmed_on_a_terminal(typed: str, is_allowed: bool) -> None:
+    errors = Terminal()
+    run = Invocation(Console(io.StringIO(), errors, stdin=Terminal(typed)))
+    run.profile = Profile("prod", protected=True)
+    if is_allowed:
+        run.authorize_change("kctl topics alter")
+    else:
+        with pytest.raises(Refused, match="is not the name of the profile, prod"):
+            run.authorize_change("kctl topics alter")
+    assert "The profile 'prod' is protected.  Its name confirms 'kctl topics alter':" in errors.getvalue()
 
 
 def test_commands_with_an_option_of_changes_are_declared_as_changes() -> None:
