@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.budget import Budget
+from kctl.client.cluster import ClusterClient
+from kctl.client.guard import Guard
+from kctl.client.settings import client_settings
 from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.name_cache import cluster_key, remember_names
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
+from kctl.commands.profile_properties import resolved_properties, secret_files
+from kctl.commands.profile_store import selected_name
+from kctl.commands.profile_use import profile_in_use
+from kctl.commands.secret_files import exposed_files, read_properties
+from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
-    from kctl.client.budget import Budget
-    from kctl.client.cluster import ClusterClient
-    from kctl.client.guard import Guard
     from kctl.client.settings import ClientSettings
     from kctl.client.transport import Security
     from kctl.commands.profile_document import Profile
@@ -66,8 +76,6 @@ class Invocation:
     @functools.cached_property
     def profile(self) -> Profile | None:
         """The profile that applies.  Raises UsageError."""
-        from kctl.commands.profile_use import profile_in_use  # noqa: PLC0415 - commands on files have no profile
-
         if not self._reads_environment and not self._given.get("profile"):
             return None
         return profile_in_use(
@@ -84,8 +92,6 @@ class Invocation:
 
     def client_settings(self) -> ClientSettings:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
-        from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
-
         timeout = self._given.get("timeout") or (self.profile and self.profile.timeout)
         properties = self.client_properties()
         settings = client_settings(
@@ -100,8 +106,6 @@ class Invocation:
 
     def _guard(self, profile: Profile) -> Guard:
         """What the client checks for the profile, even if a command does not call `authorize_change`."""
-        from kctl.client.guard import Guard  # noqa: PLC0415 - only with a profile
-
         refusal = None
         if profile.read_only:
             refusal = f"the profile '{profile.name}' is read-only: a request that changes the cluster was not sent"
@@ -141,8 +145,6 @@ class Invocation:
             self._security = security
             path, more = self._config_file or "", security.secret_files
             if self.profile is not None and not path:
-                from kctl.commands.profile_use import secret_files  # noqa: PLC0415 - only with a profile
-
                 path, more = self.profile.command_config or "", (*more, *secret_files(self.profile))
             self._warn_of_exposure(os.path.expanduser(path), properties, more)
         return self._security
@@ -152,18 +154,12 @@ class Invocation:
 
         Raises UsageError.
         """
-        from kctl.commands.secret_files import read_properties  # noqa: PLC0415 - rarely used
-
         properties = read_properties(path)
         self._warn_of_exposure(path, properties)
         return properties
 
     def _warn_of_exposure(self, path: str, properties: dict[str, str], more: tuple[str, ...] = ()) -> None:
         """Warns once about each file with secrets that all users can read."""
-        import shlex  # noqa: PLC0415 - rarely needed
-
-        from kctl.commands.secret_files import exposed_files  # noqa: PLC0415 - only with TLS or SASL
-
         for exposed in exposed_files(path, properties, more):
             if exposed not in self._exposed:
                 self._exposed.add(exposed)
@@ -172,8 +168,6 @@ class Invocation:
 
     def cluster_options(self) -> str:
         """The options of this command line that select the cluster, quoted for another command line."""
-        import shlex  # noqa: PLC0415 - rarely needed
-
         names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
         return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
@@ -183,8 +177,6 @@ class Invocation:
         if self._config_file or self.profile is None:
             return self._file_properties
         if self._properties is None:
-            from kctl.commands.profile_use import resolved_properties  # noqa: PLC0415 - only with a profile
-
             self._properties = resolved_properties(self.profile)
         return self._properties
 
@@ -215,9 +207,6 @@ class Invocation:
 
         All calls of this method and of `on_brokers` share one --timeout.
         """
-        from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - same
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
-
         settings = self.client_settings()
         budget = self._begun_budget(settings)
 
@@ -240,10 +229,6 @@ class Invocation:
 
     def _begun_budget(self, settings: ClientSettings) -> Budget:
         """The budget of --timeout, which starts with the first call."""
-        from time import monotonic  # noqa: PLC0415 - help does not need it
-
-        from kctl.client.budget import Budget  # noqa: PLC0415 - same
-
         if self._budget is None:
             self._budget = Budget(lambda: int(monotonic() * 1000))
             self._budget.begin(settings.timeout_ms)
@@ -253,7 +238,6 @@ class Invocation:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
 
         settings = self.client_settings()
 
@@ -265,11 +249,6 @@ class Invocation:
 
     def remember_names(self, kind: str, names: Iterable[str]) -> None:
         """Stores names that a command has listed, for completion by the shell."""
-        from time import time  # noqa: PLC0415 - only commands that list
-
-        from kctl.commands.name_cache import cluster_key, remember_names  # noqa: PLC0415 - same
-        from kctl.commands.profile_use import selected_name  # noqa: PLC0415 - same
-
         profile = selected_name(self._given.get("profile"), os.environ)
         key = cluster_key(self._bootstrap_servers, self._config_file, profile)
         remember_names(os.environ, kind, key, names, now_s=time())
@@ -296,8 +275,6 @@ class Invocation:
 
 def duration_ms(text: str, option: str) -> int:
     """The time that an option gives a cluster to respond.  Raises UsageError."""
-    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - rarely used
-
     found_ms = parse_duration_ms(text)
     if not 0 < found_ms <= INT32_MAX:
         raise UsageError(f"{option} must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")

@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from kctl.commands.name_cache import KINDS, cluster_key, is_harmless, remembered_names
-from kctl.commands.profile_store import load_profiles, profiles_path
-from kctl.commands.profile_use import selected_name
+from kctl.commands.profile_store import load_profiles, profiles_path, selected_name
 from kctl.errors import UsageError
 
 LINE_CHARACTERS_MAX = 1 << 16

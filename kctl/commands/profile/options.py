@@ -11,7 +11,8 @@ import typer
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.profile.rows import COLUMNS, profile_row
 from kctl.commands.profile_document import Profiles
-from kctl.commands.profile_store import change_profiles, load_profiles, profiles_path
+from kctl.commands.profile_file import change_profiles
+from kctl.commands.profile_store import load_profiles, profiles_path
 
 if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation

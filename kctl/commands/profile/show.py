@@ -12,7 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.profile.options import stored
 from kctl.commands.profile.rows import profile_row
-from kctl.commands.profile_use import ENVIRONMENT_NAME
+from kctl.commands.profile_store import ENVIRONMENT_NAME
 from kctl.errors import UsageError
 
 app = typer.Typer(add_completion=False)
