@@ -236,6 +236,55 @@ NAMED_FILE_BYTES_MAX = _limit(
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
 
+PROFILES_MAX = _limit(
+    "profiles of one user",
+    1_000,
+    "profiles",
+    on_excess="the command that adds another one fails",
+)
+
+NAME_CACHE_NAMES_MAX = _limit(
+    "names of one kind and cluster that commands store for completion by the shell",
+    10_000,
+    "names",
+    on_excess="the first ones by name are stored",
+)
+NAME_CACHE_AGE_MAX_S = _limit(
+    "age of names that the shell completes",
+    3_600,
+    "s",
+    on_excess="they are not completed until a command lists them again",
+)
+NAME_CACHE_FILES_MAX = _limit(
+    "files with names for completion by the shell",
+    200,
+    "files",
+    on_excess="the oldest ones are deleted",
+)
+YAML_BYTES_MAX = _limit(
+    "document of `kctl plan` and `kctl apply`",
+    8 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
+YAML_DEPTH_MAX = _limit(
+    "mappings and lists inside each other in a document of `kctl plan` and `kctl apply`",
+    20,
+    "levels",
+    on_excess="the document is refused",
+)
+DEPENDENTS_TIME_MAX_S = _limit(
+    "time in which `kctl topics delete` looks for each kind of what depends on the topics",
+    10,
+    "s",
+    on_excess="the output names what was not checked",
+)
+DEPENDENTS_GROUPS_MAX = _limit(
+    "groups in which `kctl topics delete` looks for the topics",
+    5_000,
+    "groups",
+    on_excess="the output states how many were not checked",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,
