@@ -139,8 +139,13 @@ def progress_directory(target: str) -> Iterator[Path]:
         yield Path(directory)
 
 
-def tasks_of(plan: Plan, target: str, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
-    """One task per planned file, those with most offsets first."""
+def tasks_of(
+    plan: Plan, target: str, settings: ClientSettings, *, may_skip: bool, marks_incarnation: bool = False
+) -> list[FileTask]:
+    """One task per planned file, those with most offsets first.
+
+    `marks_incarnation`: incarnations of a topic are distinguished by a column, not by folders.
+    """
     from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
 
@@ -157,6 +162,7 @@ def tasks_of(plan: Plan, target: str, settings: ClientSettings, *, may_skip: boo
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
             may_skip=may_skip,
+            incarnation=shares[0][0].incarnation if marks_incarnation else 0,
         )
         for path, shares in plan.shares().items()
     ]

@@ -19,6 +19,19 @@ _RECORD_FIELDS = [
 ]
 
 
-def schema(*, include_headers: bool) -> pa.Schema:
+INCARNATION = pa.field("incarnation", pa.int32())
+"""In tables: null for the first topic of a name; 1, 2 and so on after it was created again or truncated."""
+
+
+def schema(*, include_headers: bool, has_incarnation: bool = False) -> pa.Schema:
     """The Arrow schema of a file; Spark reads it as the schema of its Kafka source."""
-    return pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS)] if include_headers else _RECORD_FIELDS)
+    headers = [pa.field("headers", HEADERS)] if include_headers else []
+    return pa.schema([*_RECORD_FIELDS, *headers, *([INCARNATION] if has_incarnation else [])])
+
+
+def with_incarnation(batch: pa.RecordBatch, incarnation: int) -> pa.RecordBatch:
+    """The batch with the column `incarnation`, unless it is 0."""
+    if not incarnation:
+        return batch
+    column = pa.repeat(pa.scalar(incarnation, INCARNATION.type), batch.num_rows)
+    return batch.append_column(INCARNATION, column)

@@ -22,6 +22,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.columns import schema, with_incarnation
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
 from kctl.spark.exec.files import Files
@@ -49,6 +50,8 @@ class FileTask:
     """All of one topic."""
     include_headers: bool
     compression: str
+    incarnation: int = 0
+    """Goes into a column of this name unless it is 0."""
     may_skip: bool
     """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 
@@ -137,7 +140,7 @@ def _write(
     scratch = files.scratch(task.path)
     parquet = ParquetFile(
         scratch,
-        include_headers=task.include_headers,
+        schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0),
         compression=task.compression,
         metadata={RANGE_KEY: task.identity},
     )
@@ -214,7 +217,7 @@ class _Copy:
                     end=range_.end,
                     include_headers=self._task.include_headers,
                 )
-                self._parquet.add(batch)
+                self._parquet.add(with_incarnation(batch, self._task.incarnation))
         except CorruptRecords as error:
             raise CorruptRecords(f"{range_.tp}: {error}") from error
         self._done = TaskProgress(

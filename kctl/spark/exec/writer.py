@@ -8,8 +8,6 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kctl.spark.exec.columns import schema
-
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
 
@@ -22,12 +20,12 @@ _ASCENDING = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED
 class ParquetFile:
     """A file under construction.  Use as a context manager; the file is complete after `finish`."""
 
-    def __init__(self, path: Path, *, include_headers: bool, compression: str, metadata: dict[str, str]) -> None:
+    def __init__(self, path: Path, *, schema: pa.Schema, compression: str, metadata: dict[str, str]) -> None:
         """`metadata` goes into the file's footer."""
         self.records = 0
         self._batches: list[pa.RecordBatch] = []
         self._gathered = 0
-        self._schema = schema(include_headers=include_headers)
+        self._schema = schema
         self._writer = pq.ParquetWriter(
             path,
             self._schema.with_metadata(metadata),

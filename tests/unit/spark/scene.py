@@ -29,6 +29,7 @@ from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
 from kctl.spark.job import JobProgress, TaskRunner
 from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, TopicView
 from kctl.spark.session import SparkFailed, SparkSettings
+from kctl.spark.tables.kinds import TableOptions
 
 RECORDS_PER_BATCH = 5
 
@@ -150,6 +151,8 @@ def exporter(
     files: Files | None = None,
     on_data_loss: OnDataLoss = OnDataLoss.FAIL,
     adopts: bool = False,
+    table: TableOptions | None = None,
+    include_headers: bool = False,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
     files = files or DiskFiles(folder)
@@ -157,7 +160,8 @@ def exporter(
         target=files.location,
         selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
-        options=FileOptions(),
+        options=FileOptions(include_headers=include_headers),
+        table=table or TableOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
         adopts=adopts,
