@@ -239,7 +239,8 @@ class Exporter:
                 self._request.target,
                 self._request.client,
                 may_skip=may_skip,
-                marks_incarnation=self._request.table.kind is not TableKind.PARQUET,
+                is_for_table=self._request.table.kind is not TableKind.PARQUET,
+                partition_by=self._request.table.partition_by,
             )
             runner = self._started_runner()
             with self._timed("run"):

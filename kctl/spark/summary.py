@@ -122,7 +122,7 @@ def document(
 
 def file_count(report: ExportReport) -> int:
     """Number of files of all batches of a run; partitions may share files."""
-    return sum(1 for batch in report.batches for outcome in batch.outcomes.values() if outcome.path)
+    return sum(len(outcome.written) for batch in report.batches for outcome in batch.outcomes.values())
 
 
 def _committed_row(

@@ -21,6 +21,7 @@ from kctl.spark.commit_log import LostRace
 from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
@@ -121,6 +122,10 @@ def export(
             "--one-table", help="One table for all topics, in DIR.  Default: a table per topic, in DIR/TOPIC."
         ),
     ] = False,
+    partition_by: Annotated[
+        Literal["none", "date", "hour"],
+        typer.Option("--partition-by", help="Iceberg and Delta: a file has records of one day or hour (UTC)."),
+    ] = "none",
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -192,7 +197,11 @@ def export(
         adopts=adopt,
         engine=_engine(engine or _default_engine(ctx), processes, master, conf),
         table=TableOptions(
-            kind=TableKind(table), is_shared=one_table, catalog=catalog or None, namespace=namespace or ""
+            kind=TableKind(table),
+            is_shared=one_table,
+            partition_by=PartitionBy(partition_by),
+            catalog=catalog or None,
+            namespace=namespace or "",
         ),
     )
     if adopt and request.table.kind is not TableKind.PARQUET:

@@ -24,7 +24,8 @@ class ParquetFile:
         """`metadata` goes into the file's footer."""
         self.records = 0
         self._batches: list[pa.RecordBatch] = []
-        self._gathered = 0
+        self.gathered_bytes = 0
+        """Size of the row group that is not written yet."""
         self._schema = schema
         self._writer = pq.ParquetWriter(
             path,
@@ -42,14 +43,14 @@ class ParquetFile:
             return
         self.records += batch.num_rows
         self._batches.append(batch)
-        self._gathered += batch.get_total_buffer_size()
-        if self._gathered >= ROW_GROUP_BYTES:
-            self._write_row_group()
+        self.gathered_bytes += batch.get_total_buffer_size()
+        if self.gathered_bytes >= ROW_GROUP_BYTES:
+            self.flush()
 
     def finish(self, metadata: dict[str, str]) -> None:
         """Writes the last row group and the footer; `metadata` is added to that of `__init__`."""
         if self._batches:
-            self._write_row_group()
+            self.flush()
         self._writer.add_key_value_metadata(metadata)
         self._writer.close()
 
@@ -58,11 +59,12 @@ class ParquetFile:
         self._batches.clear()
         self._writer.close()
 
-    def _write_row_group(self) -> None:
+    def flush(self) -> None:
+        """Writes a row group of the records added since the last one."""
         table = pa.Table.from_batches(self._batches, self._schema)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches.clear()
-        self._gathered = 0
+        self.gathered_bytes = 0
 
 
 class Footer(NamedTuple):

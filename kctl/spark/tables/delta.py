@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -20,8 +21,10 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from kctl.errors import UsageError
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.outcome import WrittenFile
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.tables.delta_log import BATCH_ID, app_transactions, is_batch_of, positions_in, transactions_of
-from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState, WrittenFile
+from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
 
 BATCH = "kctl.batch"
 STATISTICS = ("partition", "offset")
@@ -63,7 +66,8 @@ class DeltaLakeTable:
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():
-            schema = Schema.from_arrow(commit.schema)
+            schema = Schema.from_arrow(_with_partition_columns(commit))
+            partition_columns = list(commit.partition_by.columns)
             properties = CommitProperties(
                 custom_metadata={**commit.properties, BATCH: str(commit.batch)},
                 max_commit_retries=0,  # a retry would be based on another version
@@ -72,23 +76,28 @@ class DeltaLakeTable:
                     *(Transaction(app_id, version) for app_id, version in transactions_of(commit.topics).items()),
                 ],
             )
-            actions = [self._action(file) for file in commit.files]
+            actions = [self._action(file, commit.partition_by) for file in commit.files]
             if self._table is None:
-                self._create(schema, actions, properties)
+                self._create(schema, actions, partition_columns, properties)
                 return
             self._add_columns(schema)
             try:
-                self._table.create_write_transaction([*actions], "append", schema, commit_properties=properties)
+                self._table.create_write_transaction(
+                    [*actions], "append", schema, partition_columns, commit_properties=properties
+                )
             except CommitFailedError as error:
                 raise Conflict from error
 
-    def _create(self, schema: Schema, actions: list[AddAction], properties: CommitProperties) -> None:
+    def _create(
+        self, schema: Schema, actions: list[AddAction], partition_columns: list[str], properties: CommitProperties
+    ) -> None:
         try:
             create_table_with_add_actions(
                 self._url,
                 schema,
                 actions,
                 mode="error",
+                partition_by=partition_columns,
                 storage_options=_storage_options(),
                 commit_properties=properties,
             )
@@ -116,11 +125,11 @@ class DeltaLakeTable:
         except TableNotFoundError:
             return None
 
-    def _action(self, file: WrittenFile) -> AddAction:
+    def _action(self, file: WrittenFile, partition_by: PartitionBy) -> AddAction:
         return AddAction(
             path=file.path,
             size=file.size,
-            partition_values={},
+            partition_values=partition_by.values(file.time),
             modification_time=0,
             data_change=True,
             stats=json.dumps(self._statistics(file)),
@@ -152,6 +161,15 @@ class DeltaLakeTable:
         except (DeltaError, OSError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0]
             raise TableFailed(f"table {self._url}: {message}") from error
+
+
+def _with_partition_columns(commit: TableCommit) -> pa.Schema:
+    """The columns of the table: partition columns are in the log only, not in the files."""
+    types = {"date": pa.date32(), "hour": pa.int32()}
+    schema = commit.schema
+    for name in commit.partition_by.columns:
+        schema = schema.append(pa.field(name, types[name]))
+    return schema
 
 
 def _storage_options() -> dict[str, str]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -25,8 +25,10 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties
+from pyiceberg.transforms import DayTransform, HourTransform, Transform
 
 from kctl.errors import UsageError
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
 
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
 DEFAULT_CATALOG = "kctl"
+TRANSFORMS: Mapping[PartitionBy, Transform[Any, Any]] = {
+    PartitionBy.DATE: DayTransform(),
+    PartitionBy.HOUR: HourTransform(),
+}
+"""Hidden partitions: the library computes them from the statistics of a file, which has records of one unit."""
 
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
@@ -107,6 +114,11 @@ class IcebergTable:
             properties = {**commit.properties, BATCH: str(commit.batch), POSITIONS: positions}
             try:
                 with table.transaction() as transaction:
+                    if commit.partition_by is not PartitionBy.NONE and table.spec().is_unpartitioned():
+                        with transaction.update_spec() as spec:
+                            spec.add_field(
+                                "timestamp", TRANSFORMS[commit.partition_by], f"timestamp_{commit.partition_by}"
+                            )
                     if set(commit.schema.names) - set(table.schema().column_names):
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)

@@ -13,6 +13,7 @@ from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, is_object_store
 from kctl.spark.export_log import ExportLog
 from kctl.spark.tables.table_log import LayoutMark, TableLog
@@ -46,9 +47,19 @@ class TableOptions:
     namespace: str = ""
     """Iceberg: where the tables are in the catalogue; empty: DEFAULT_NAMESPACE."""
 
+    partition_by: PartitionBy = PartitionBy.NONE
+
+    @property
+    def mark(self) -> str:
+        """The options that each export into a target must have."""
+        by = "" if self.partition_by is PartitionBy.NONE else f" --partition-by {self.partition_by}"
+        return f"--table {self.kind}" + (" --one-table" if self.is_shared else "") + by
+
     def __post_init__(self) -> None:
         if self.kind is TableKind.PARQUET and self.is_shared:
             raise UsageError("--one-table is an option of --table iceberg and delta")
+        if self.kind is TableKind.PARQUET and self.partition_by is not PartitionBy.NONE:
+            raise UsageError("--partition-by is an option of --table iceberg and delta")
         if self.kind is not TableKind.ICEBERG and (self.catalog or self.namespace):
             name = "--catalog" if self.catalog else "--namespace"
             raise UsageError(f"{name} is an option of --table iceberg")
@@ -59,11 +70,18 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
 
     Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
     """
-    LayoutMark(files).check(options.kind.value, is_shared=options.is_shared)
+    LayoutMark(files).check(options.mark)
     if options.kind is TableKind.PARQUET:
         return CommitLog(files)
     open_table = _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
-    return TableLog(files, open_table, topics, kind=options.kind.value, is_shared=options.is_shared)
+    return TableLog(
+        files,
+        open_table,
+        topics,
+        mark=options.mark,
+        is_shared=options.is_shared,
+        partition_by=options.partition_by,
+    )
 
 
 def _delta(files: Files) -> Callable[[str], Table]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import KctlError
+from kctl.spark.exec.outcome import WrittenFile
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.plan import TopicPosition
 
 if TYPE_CHECKING:
@@ -33,22 +35,14 @@ class TableState:
     """Whether no other program has committed after that batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A data file of a commit."""
-
-    path: str
-    """Relative to the table."""
-    size: int
-    records: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCommit:
     """A batch to publish: all of it becomes visible at once, with the positions after it."""
 
     batch: int
     files: Sequence[WrittenFile]
+    """Their paths are relative to the table."""
+    partition_by: PartitionBy
     topics: Mapping[str, TopicPosition]
     schema: pa.Schema
     """Columns of the files; those that the table lacks are added."""

@@ -23,10 +23,12 @@ from kctl.spark import layout
 from kctl.spark.commit_log import LostRace, parts_of
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.inventory import Inventory
 from kctl.spark.plan import FileOptions, Plan, Positions, TopicPosition, advance
-from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState, WrittenFile
+from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
 
+PARQUET_MARK = "--table parquet"
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
 CLEANED_FOLDERS_MAX = 10
@@ -37,12 +39,23 @@ class TableLog:
     """The tables of one target: one per topic, or one for all."""
 
     def __init__(
-        self, files: Files, open_table: Callable[[str], Table], topics: Collection[str], *, kind: str, is_shared: bool
+        self,
+        files: Files,
+        open_table: Callable[[str], Table],
+        topics: Collection[str],
+        *,
+        mark: str,
+        is_shared: bool,
+        partition_by: PartitionBy,
     ) -> None:
-        """`open_table` returns the table in a directory of the target; "" is the target itself."""
+        """`open_table` returns the table in a directory of the target; "" is the target itself.
+
+        `mark` are the options that each export into the target must have.
+        """
         self._files = files
         self._is_shared = is_shared
-        self._kind = kind
+        self._mark = mark
+        self._partition_by = partition_by
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
         self._states: dict[str, TableState] = {}
@@ -55,7 +68,7 @@ class TableLog:
     def create(self) -> None:
         """Marks the target as one of tables."""
         self._files.prepare([layout.LOG_DIRECTORY])
-        LayoutMark(self._files).claim(self._kind, is_shared=self._is_shared)
+        LayoutMark(self._files).claim(self._mark)
 
     def lock(self) -> AbstractContextManager[object]:
         """See ExportLog."""
@@ -170,10 +183,9 @@ class TableLog:
         return TableCommit(
             batch=plan.batch,
             files=[
-                WrittenFile(path.removeprefix(prefix), outcomes[path].bytes_out, outcomes[path].records)
-                for path in paths
-                if outcomes[path].path
+                file._replace(path=file.path.removeprefix(prefix)) for path in paths for file in outcomes[path].written
             ],
+            partition_by=self._partition_by,
             topics={topic: after.topics[topic] for topic in topics},
             schema=schema(include_headers=plan.options.include_headers, has_incarnation=incarnations > 0),
             properties={
@@ -209,27 +221,25 @@ class LayoutMark:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def check(self, kind: str, *, is_shared: bool) -> None:
-        """Raises UsageError if the target has an export of another kind."""
+    def check(self, mark: str) -> None:
+        """Raises UsageError if the target has an export with other options."""
         held = self._held()
-        if held and held != _mark(kind, is_shared=is_shared):
-            raise UsageError(f"{self._files.location} contains an export {held}: use the same options or another --to")
+        if held and held != mark:
+            raise UsageError(
+                f"{self._files.location} contains an export with {held}: use the same options or another --to"
+            )
 
-    def claim(self, kind: str, *, is_shared: bool) -> None:
+    def claim(self, mark: str) -> None:
         """Marks a new target."""
-        self._files.create(layout.TABLE_MARK, _mark(kind, is_shared=is_shared).encode())
-        self.check(kind, is_shared=is_shared)
+        self._files.create(layout.TABLE_MARK, mark.encode())
+        self.check(mark)
 
     def _held(self) -> str:
         try:
             return self._files.read(layout.TABLE_MARK).decode(errors="replace")
         except FileNotFoundError:
             is_folder = bool(self._files.names(layout.PLANS) or self._files.names(layout.COMMITS))
-            return _mark("parquet", is_shared=False) if is_folder else ""
-
-
-def _mark(kind: str, *, is_shared: bool) -> str:
-    return f"with --table {kind}" + (" --one-table" if is_shared else "")
+            return PARQUET_MARK if is_folder else ""
 
 
 def _digest(options: FileOptions) -> str:

@@ -11,12 +11,15 @@ from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.commit_log import LostRace
+from kctl.spark.exec import outputs
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing
 from kctl.spark.export import Listener
 from kctl.spark.plan import OnDataLoss
@@ -381,3 +384,89 @@ def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(PackageMissing, match=rf"{package} missing: pip install 'kctl-kafka\[{options.kind}\]'"):
         run(filled(), tmp_path / "new", table=options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("by", [PartitionBy.DATE, PartitionBy.HOUR])
+def test_a_file_of_a_partitioned_table_has_records_of_one_time(
+    tmp_path: Path, table: TableOptions, by: PartitionBy
+) -> None:
+    partitioned = TableOptions(kind=table.kind, partition_by=by)
+    cluster = filled()
+    cluster.hours_per_offset = 5
+    for _ in range(2):
+        run(cluster, tmp_path, table=partitioned)
+        cluster.append(0, 3)
+    run(cluster, tmp_path, table=partitioned)
+    assert_exact(cluster, tmp_path, table)
+    divisor_us = by.unit_us
+    for path in data_files(tmp_path):
+        timestamps = pq.read_table(tmp_path / path, columns=["timestamp"]).column(0).cast(pa.int64()).to_pylist()
+        assert len({timestamp // divisor_us for timestamp in timestamps}) == 1
+    if table.kind is TableKind.DELTA:
+        from deltalake import DeltaTable  # noqa: PLC0415
+
+        loaded = DeltaTable(tmp_path / "orders")
+        found = loaded.to_pyarrow_table(columns=["offset", "date"]).to_pylist()
+        assert {(row["offset"], str(row["date"])) for row in found if row["offset"] in {4, 5}} == {
+            (4, "2026-11-01"),
+            (5, "2026-11-02"),
+        }
+        assert loaded.metadata().partition_columns == list(by.columns)
+    else:
+        with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
+            loaded_table = catalog.load_table(("kafka", "orders"))
+            assert [field.name for field in loaded_table.spec().fields] == [f"timestamp_{by}"]
+            scan = loaded_table.scan("timestamp < '2026-11-02T00:00:00+00:00'")
+            assert scan.to_arrow().num_rows == 10
+            assert len(list(scan.plan_files())) < len(data_files(tmp_path))
+
+
+def test_a_crash_at_any_step_of_a_partitioned_export_is_recovered_from(tmp_path: Path, table: TableOptions) -> None:
+    partitioned = TableOptions(kind=table.kind, partition_by=PartitionBy.DATE)
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = filled()
+        cluster.hours_per_offset = 7
+        files = crashing(DiskFiles(folder), step)
+        try:
+            with stepped_commits(files):
+                exporter(cluster, folder, files=files, table=partitioned).run(SILENT)
+        except Crash:
+            pass
+        else:
+            break
+        if step % 2:
+            cluster.append(0, 2)
+        run(cluster, folder, table=partitioned)
+        assert_exact(cluster, folder, table)
+    assert step > 15
+
+
+def test_too_many_times_in_one_task_are_refused(
+    tmp_path: Path, table: TableOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "EXPORT_TIMES_PER_TASK_MAX", 3)
+    cluster = filled()
+    cluster.hours_per_offset = 20
+    partitioned = TableOptions(kind=table.kind, partition_by=PartitionBy.DATE)
+    with pytest.raises(KctlError, match=r"more than 3 dates: use a smaller --target-file-size"):
+        run(cluster, tmp_path, table=partitioned)
+    monkeypatch.undo()
+    run(cluster, tmp_path, table=partitioned)
+    assert_exact(cluster, tmp_path, table)
+
+
+def test_a_table_keeps_its_partitions(tmp_path: Path, table: TableOptions) -> None:
+    run(filled(), tmp_path, table=table)
+    with pytest.raises(UsageError, match=f"with --table {table.kind}:"):
+        run(filled(), tmp_path, table=TableOptions(kind=table.kind, partition_by=PartitionBy.DATE))
+
+
+@pytest.mark.parametrize("by", list(PartitionBy))
+def test_timestamps_beyond_the_calendar_are_exported(tmp_path: Path, table: TableOptions, by: PartitionBy) -> None:
+    """A producer that gives microseconds for milliseconds writes records of the year 58,000."""
+    cluster = filled()
+    cluster.hours_per_offset = 50_000_000
+    run(cluster, tmp_path, table=TableOptions(kind=table.kind, partition_by=by))
+    found = rows(tmp_path, table).select(["partition", "offset"])
+    assert found.num_rows == 19
