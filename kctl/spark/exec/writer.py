@@ -12,7 +12,7 @@ ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
 
 LEVELS = {"zstd": 1}
-"""Level 3 takes 14 to 32 % more processor time, and files are 4 % smaller to 1 % larger (benchmarks.export_compression)."""
+"""Level 3 takes 14 to 32 % more processor time for files 4 % smaller to 1 % larger (benchmarks.export_compression)."""
 _REPEATING = ["key", "topic", "partition", "timestampType"]
 _ASCENDING = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 
