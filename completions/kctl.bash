@@ -938,32 +938,36 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --table) words='parquet iceberg delta' flags='' ;;
+        --partition-by) words='none date hour' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --table) words='parquet iceberg delta' flags='' ;;
+        --partition-by) words='none date hour' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;

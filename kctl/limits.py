@@ -1001,3 +1001,9 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     "files",
     on_excess="the listing ends with the number that it has",
 )
+EXPORT_TIMES_PER_TASK_MAX = _limit(
+    "days or hours in one task of an export with --partition-by, each with an open file",
+    400,
+    "files",
+    on_excess="the export fails and suggests a smaller --target-file-size",
+)
