@@ -229,6 +229,19 @@ PROBLEM_TEXT_MAX = _limit(
     on_excess="the text is truncated and ends in three dots",
 )
 
+FORMATTED_RECORD_BYTES_MAX = _limit(
+    "text of one record that `kctl produce -f` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command fails",
+)
+FORMATTED_HEADERS_MAX = _limit(
+    "headers of one record that `kctl produce -f` reads",
+    100_000,
+    "headers",
+    on_excess="the command fails",
+)
+
 # Groups and transactions.
 
 MEMBER_ID_PREFIX_BYTES_MAX = _limit(

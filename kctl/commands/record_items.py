@@ -8,6 +8,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kctl.commands.record_format.read_record import ReadRecord
 from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.console import Column
@@ -27,16 +28,6 @@ RECORD_COLUMNS = (
     Column("value", wraps=True),
     Column("headers", wraps=True),
 )
-
-
-class ReadRecord(NamedTuple):
-    """A record as a JSON object contains it; None for missing fields."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    partition: int | None
-    timestamp_ms: int | None
 
 
 class HeaderItem(NamedTuple):

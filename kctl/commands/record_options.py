@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
@@ -64,6 +65,16 @@ Limit = Annotated[
 ]
 Partition = Annotated[
     str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+]
+RecordFormat = Annotated[
+    str | None,
+    typer.Option("-f", "--record-format", metavar="FORMAT", help=r"The format of each record, such as '%k %v\n'."),
+]
+NullMarker = Annotated[
+    str | None,
+    typer.Option(
+        "--null-marker", metavar="TEXT", help="Text that stands for a null key or value (a tombstone).", parser=any_text
+    ),
 ]
 
 

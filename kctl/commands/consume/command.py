@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.consume.text_output import text_of_options
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.record_options import (
@@ -15,8 +16,10 @@ from kctl.commands.record_options import (
     Grep,
     Key,
     Limit,
+    NullMarker,
     Partition,
     PartitionOfKey,
+    RecordFormat,
     RecordHeader,
     Where,
     selecting,
@@ -45,6 +48,9 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume orders --from @-1h --where 'value.status == \"failed\" and value.amount > 100' --format jsonl",
         "kctl consume orders --grep 'timeout|refused' --record-header source=web --limit 1 --expect 1",
         "kctl consume orders --from end --follow",
+        r"kctl consume orders -f '%p:%o %d{rfc3339} %k = %v\n'",
+        r"kctl consume orders -f '%K %V %k%v' --reversible | kctl produce orders-copy -f '%K %V %k%v'",
+        "kctl consume orders --value-only --limit 1",
         "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume orders --group audit --follow --assignor cooperative-sticky",
         "kctl consume __consumer_offsets --formatter offsets",
@@ -74,7 +80,7 @@ def consume(
         ),
     ] = None,
     partition: Partition = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more records at the end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more records at the end.")] = False,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit offsets."),
@@ -99,6 +105,18 @@ def consume(
             help="Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.",
         ),
     ] = None,
+    record_format: RecordFormat = None,
+    null_marker: NullMarker = None,
+    reversible: Annotated[
+        bool,
+        typer.Option(
+            "--reversible", help="With -f: stop at a record that 'kctl produce -f' would not read back equal."
+        ),
+    ] = False,
+    value_only: Annotated[
+        bool,
+        typer.Option("--value-only", help="Only values, one per line; JSON is indented on a terminal."),
+    ] = False,
     compat: Annotated[
         CompatVersion | None,
         typer.Option("--compat", help="With --formatter: print what the formatter of that version of Kafka prints."),
@@ -134,6 +152,10 @@ def consume(
     and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records
     in memory until the end; jsonl and plain do not.
 
+    -f writes each record in a format: %k key, %v value, %h headers, %t topic, %p partition, %o offset, %d timestamp, %K
+    and %V sizes, and other characters as they are; \\n, \\t and \\xNN are escapes.  Forms are in braces: %k{hex},
+    %v{base64}, %v{escape}, %d{rfc3339}.  'kctl produce -f' reads the same formats; see docs/format-language.md.
+
     With --formatter, each record is a line of JSON, or all records are one document with --format json.  Key and value
     are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
     """
@@ -142,6 +164,14 @@ def consume(
         raise UsageError("--compat requires --formatter")
     if assignor is not None and group is None:
         raise UsageError("--assignor requires --group")
+    text = text_of_options(
+        run.console,
+        record_format=record_format,
+        null_marker=null_marker,
+        reversible=reversible,
+        value_only=value_only,
+        formatter=formatter,
+    )
     if group is not None:
         if partition is not None or until is not None:
             raise UsageError(
@@ -169,6 +199,7 @@ def consume(
         reads_committed=isolation == "read_committed",
         formatter=formatter,
         compat=compat,
+        text=text,
         selecting=chosen,
         expected=expect,
     )

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
+    from kctl.commands.consume.text_output import ToText
     from kctl.commands.invocation import Invocation
     from kctl.commands.record_options import Selecting
-    from kctl.console import RowStream
+    from kctl.console import Console, RowStream
     from kctl.model import TopicPartition
     from kctl.records.header import Record
 
@@ -51,6 +52,8 @@ class Reading(NamedTuple):
     formatter: str | None
     compat: str | None
     """The version of Kafka whose formatter is imitated."""
+    text: ToText | None
+    """How records are written as text; None for rows."""
     selecting: Selecting
     expected: int | None
     """The number of records to show; another number is exit status 3."""
@@ -114,6 +117,8 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
 
     if reading.formatter and reading.compat:
         await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+    elif reading.text is not None:
+        await copy(_text_writer(run.console, reading.text), run.console.flush)
     else:
         with run.console.stream(RECORD_COLUMNS) as stream:
             await copy(
@@ -201,6 +206,16 @@ def _writer(run: Invocation, stream: RowStream) -> Write:
 
     def write(tp: TopicPartition, record: Record) -> bool:
         stream.write(show(tp, record))
+        return True
+
+    return write
+
+
+def _text_writer(console: Console, to_text: ToText) -> Write:
+    """Returns the function that writes each record as text."""
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        console.data(to_text(tp, record))
         return True
 
     return write

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -18,7 +18,10 @@ from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
+from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_formatted, read_records
+from kctl.commands.record_format.reading import FormatReader
+from kctl.commands.record_format.syntax import parse_format
+from kctl.commands.record_options import NullMarker, RecordFormat
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producer import Delivery
-    from kctl.commands.record_items import ReadRecord
+    from kctl.commands.record_format.read_record import ReadRecord
 
 app = typer.Typer(add_completion=False)
 
@@ -72,6 +75,7 @@ AFTER_INTERRUPT_S = 5.0
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+        r"kctl produce orders -f '%k\t%v{base64}\n' --file orders.tsv",
         "kctl produce orders --file orders.txt --transactional-id nightly-load",
     ),
 )
@@ -89,21 +93,14 @@ def produce(
             help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
         ),
     ] = "lines",
+    record_format: RecordFormat = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Key of every record.", parser=any_text)
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
     ] = None,
-    null_marker: Annotated[
-        str | None,
-        typer.Option(
-            "--null-marker",
-            metavar="TEXT",
-            help="Text that stands for a null key or value (a tombstone).",
-            parser=any_text,
-        ),
-    ] = None,
+    null_marker: NullMarker = None,
     record_header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
@@ -129,7 +126,11 @@ def produce(
 ) -> ExitStatus:
     """Write lines from standard input to a topic.
 
-    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
+    Lines end with a line feed, which is not part of the record.  -f reads records in the formats that 'kctl consume -f'
+    writes, if they have delimiters or sizes: '%k\\t%v\\n', or '%K{big32}%k%V{big32}%v' for any bytes.  %p and %d are
+    the partition and the timestamp of the record; %t and %o are read and ignored; see docs/format-language.md.
+
+    With --acks all, a batch that is retried is stored
     once.  Notes on stderr show where the records were written; json and jsonl print a row for every record.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
@@ -143,6 +144,8 @@ def produce(
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
         raise UsageError("--key and --key-separator cannot be combined")
+    if record_format is not None and (input_ != "lines" or key_separator is not None):
+        raise UsageError("-f describes the input; leave out --input and --key-separator")
     if transactional_id is not None and not settings.idempotent:
         raise UsageError("--transactional-id requires --acks all")
     every = _Every(
@@ -150,7 +153,7 @@ def produce(
         tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
         partition,
     )
-    lines = _LineOptions(input_, key_separator, null_marker)
+    lines = _LineOptions(input_, key_separator, null_marker, record_format)
     timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic)
 
@@ -197,12 +200,24 @@ class _Every:
 class _LineOptions:
     """How the input is split into records."""
 
-    __slots__ = ("input", "key_separator", "null_marker")
-
-    def __init__(self, input_: str, key_separator: str | None, null_marker: str | None) -> None:
+    def __init__(
+        self, input_: str, key_separator: str | None, null_marker: str | None, record_format: str | None
+    ) -> None:
+        """Raises UsageError for a format that cannot be read."""
         self.input = input_
-        self.key_separator = None if key_separator is None else key_separator.encode()
-        self.null_marker = None if null_marker is None else null_marker.encode()
+        self._key_separator = None if key_separator is None else key_separator.encode()
+        self._null_marker = None if null_marker is None else null_marker.encode()
+        self._reader = None
+        if record_format is not None:
+            self._reader = FormatReader(parse_format(record_format), self._null_marker)
+
+    def records(self, descriptor: int, source: str) -> AsyncIterator[tuple[str, ReadRecord]]:
+        """(position, record) of the input.  Raises UsageError with the position."""
+        if self._reader is not None:
+            return read_formatted(descriptor, source, self._reader)
+        if self.input == "jsonl":
+            return read_records(descriptor, source, json_record)
+        return read_records(descriptor, source, LineFormat(self._key_separator, self._null_marker).record)
 
 
 class DeliveryLog:
@@ -363,13 +378,12 @@ async def _feed(
         whole = b"".join([data async for data in read_chunks(descriptor)])
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
-    to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record
-    async for number, record in read_records(descriptor, source, to_record):
+    async for position, record in lines.records(descriptor, source):
         if every.partition is None and record.partition is not None:
             try:
                 await partitions.check(record.partition)
             except UsageError as error:
-                raise UsageError(f"{source} line {number}: {error}") from None
+                raise UsageError(f"{position}: {error}") from None
         await send(record)
 
 

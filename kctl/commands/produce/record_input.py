@@ -7,10 +7,14 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.commands.record_items import ReadRecord, read_record
+from kctl.commands.record_format.read_record import ReadRecord
+from kctl.commands.record_items import read_record
 from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.commands.record_format.reading import FormatReader
 
 READ_SIZE = 1 << 16
 
@@ -47,17 +51,33 @@ def json_record(line: bytes) -> ReadRecord:
 
 async def read_records(
     descriptor: int, source: str, to_record: Callable[[bytes], ReadRecord]
-) -> AsyncIterator[tuple[int, ReadRecord]]:
-    """(line number, record) of every line.  Raises UsageError with the line number."""
+) -> AsyncIterator[tuple[str, ReadRecord]]:
+    """(position, record) of every line.  Raises UsageError with the position."""
     number = 0
     async for lines in read_lines(descriptor):
         for line in lines:
             number += 1
+            position = f"{source} line {number}"
             try:
                 record = to_record(line)
             except UsageError as error:
-                raise UsageError(f"{source} line {number}: {error}") from None
-            yield number, record
+                raise UsageError(f"{position}: {error}") from None
+            yield position, record
+
+
+async def read_formatted(descriptor: int, source: str, reader: FormatReader) -> AsyncIterator[tuple[str, ReadRecord]]:
+    """(position, record) of every record in a format.  Raises UsageError with the position."""
+    number = 0
+    try:
+        async for data in read_chunks(descriptor):
+            for record in reader.feed(data):
+                number += 1
+                yield f"{source} record {number}", record
+        for record in reader.finish():
+            number += 1
+            yield f"{source} record {number}", record
+    except UsageError as error:
+        raise UsageError(f"{source} record {number + 1}: {error}") from None
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
