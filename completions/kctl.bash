@@ -92,7 +92,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -100,18 +100,19 @@ _kctl() {
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
+        --decode) words='value key both' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | -f | --record-format | --null-marker | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'copy copy')

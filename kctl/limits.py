@@ -913,6 +913,25 @@ LAG_LOOKS_MAX = _limit(
     on_excess="every second one is dropped",
 )
 
+REGISTRY_RESPONSE_BYTES_MAX = _limit(
+    "response of a schema registry",
+    4 << 20,
+    "bytes",
+    on_excess="the response is not used, and records with the schema are shown undecoded",
+)
+REGISTRY_TIMEOUT_MS = _limit(
+    "time to get a schema and those that it uses from a registry",
+    10_000,
+    "ms",
+    on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
+)
+REGISTRY_REFERENCES_MAX = _limit(
+    "schemas that a schema of a registry uses, also indirectly",
+    200,
+    "schemas",
+    on_excess="records with the schema are shown undecoded",
+)
+
 # Reports about a broker.
 
 DUMPED_TASKS_MAX = _limit(

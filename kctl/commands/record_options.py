@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.admin.record_filter import RecordFilter, parse_bytes, parse_header_match
+from kctl.admin.where_syntax import parse_where
+from kctl.commands.timed_search import TimedSearch
+from kctl.commands.timed_work import SEARCHED_BYTES_MAX
 from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
-    from kctl.admin.record_filter import RecordFilter
-    from kctl.commands.timed_search import TimedSearch
     from kctl.console import Console
 
 From = Annotated[
@@ -76,6 +78,17 @@ NullMarker = Annotated[
         "--null-marker", metavar="TEXT", help="Text that stands for a null key or value (a tombstone).", parser=any_text
     ),
 ]
+SchemaRegistry = Annotated[
+    str | None,
+    typer.Option("--schema-registry", metavar="URL", help="Schema registry.  Default: schema.registry.url."),
+]
+Mask = Annotated[
+    list[str] | None, typer.Option("--mask", metavar="PATH", help="Hide what is at this path, such as value.password.")
+]
+MaskRegex = Annotated[
+    list[str] | None,
+    typer.Option("--mask-regex", metavar="RE", help="Hide what matches in keys, values and values of headers."),
+]
 
 
 class Selecting:
@@ -90,8 +103,6 @@ class Selecting:
     def warn_of_shortened(self, console: Console) -> None:
         """Warns if --grep has not searched some values to their end."""
         if self._search is not None and self._search.shortened:
-            from kctl.commands.timed_search import SEARCHED_BYTES_MAX  # noqa: PLC0415 - only with --grep
-
             console.warn(
                 f"--grep searched only the first {SEARCHED_BYTES_MAX:,} bytes of {self._search.shortened:,} values"
             )
@@ -106,10 +117,6 @@ def selecting(
     headers: list[str] | None,
 ) -> Selecting:
     """The selection that the options describe.  Raises UsageError."""
-    from kctl.admin.record_filter import RecordFilter, parse_bytes, parse_header_match  # noqa: PLC0415 - not for help
-    from kctl.admin.where_syntax import parse_where  # noqa: PLC0415 - same
-    from kctl.commands.timed_search import TimedSearch  # noqa: PLC0415 - same
-
     if partition_of_key and key is None:
         raise UsageError("--partition-of-key requires --key")
     key_bytes = None if key is None else parse_bytes(key, "--key")

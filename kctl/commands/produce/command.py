@@ -13,6 +13,7 @@ import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.client.producer import Producer, ProducerSettings
+from kctl.client.registry.schema import SchemaError
 from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.command import ClusterCommand, examples
@@ -21,7 +22,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_formatted, read_records
 from kctl.commands.record_format.reading import FormatReader
 from kctl.commands.record_format.syntax import parse_format
-from kctl.commands.record_options import NullMarker, RecordFormat
+from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producer import Delivery
+    from kctl.client.registry.codecs import Encoder
     from kctl.commands.record_format.read_record import ReadRecord
 
 app = typer.Typer(add_completion=False)
@@ -76,6 +78,7 @@ AFTER_INTERRUPT_S = 5.0
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
         r"kctl produce orders -f '%k\t%v{base64}\n' --file orders.tsv",
+        "kctl produce orders --value-schema latest --schema-registry http://127.0.0.1:8081 --file orders.jsonl",
         "kctl produce orders --file orders.txt --transactional-id nightly-load",
     ),
 )
@@ -119,6 +122,18 @@ def produce(
         typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
     ] = "all",
     codec: Annotated[CodecName, typer.Option("--codec", help="Compression codec of batches.")] = "none",
+    value_schema: Annotated[
+        str | None,
+        typer.Option(
+            "--value-schema",
+            metavar="SCHEMA",
+            help="Encode values, which are JSON, by this schema of a registry: latest, SUBJECT[:VERSION] or id:N.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None, typer.Option("--key-schema", metavar="SCHEMA", help="Encode keys by this schema.")
+    ] = None,
+    schema_registry: SchemaRegistry = None,
     transactional_id: Annotated[
         str | None,
         typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction with this id."),
@@ -132,6 +147,10 @@ def produce(
 
     With --acks all, a batch that is retried is stored
     once.  Notes on stderr show where the records were written; json and jsonl print a row for every record.
+
+    With --value-schema and --key-schema, values and keys are JSON, which is encoded as Avro, Protobuf or JSON Schema.
+    The schema must be in the registry: SCHEMA is `latest` (of TOPIC-value or TOPIC-key), SUBJECT, SUBJECT:VERSION or
+    id:N, and #NAME after it selects a message type of Protobuf; see docs/schema-registry.md.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
@@ -154,6 +173,9 @@ def produce(
         partition,
     )
     lines = _LineOptions(input_, key_separator, null_marker, record_format)
+    encoding = _encoding(run, topic, key_schema, value_schema, schema_registry)
+    if encoding.key is not None and every.key is not None:
+        every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic)
 
@@ -164,11 +186,11 @@ def produce(
             await partitions.check(partition)
             if transactional_id is None:
                 producer = Producer(client, settings, log.add)
-                await _write(producer, _feed(producer, partitions, topic, every, lines, descriptor, source))
+                await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
                 return
             transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
             producer = Producer(client, settings, log.add, transaction=transaction)
-            feed = _feed(producer, partitions, topic, every, lines, descriptor, source)
+            feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
             await _write_together(producer, transaction, feed, log)
 
     try:
@@ -195,6 +217,35 @@ class _Every:
         self.key = key
         self.headers = headers
         self.partition = partition
+
+
+class _Encoding(NamedTuple):
+    """How keys and values are encoded; None for as they are."""
+
+    key: Encoder | None = None
+    value: Encoder | None = None
+
+    @staticmethod
+    def encoded(encoder: Encoder | None, data: bytes | None) -> bytes | None:
+        """Null stays null: a tombstone has no schema.  Raises SchemaError."""
+        return data if encoder is None or data is None else encoder.encode(data)
+
+
+def _encoding(
+    run: Invocation, topic: str, key_schema: str | None, value_schema: str | None, registry_url: str | None
+) -> _Encoding:
+    """Raises UsageError, ConfigError, SchemaError and RegistryUnreachable."""
+    if key_schema is None and value_schema is None:
+        if registry_url is not None:
+            raise UsageError("--schema-registry requires --value-schema or --key-schema")
+        return _Encoding()
+    from kctl.commands.registry_access import encoder_of, registry_client  # noqa: PLC0415 - imports ssl
+
+    client = registry_client(run.client_properties(), registry_url)
+    return _Encoding(
+        None if key_schema is None else encoder_of(client, key_schema, f"{topic}-key", "--key-schema"),
+        None if value_schema is None else encoder_of(client, value_schema, f"{topic}-value", "--value-schema"),
+    )
 
 
 class _LineOptions:
@@ -360,6 +411,7 @@ async def _feed(
     topic: str,
     every: _Every,
     lines: _LineOptions,
+    encoding: _Encoding,
     descriptor: int,
     source: str,
 ) -> None:
@@ -367,8 +419,8 @@ async def _feed(
     async def send(record: ReadRecord) -> None:
         await producer.send(
             topic,
-            record.value,
-            key=every.key if record.key is None else record.key,
+            encoding.encoded(encoding.value, record.value),
+            key=every.key if record.key is None else encoding.encoded(encoding.key, record.key),
             headers=record.headers + every.headers,
             partition=every.partition if every.partition is not None else record.partition,
             timestamp_ms=record.timestamp_ms,
@@ -376,6 +428,7 @@ async def _feed(
 
     if lines.input == "whole":
         whole = b"".join([data async for data in read_chunks(descriptor)])
+        whole = encoding.encoded(encoding.value, whole) or b""
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
     async for position, record in lines.records(descriptor, source):
@@ -384,7 +437,10 @@ async def _feed(
                 await partitions.check(record.partition)
             except UsageError as error:
                 raise UsageError(f"{position}: {error}") from None
-        await send(record)
+        try:
+            await send(record)
+        except SchemaError as error:
+            raise UsageError(f"{position}: {error}") from None
 
 
 @contextlib.contextmanager
