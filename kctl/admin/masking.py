@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kctl.admin.where import Path
@@ -43,12 +42,11 @@ def masking_rules(settings: Mapping[str, str]) -> MaskingRules:
     return MaskingRules(tuple(settings.get(PATHS_PROPERTY, "").split()), (regex,) if regex else ())
 
 
-@dataclass(frozen=True, slots=True)
-class Masking:
+class Masking(NamedTuple):
     """Rules that are ready to be applied."""
 
     paths: tuple[Path, ...] = ()
-    substitutes: tuple[Substitute, ...] = field(default=())
+    substitutes: tuple[Substitute, ...] = ()
 
     def key(self, data: bytes | None) -> bytes | None:
         """The key that is shown instead."""

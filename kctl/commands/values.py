@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+from datetime import UTC, datetime, timedelta
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.times import parse_time_ms
@@ -101,8 +102,6 @@ def format_time(timestamp_ms: int) -> str | None:
 @functools.lru_cache
 def _format_seconds(timestamp_s: int) -> str | None:
     """Cached, because consecutive records mostly have the same second."""
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - not needed by most commands
-
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=timestamp_s)).isoformat()[:19]
     except OverflowError:

@@ -54,14 +54,14 @@ class SchemaRegistry:
                 if not 0 < int(number) <= len(self._schemas):
                     return 404, {"error_code": 40403, "message": "Schema not found"}
                 return 200, self._shown(self._schemas[int(number) - 1])
-            case "GET", ["subjects", subject, "versions", version]:
-                return self._version(subject, version)
+            case "GET", ["subjects", subject, "versions", wanted]:
+                return self._version(subject, wanted)
             case "POST", ["subjects", subject, *_]:
                 given = json.loads(body)
                 kind, references = given.get("schemaType", "AVRO"), given.get("references") or []
-                number = self.register(subject, given["schema"], kind, references)
-                place = self._subjects[subject].index(number) + 1
-                return 200, {"id": number, "subject": subject, "version": place, **self._shown(given)}
+                schema_id = self.register(subject, given["schema"], kind, references)
+                place = self._subjects[subject].index(schema_id) + 1
+                return 200, {"id": schema_id, "subject": subject, "version": place, **self._shown(given)}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def _version(self, subject: str, version: str) -> tuple[int, Any]:

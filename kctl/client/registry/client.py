@@ -7,7 +7,6 @@ schema is base64 of its FileDescriptorProto; other types ignore it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import http.client
 import json
 import threading
@@ -67,7 +66,7 @@ class RegistryClient:
                 self._by_reference[reference] = self._version(reference.subject, str(reference.version), end_s)
             found[reference.name] = self._by_reference[reference]
             left.extend(found[reference.name].references)
-        return dataclasses.replace(schema, by_reference=found)
+        return schema._replace(by_reference=found)
 
     def _get(self, path: str, what: str, end_s: float) -> Any:
         problem = ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from kctl.errors import KctlError
 from kctl.integers import INT32_MAX, is_integer
@@ -21,8 +22,7 @@ class RegistryUnreachable(KctlError):
     """No registry responded in time, or all of them refused the client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """A schema that another one uses under a name."""
 
     name: str
@@ -30,8 +30,7 @@ class Reference:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(NamedTuple):
     """A schema; its text is base64 of a FileDescriptorProto if its type is PROTOBUF."""
 
     id: int
@@ -39,8 +38,8 @@ class Schema:
     """AVRO, PROTOBUF or JSON."""
     text: str
     references: tuple[Reference, ...] = ()
-    by_reference: dict[str, Schema] = field(default_factory=dict, compare=False)
-    """All schemas that it uses, also indirectly, by name."""
+    by_reference: Mapping[str, Any] = MappingProxyType({})
+    """All schemas that it uses, also indirectly, by name: each is a Schema."""
 
 
 def schema_of(document: Any, schema_id: int | None) -> Schema:

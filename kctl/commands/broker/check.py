@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.broker.given_properties import overrides_of
+from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.console import Column
-from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
+from kctl.server.preflight import findings
+from kctl.server.process import StartOptions
 
 if TYPE_CHECKING:
     from kctl.server.preflight import Finding
-    from kctl.server.process import StartOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -46,18 +47,10 @@ class FindingRow(NamedTuple):
 def check(
     ctx: typer.Context,
     *,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
-    ] = None,
+    config: ConfigFile = None,
+    override: Overrides = None,
     data_dir: DataDir = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
-        ),
-    ] = None,
+    port: Port = None,
     connect: Annotated[
         bool, typer.Option("--connect", help="Also connect to ZooKeeper and compare the ids of cluster and broker.")
     ] = False,
@@ -71,9 +64,6 @@ def check(
     The exit status is 3 if there is an error.
     """
     run: Invocation = ctx.obj
-    from kctl.commands.secret_files import exposed_files, read_properties  # noqa: PLC0415 - rarely used
-    from kctl.server.process import StartOptions  # noqa: PLC0415 - the whole server
-
     options = StartOptions(
         folder=DataFolder(data_dir_of(data_dir)),
         file_properties=read_properties(config) if config is not None else {},
@@ -95,6 +85,4 @@ def check(
 
 
 async def _findings(options: StartOptions, *, connects: bool) -> list[Finding]:
-    from kctl.server.preflight import findings  # noqa: PLC0415 - the whole server
-
     return [finding async for finding in findings(options, connects=connects)]

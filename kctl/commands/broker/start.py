@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.broker.given_properties import overrides_of
+from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -19,6 +19,7 @@ from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.errors import UsageError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
+from kctl.server import process
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -43,18 +44,10 @@ DEFAULT_PORT = 9092
 def start(
     ctx: typer.Context,
     *,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
-    ] = None,
+    config: ConfigFile = None,
+    override: Overrides = None,
     data_dir: DataDir = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
-        ),
-    ] = None,
+    port: Port = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +102,6 @@ def start(
     take precedence.
     """
     run: Invocation = ctx.obj
-    from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
-
     folder = DataFolder(data_dir_of(data_dir))
     options = process.StartOptions(
         folder=folder,

@@ -9,8 +9,7 @@ A `%` and a letter is a field; braces after it select a form.  `%%`, `%{` and `%
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from kctl.commands.record_format.forms import NUMBER_FORMS, NumberForm, TextForm
 from kctl.errors import UsageError
@@ -26,15 +25,13 @@ NumberField = Literal["key size", "value size", "number of headers", "partition"
 TextField = Literal["key", "value", "topic"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """Bytes that are the same for all records."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NumberPiece:
+class NumberPiece(NamedTuple):
     """A number of the record."""
 
     written: str
@@ -43,8 +40,7 @@ class NumberPiece:
     form: NumberForm
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(NamedTuple):
     """Bytes of the record; within `%h{...}`, name and value of the header are key and value."""
 
     written: str
@@ -52,16 +48,14 @@ class TextPiece:
     form: TextForm
 
 
-@dataclass(frozen=True, slots=True)
-class TimePiece:
+class TimePiece(NamedTuple):
     """The timestamp as text: RFC 3339, or by a format of strftime."""
 
     written: str
     strftime: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class HeadersPiece:
+class HeadersPiece(NamedTuple):
     """All headers: by a format for each, or as `name=value,name=value`."""
 
     written: str

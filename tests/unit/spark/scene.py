@@ -31,6 +31,7 @@ from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, Par
 from kctl.spark.session import SparkFailed, SparkSettings
 
 RECORDS_PER_BATCH = 5
+SILENT = Listener(lambda plan, origin: None, lambda progress: None)
 
 
 class StoppedClock:
@@ -152,9 +153,9 @@ def exporter(
     adopts: bool = False,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
-    disk = files or DiskFiles()
+    files = files or DiskFiles(folder)
     request = ExportRequest(
-        folder=folder,
+        target=files.location,
         selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
         options=FileOptions(),
@@ -168,7 +169,7 @@ def exporter(
     def start(settings: EngineSettings) -> Iterator[TaskRunner]:
         if not cluster.spark_starts:
             raise SparkFailed("Spark did not start")
-        yield LoopRunner(cluster, disk)
+        yield LoopRunner(cluster, files)
 
     def sample(
         _: ExportRequest, selection: Mapping[TopicPartition, list[int]]
@@ -180,13 +181,21 @@ def exporter(
 
     start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] = start
     return Exporter(
-        request, StoppedClock(), files=disk, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
+        request, StoppedClock(), files=files, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
     )
+
+
+def filled() -> Cluster:
+    """Two partitions with 12 and 7 records."""
+    cluster = Cluster()
+    cluster.append(0, 12)
+    cluster.append(1, 7)
+    return cluster
 
 
 def run(cluster: Cluster, folder: Path, **more: object) -> ExportReport:
     """One complete run."""
-    return exporter(cluster, folder, **more).run(Listener(lambda plan, again: None, lambda progress: None))  # type: ignore[arg-type]
+    return exporter(cluster, folder, **more).run(SILENT)  # type: ignore[arg-type]
 
 
 def committed_files(folder: Path) -> list[str]:
