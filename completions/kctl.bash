@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark mcp completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -41,6 +41,7 @@ _kctl() {
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
+    mcp) verb=mcp ;;
     completion) verb=completion ;;
     esac
     case "$noun $verb" in
@@ -779,6 +780,14 @@ _kctl() {
         flags='--format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'mcp mcp')
+        flags='--allow-writes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'completion completion')

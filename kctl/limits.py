@@ -940,6 +940,31 @@ REGISTRY_REFERENCES_MAX = _limit(
     on_excess="records with the schema are shown undecoded",
 )
 
+TOOL_OUTPUT_BYTES_MAX = _limit(
+    "output of one tool call of `kctl mcp`",
+    1 << 20,
+    "bytes",
+    on_excess="the command is ended, and the result is an error that suggests to select less",
+)
+TOOL_MESSAGES_BYTES_MAX = _limit(
+    "warnings and errors in the result of one tool call of `kctl mcp`",
+    16 << 10,
+    "bytes",
+    on_excess="the others are dropped",
+)
+TOOL_TIMEOUT_MS = _limit(
+    "time for one tool call of `kctl mcp`",
+    120_000,
+    "ms",
+    on_excess="the command is ended, and the result is an error",
+)
+TOOL_CALLS_MAX = _limit(
+    "commands that `kctl mcp` runs at the same time",
+    4,
+    "commands",
+    on_excess="further calls wait",
+)
+
 # Reports about a broker.
 
 DUMPED_TASKS_MAX = _limit(
