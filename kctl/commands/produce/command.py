@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -19,9 +19,8 @@ from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_formatted, read_records
-from kctl.commands.record_format.reading import FormatReader
-from kctl.commands.record_format.syntax import parse_format
+from kctl.commands.produce.encoding import Encoding, encoding_of
+from kctl.commands.produce.record_input import InputOptions, read_chunks
 from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producer import Delivery
-    from kctl.client.registry.codecs import Encoder
     from kctl.commands.record_format.read_record import ReadRecord
 
 app = typer.Typer(add_completion=False)
@@ -172,8 +170,8 @@ def produce(
         tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
         partition,
     )
-    lines = _LineOptions(input_, key_separator, null_marker, record_format)
-    encoding = _encoding(run, topic, key_schema, value_schema, schema_registry)
+    lines = InputOptions(input_, key_separator, null_marker, record_format)
+    encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry)
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
@@ -217,58 +215,6 @@ class _Every:
         self.key = key
         self.headers = headers
         self.partition = partition
-
-
-class _Encoding(NamedTuple):
-    """How keys and values are encoded; None for as they are."""
-
-    key: Encoder | None = None
-    value: Encoder | None = None
-
-    @staticmethod
-    def encoded(encoder: Encoder | None, data: bytes | None) -> bytes | None:
-        """Null stays null: a tombstone has no schema.  Raises SchemaError."""
-        return data if encoder is None or data is None else encoder.encode(data)
-
-
-def _encoding(
-    run: Invocation, topic: str, key_schema: str | None, value_schema: str | None, registry_url: str | None
-) -> _Encoding:
-    """Raises UsageError, ConfigError, SchemaError and RegistryUnreachable."""
-    if key_schema is None and value_schema is None:
-        if registry_url is not None:
-            raise UsageError("--schema-registry requires --value-schema or --key-schema")
-        return _Encoding()
-    from kctl.commands.registry_access import encoder_of, registry_client  # noqa: PLC0415 - imports ssl
-
-    client = registry_client(run.client_properties(), registry_url)
-    return _Encoding(
-        None if key_schema is None else encoder_of(client, key_schema, f"{topic}-key", "--key-schema"),
-        None if value_schema is None else encoder_of(client, value_schema, f"{topic}-value", "--value-schema"),
-    )
-
-
-class _LineOptions:
-    """How the input is split into records."""
-
-    def __init__(
-        self, input_: str, key_separator: str | None, null_marker: str | None, record_format: str | None
-    ) -> None:
-        """Raises UsageError for a format that cannot be read."""
-        self.input = input_
-        self._key_separator = None if key_separator is None else key_separator.encode()
-        self._null_marker = None if null_marker is None else null_marker.encode()
-        self._reader = None
-        if record_format is not None:
-            self._reader = FormatReader(parse_format(record_format), self._null_marker)
-
-    def records(self, descriptor: int, source: str) -> AsyncIterator[tuple[str, ReadRecord]]:
-        """(position, record) of the input.  Raises UsageError with the position."""
-        if self._reader is not None:
-            return read_formatted(descriptor, source, self._reader)
-        if self.input == "jsonl":
-            return read_records(descriptor, source, json_record)
-        return read_records(descriptor, source, LineFormat(self._key_separator, self._null_marker).record)
 
 
 class DeliveryLog:
@@ -410,8 +356,8 @@ async def _feed(
     partitions: _Partitions,
     topic: str,
     every: _Every,
-    lines: _LineOptions,
-    encoding: _Encoding,
+    lines: InputOptions,
+    encoding: Encoding,
     descriptor: int,
     source: str,
 ) -> None:

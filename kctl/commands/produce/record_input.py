@@ -7,14 +7,13 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kctl.commands.record_format.read_record import ReadRecord
+from kctl.commands.record_format.reading import FormatReader
+from kctl.commands.record_format.syntax import parse_format
 from kctl.commands.record_items import read_record
 from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from kctl.commands.record_format.reading import FormatReader
 
 READ_SIZE = 1 << 16
 
@@ -47,6 +46,29 @@ def json_record(line: bytes) -> ReadRecord:
         return read_record(json.loads(line))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from None
+
+
+class InputOptions:
+    """How the input is split into records."""
+
+    def __init__(
+        self, input_: str, key_separator: str | None, null_marker: str | None, record_format: str | None
+    ) -> None:
+        """Raises UsageError for a format that cannot be read."""
+        self.input = input_
+        self._key_separator = None if key_separator is None else key_separator.encode()
+        self._null_marker = None if null_marker is None else null_marker.encode()
+        self._reader = None
+        if record_format is not None:
+            self._reader = FormatReader(parse_format(record_format), self._null_marker)
+
+    def records(self, descriptor: int, source: str) -> AsyncIterator[tuple[str, ReadRecord]]:
+        """(position, record) of the input.  Raises UsageError with the position."""
+        if self._reader is not None:
+            return read_formatted(descriptor, source, self._reader)
+        if self.input == "jsonl":
+            return read_records(descriptor, source, json_record)
+        return read_records(descriptor, source, LineFormat(self._key_separator, self._null_marker).record)
 
 
 async def read_records(

@@ -6,8 +6,10 @@ import base64
 import datetime
 import io
 import json
+import ssl
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -39,6 +41,7 @@ from kctl.client.registry.schema import (
 from kctl.client.registry.settings import registry_settings
 from kctl.errors import ConfigError
 from kctl.limits import REGISTRY_REFERENCES_MAX, REGISTRY_RESPONSE_BYTES_MAX
+from tests.peers.certificates import CertificateAuthority
 from tests.peers.schema_registry import SchemaRegistry, basic, schema_registry
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
@@ -384,6 +387,19 @@ def test_wrong_settings_are_refused_without_their_secrets(properties: dict[str, 
     with pytest.raises(ConfigError) as raised:
         registry_settings(properties)
     assert "s3cret" not in str(raised.value)
+
+
+def test_tls(tmp_path: Path) -> None:
+    authority = CertificateAuthority.create(tmp_path)
+    server = authority.issue("registry", hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.pem)
+    with schema_registry(context) as registry:
+        registry.register("s", '"long"')
+        trust = {"ssl.truststore.location": str(authority.pem), "ssl.truststore.type": "PEM"}
+        assert client_of(registry, trust).by_id(1).text == '"long"'
+        with pytest.raises(RegistryUnreachable, match="certificate"):
+            client_of(registry).by_id(1)
 
 
 def test_settings_without_a_registry() -> None:
