@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile mcp completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -44,6 +44,7 @@ _kctl() {
     export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
+    mcp) verb=mcp ;;
     completion) verb=completion ;;
     esac
     case "$noun $verb" in
@@ -108,7 +109,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --profile --timeout --confirm --format --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id --bootstrap-server --command-config --profile --timeout --confirm --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -118,22 +119,23 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
+        --decode) words='value key both' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -1019,6 +1021,15 @@ _kctl() {
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
         *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'mcp mcp')
+        flags='--allow-writes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'completion completion')

@@ -58,6 +58,10 @@ NOUNS: dict[str, Member] = {
     "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
+    "mcp": Member(
+        "kctl.commands.mcp.command",
+        "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
+    ),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
 """Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""
