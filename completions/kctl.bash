@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster verify top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -25,6 +25,7 @@ _kctl() {
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
+    verify) [[ -n $verb ]] || words='replicas' flags=--help ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
@@ -360,6 +361,14 @@ _kctl() {
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'verify replicas')
+        flags='--topic --once --interval --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --interval | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'top top')

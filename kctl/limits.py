@@ -851,6 +851,19 @@ RESPONSE_READ_BYTES_MAX = _limit(
     on_excess="the buffer grows as bytes arrive, at most to twice their size",
 )
 
+VERIFY_FETCH_BYTES_MAX = _limit(
+    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    64 << 20,
+    "bytes",
+    on_excess="the rest is fetched when these records have been compared",
+)
+VERIFY_RECORD_BYTES_MAX = _limit(
+    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    64 << 20,
+    "bytes",
+    on_excess="the partition is reported as not compared",
+)
+
 CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,

@@ -22,8 +22,6 @@ from kctl.records.control import ControlType, control_type
 from kctl.records.header import BatchHeader
 
 NO_REPLICA = -1
-DEBUGGING_CONSUMER = -2
-"""The replica id of a reader that compares replicas: any replica responds, up to its own high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,8 @@ async def fetch_batches(
 ) -> list[FetchedPartition]:
     """Fetches record batches from the given positions.  Raises ApiError, ConnectionLost.
 
-    Without a `rack` the leader names no preferred read replica.  `replica_id` is NO_REPLICA or DEBUGGING_CONSUMER.
+    Without a `rack` the leader names no preferred read replica.  `replica_id` is NO_REPLICA or, to read from
+    any replica, DEBUGGING_CONSUMER.
     """
     topics: dict[str, FetchTopic] = {}
     for tp, offset in positions.items():

@@ -31,6 +31,7 @@ NOUNS: dict[str, Member] = {
     "cluster": Member(
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
+    "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
     "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
