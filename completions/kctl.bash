@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster verify top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster verify api-versions features metadata-quorum top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,6 +26,9 @@ _kctl() {
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
     verify) [[ -n $verb ]] || words='replicas' flags=--help ;;
+    api-versions) verb=api-versions ;;
+    features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
+    metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
@@ -369,6 +372,46 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --interval | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'api-versions api-versions')
+        flags='--differing --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features describe')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features upgrade')
+        flags='--feature --metadata-version --dry-run -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features downgrade')
+        flags='--feature --metadata-version --unsafe --dry-run -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'metadata-quorum describe')
+        flags='--replication --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'top top')

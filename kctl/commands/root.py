@@ -32,6 +32,11 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
     "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
+    "api-versions": Member(
+        "kctl.commands.api_versions.command", "Show the API versions that each broker supports, beside those of kctl."
+    ),
+    "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
+    "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
     "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -17,6 +16,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
+from kctl.commands.values import format_uuid
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode
 
@@ -207,7 +207,4 @@ def _partition_rows(item: TopicItem) -> list[PartitionRow]:
 
 
 def _topic_id(topic: Topic) -> str | None:
-    """As Kafka's tools write it: base64 without padding."""
-    if not topic.topic_id.int:
-        return None
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    return format_uuid(topic.topic_id) if topic.topic_id.int else None
