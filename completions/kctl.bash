@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster verify api-versions features metadata-quorum top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,6 +26,7 @@ _kctl() {
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
     verify) [[ -n $verb ]] || words='replicas' flags=--help ;;
+    perf) [[ -n $verb ]] || words='produce consume latency' flags=--help ;;
     api-versions) verb=api-versions ;;
     features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
     metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
@@ -372,6 +373,39 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --interval | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'perf produce')
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all -1 1 0' flags='' ;;
+        --compression) words='none gzip snappy lz4 zstd' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'perf consume')
+        flags='--from --records --duration --warmup --interval --client --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) words='start end' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --warmup | --interval | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'perf latency')
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all 1' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'api-versions api-versions')

@@ -863,6 +863,18 @@ VERIFY_RECORD_BYTES_MAX = _limit(
     "bytes",
     on_excess="the partition is reported as not compared",
 )
+PERF_PAYLOAD_BYTES_MAX = _limit(
+    "size of a test record of `kctl perf`, and of its payload file",
+    64 << 20,
+    "bytes",
+    on_excess="the command ends with an error before it writes",
+)
+PERF_BUFFERED_BYTES_MAX = _limit(
+    "records that `kctl perf` has sent without acknowledgement, or received and not counted",
+    64 << 20,
+    "bytes",
+    on_excess="it waits for acknowledgements, or fetches later",
+)
 
 CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",

@@ -32,6 +32,7 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
     "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
+    "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
     "api-versions": Member(
         "kctl.commands.api_versions.command", "Show the API versions that each broker supports, beside those of kctl."
     ),
