@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -22,6 +22,7 @@ _kctl() {
     groups) [[ -n $verb ]] || words='list describe lag members history delete delete-offsets reset-offsets restore export import' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
+    streams) [[ -n $verb ]] || words='reset' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
@@ -282,6 +283,16 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partition | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'streams reset')
+        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from-file) kind='file' ;;
+        --backup-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --input-topic | --intermediate-topic | --internal-topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'offsets get')

@@ -26,6 +26,7 @@ NOUNS: dict[str, Member] = {
     ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
+    "streams": Member("kctl.commands.streams", "Reset applications of Kafka Streams."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
     "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
     "cluster": Member(
