@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kctl.admin.group_description import GroupDescription
-from kctl.admin.group_offsets import CommittedOffset, commit_offsets
+from kctl.admin.group_offsets import commit_offsets
+from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.offset_reset import Reset, Scenario, Target, plan_resets
 from kctl.admin.outcome import Outcome
 from kctl.admin.streams_topics import is_internal_topic

@@ -58,8 +58,8 @@ class ClusterClient:
     def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
         """All operations in the block share one timeout, and try each broker at most once.
 
-        With `follows_elections` they wait for the successor of an unreachable leader instead.  Partitions that have no
-        leader by the metadata are retried only briefly either way.
+        With `follows_elections` they wait for the successor of an unreachable leader instead, also while the metadata
+        has none.  Partitions without a leader and without a live in-sync replica are retried only briefly either way.
         """
         return self.budget.command(self.settings.timeout_ms, follows_elections=follows_elections)
 

@@ -51,13 +51,16 @@ async def on_leaders(
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
     deadline = client.deadline()
-    absent = ABSENT - {ErrorCode.NETWORK_EXCEPTION} if client.budget.follows_elections else ABSENT
     while True:
         metadata = known or await client.metadata({tp.topic for tp in open_partitions})
         outcomes.update(await _send_once(client, metadata, open_partitions, send_to))
         known = None
         open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]
-        is_absence = absent.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
+        is_absence = all(
+            _code_of(outcomes[tp]) in ABSENT
+            and not (client.budget.follows_elections and _may_get_leader(metadata, tp, outcomes[tp]))
+            for tp in open_partitions
+        )
         if not open_partitions or not await deadline.pause(for_absent=is_absence):
             _raise_if_unknown_to_all(outcomes)
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
@@ -169,6 +172,11 @@ def _code_of(outcome: T | ApiError) -> ErrorCode:
 
 def _no_result() -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT)
+
+
+def _may_get_leader(metadata: ClusterMetadata, tp: TopicPartition, outcome: T | ApiError) -> bool:
+    """Whether the leader is unreachable and may be replaced, or the partition has none and one can be elected."""
+    return _code_of(outcome) is ErrorCode.NETWORK_EXCEPTION or metadata.awaits_election(tp)
 
 
 def _is_unknown_topic(code: ErrorCode) -> bool:

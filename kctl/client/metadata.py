@@ -78,6 +78,16 @@ class ClusterMetadata(NamedTuple):
             return -1, ErrorCode.LEADER_NOT_AVAILABLE
         return partition.leader, ErrorCode.NONE
 
+    def awaits_election(self, tp: TopicPartition) -> bool:
+        """Whether the partition has no leader, but a live in-sync replica that the controller can elect."""
+        topic = self.topics.get(tp.topic)
+        partition = topic.partition(tp.partition) if topic is not None else None
+        return (
+            partition is not None
+            and partition.leader not in self.brokers
+            and any(broker in self.brokers and broker not in partition.offline_replicas for broker in partition.isr)
+        )
+
 
 def metadata_of(response: MetadataResponse) -> ClusterMetadata:
     """Converts a Metadata response."""

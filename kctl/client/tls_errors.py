@@ -69,7 +69,7 @@ def error_of_tls(error: OSError, address: str, action: str) -> KctlError:
     if action == "TLS handshake":
         return ConnectionLost(
             f"{address}: the broker closed the connection during the TLS handshake; if this listener does not use TLS, "
-            "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+            f"set security.protocol to PLAINTEXT or SASL_PLAINTEXT; if it requires a certificate, {_CLIENT_CERTIFICATE}"
         )
     return ConnectionClosed(f"{address}: the broker closed the connection")
 

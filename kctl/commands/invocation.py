@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.budget import Budget
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import client_settings
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
+from kctl.commands.secret_files import exposed_files, read_properties
+from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
-    from kctl.client.budget import Budget
-    from kctl.client.cluster import ClusterClient
     from kctl.client.settings import ClientSettings
     from kctl.client.transport import Security
     from kctl.console import Console, TypedRow
@@ -56,8 +62,6 @@ class Invocation:
 
     def client_settings(self) -> ClientSettings:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
-        from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
-
         timeout = self._given.get("timeout")
         properties = self.client_properties()
         return client_settings(
@@ -85,18 +89,12 @@ class Invocation:
 
         Raises UsageError.
         """
-        from kctl.commands.secret_files import read_properties  # noqa: PLC0415 - rarely used
-
         properties = read_properties(path)
         self._warn_of_exposure(path, properties)
         return properties
 
     def _warn_of_exposure(self, path: str, properties: dict[str, str], more: tuple[str, ...] = ()) -> None:
         """Warns once about each file with secrets that all users can read."""
-        import shlex  # noqa: PLC0415 - rarely needed
-
-        from kctl.commands.secret_files import exposed_files  # noqa: PLC0415 - only with TLS or SASL
-
         for exposed in exposed_files(path, properties, more):
             if exposed not in self._exposed:
                 self._exposed.add(exposed)
@@ -105,8 +103,6 @@ class Invocation:
 
     def cluster_options(self) -> str:
         """The options of this command line that select the cluster, quoted for another command line."""
-        import shlex  # noqa: PLC0415 - rarely needed
-
         names = ("bootstrap_server", "command_config")
         given = {name: self._given[name] for name in names if self._given.get(name)}
         return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
@@ -134,9 +130,6 @@ class Invocation:
 
         All calls of this method and of `on_brokers` share one --timeout.
         """
-        from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - same
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
-
         settings = self.client_settings()
         budget = self._begun_budget(settings)
 
@@ -159,10 +152,6 @@ class Invocation:
 
     def _begun_budget(self, settings: ClientSettings) -> Budget:
         """The budget of --timeout, which starts with the first call."""
-        from time import monotonic  # noqa: PLC0415 - help does not need it
-
-        from kctl.client.budget import Budget  # noqa: PLC0415 - same
-
         if self._budget is None:
             self._budget = Budget(lambda: int(monotonic() * 1000))
             self._budget.begin(settings.timeout_ms)
@@ -172,7 +161,6 @@ class Invocation:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
 
         settings = self.client_settings()
 
@@ -203,8 +191,6 @@ class Invocation:
 
 
 def _duration_ms(text: str) -> int:
-    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - rarely used
-
     duration_ms = parse_duration_ms(text)
     if not 0 < duration_ms <= INT32_MAX:
         raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")

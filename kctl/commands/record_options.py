@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.admin.record_filter import RecordFilter, parse_bytes, parse_header_match
+from kctl.admin.where_syntax import parse_where
+from kctl.commands.timed_search import SEARCHED_BYTES_MAX, TimedSearch
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
-    from kctl.admin.record_filter import RecordFilter
-    from kctl.commands.timed_search import TimedSearch
     from kctl.console import Console
 
 From = Annotated[
@@ -79,8 +80,6 @@ class Selecting:
     def warn_of_shortened(self, console: Console) -> None:
         """Warns if --grep has not searched some values to their end."""
         if self._search is not None and self._search.shortened:
-            from kctl.commands.timed_search import SEARCHED_BYTES_MAX  # noqa: PLC0415 - only with --grep
-
             console.warn(
                 f"--grep searched only the first {SEARCHED_BYTES_MAX:,} bytes of {self._search.shortened:,} values"
             )
@@ -95,10 +94,6 @@ def selecting(
     headers: list[str] | None,
 ) -> Selecting:
     """The selection that the options describe.  Raises UsageError."""
-    from kctl.admin.record_filter import RecordFilter, parse_bytes, parse_header_match  # noqa: PLC0415 - not for help
-    from kctl.admin.where_syntax import parse_where  # noqa: PLC0415 - same
-    from kctl.commands.timed_search import TimedSearch  # noqa: PLC0415 - same
-
     if partition_of_key and key is None:
         raise UsageError("--partition-of-key requires --key")
     key_bytes = None if key is None else parse_bytes(key, "--key")

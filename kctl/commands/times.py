@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from datetime import UTC, datetime
 
 from kctl.errors import UsageError
 
@@ -73,8 +74,6 @@ def check_time_ms(time_ms: int, text: str) -> int:
 
 
 def _iso_time_ms(value: str, text: str) -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
-
     # Kafka's tools also accept 2026-1-9T9:5:0.0.
     padded = re.sub(r"(?<=[-T:])([0-9])(?![0-9])", r"0\1", value)
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import functools
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
@@ -111,8 +112,6 @@ def format_uuid(value: UUID) -> str:
 @functools.lru_cache
 def _format_seconds(timestamp_s: int) -> str | None:
     """Cached, because consecutive records mostly have the same second."""
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - not needed by most commands
-
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=timestamp_s)).isoformat()[:19]
     except OverflowError:

@@ -14,6 +14,7 @@ from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
 from kctl.config.config_loading import KRAFT_ONLY, parse_broker_properties
 from kctl.config.definition import Dynamic, Property, prop
 from kctl.config.kinds import LONG, LONG_MAX
+from kctl.config.listeners import listener_problems
 from kctl.config.problems import Problem
 from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
@@ -138,7 +139,7 @@ class ConfigView:
         given = {**self.dynamic_default, **usable} if per_broker else {**usable, **self.dynamic_broker}
         properties = {**self.static, **given}
         config = _snapshot(properties)
-        problems = problems or list(contradictions(config))
+        problems = problems or _contradictions(config)
         if problems:
             raise ApiError(ErrorCode.INVALID_REQUEST, "; ".join(str(problem) for problem in problems))
         try:
@@ -165,6 +166,10 @@ def _snapshot(properties: Mapping[str, str]) -> BrokerConfig:
     return BrokerConfig(**values)
 
 
+def _contradictions(config: BrokerConfig) -> list[Problem]:
+    return [*contradictions(config), *listener_problems(config)]
+
+
 def _usable(overrides: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[Problem]]:
     usable = {}
     problems = []
@@ -187,7 +192,7 @@ def _fitting(
 
     def problems_without(name: str | None) -> list[Problem]:
         given = {each: text for each, text in known.items() if each != name}
-        return list(contradictions(_snapshot(properties_with(given))))
+        return _contradictions(_snapshot(properties_with(given)))
 
     known = {name: text for name, text in usable.items() if name in BROKER_PROPERTIES}
     fitting = dict(usable)

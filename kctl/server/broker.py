@@ -23,7 +23,6 @@ from kctl.config.listeners import (
     advertised_endpoints,
     control_plane_listener,
     inter_broker_listener,
-    listener_endpoints,
 )
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
@@ -44,13 +43,14 @@ from kctl.server.host_names import address_of
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.limit_updates import LimitUpdates
 from kctl.server.listener_tls import ListenerCertificates
+from kctl.server.listeners import Listeners
 from kctl.server.loop_lag import LoopLag, MeasuredEventLoop
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.metrics.naming import Dialect
 from kctl.server.metrics.sources import BrokerState, Sources
 from kctl.server.network.connection_limits import ConnectionLimits
-from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.peer_security import PeerSecurity
 from kctl.server.policies import policies_of
@@ -146,13 +146,12 @@ class Broker:
                 tls=self._base.certificates,
             ),
         )
+        self._listeners = Listeners(self.configs, self._listening, self._base.certificates, self._channels)
         self._session = BrokerSession(
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
         )
         self._config_changes: ConfigChanges | None = None
         self._config_updates: BrokerConfigUpdates | None = None
-        self._bound: dict[str, Endpoint] = {}
-        """The listeners with the ports that they have."""
         self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
@@ -176,20 +175,18 @@ class Broker:
             port = self._metrics.bind(host, self._config.metrics_port)
             self.metrics_url = f"http://{host or '0.0.0.0'}:{port}/metrics"  # noqa: S104 - a text
             log.info("metrics url=%s", self.metrics_url)
-        self._bound = {
-            endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)
-        }
+        self._listeners.bind()
         self.advertised = self._advertised_endpoints()
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """The endpoints for clients in the configuration in force."""
+        """The endpoints for clients in the configuration in force, of open listeners."""
+        bound = self._listeners.bound
         return tuple(
             replace(
-                endpoint,
-                host=endpoint.host or socket.getfqdn(),
-                port=endpoint.port or self._bound[endpoint.listener].port,
+                endpoint, host=endpoint.host or socket.getfqdn(), port=endpoint.port or bound[endpoint.listener].port
             )
             for endpoint in advertised_endpoints(self._config)
+            if endpoint.listener in bound
         )
 
     def open_logs(self) -> None:
@@ -253,7 +250,7 @@ class Broker:
             replicas=parts.replicas,
             fetchers=parts.fetchers,
             unclean_election_changed=parts.controller.unclean_election_changed,
-            advertise=self._advertise,
+            listeners_changed=self._change_listeners,
         )
         self._config_updates.start()
         self._state = BrokerState.RUNNING
@@ -319,9 +316,8 @@ class Broker:
     async def _configure_listeners(self) -> None:
         """Raises ConfigError."""
         await self._limit_updates.start()
-        await self._base.certificates.load(
-            endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
-        )
+        await self._listeners.configure()
+        self.advertised = self._advertised_endpoints()
         control_plane = control_plane_listener(self._config)
         own = inter_broker_listener(self._config)
         await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
@@ -415,8 +411,9 @@ class Broker:
     async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
         parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, self._registration())
 
-    async def _advertise(self) -> None:
-        """Registers changed advertised.listeners, of which the controller notifies all brokers."""
+    async def _change_listeners(self) -> None:
+        """Opens and closes listeners; registers changed endpoints, of which the controller notifies all brokers."""
+        await self._listeners.apply()
         advertised = self._advertised_endpoints()
         if advertised == self.advertised or self._session.zookeeper is None:
             return

@@ -1,8 +1,8 @@
 """Applies changes of the broker's own properties to what keeps values derived from them.
 
 Most properties are read from `ConfigView.current` when they are used.  Kept are the configurations of logs, the
-distribution of partitions over fetchers, the decision of elections, and the endpoints in the registration.  Kafka:
-DynamicLogConfig, DynamicThreadPool, DynamicListenerConfig.
+distribution of partitions over fetchers, the decision of elections, the listeners, and the endpoints in the
+registration.  Kafka: DynamicLogConfig, DynamicThreadPool, DynamicListenerConfig.
 
 Owner: event loop.
 """
@@ -31,14 +31,14 @@ class BrokerConfigUpdates:
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
         unclean_election_changed: Callable[[], None],
-        advertise: Callable[[], Awaitable[None]],
+        listeners_changed: Callable[[], Awaitable[None]],
     ) -> None:
-        """`advertise` registers changed endpoints in ZooKeeper."""
+        """`listeners_changed` opens and closes listeners, and registers changed endpoints in ZooKeeper."""
         self._configs = configs
         self._replicas = replicas
         self._fetchers = fetchers
         self._unclean_election_changed = unclean_election_changed
-        self._advertise = advertise
+        self._listeners_changed = listeners_changed
         self._applied = configs.current
         self._task: asyncio.Task[None] | None = None
 
@@ -65,7 +65,7 @@ class BrokerConfigUpdates:
                     self._unclean_election_changed()
                 self._fetchers.resize(self._applied.num_replica_fetchers)
                 await self._configure_logs()
-                await self._advertise()
+                await self._listeners_changed()
         except Exception:
             log.exception("cannot apply a change of the broker's properties, it applies at the next start")
         finally:

@@ -1,4 +1,4 @@
-"""The certificates of TLS listeners: loaded at start, and again when the configuration or a file changes.
+"""The certificates of TLS listeners: loaded when a listener opens, and again when the configuration or a file changes.
 
 A change that cannot be used is logged once, and the old certificates stay in use.  If dynamic properties cannot be used
 at start, those of server.properties are; a listener without usable ones refuses all connections until it has some.
@@ -48,7 +48,7 @@ class ListenerCertificates:
 
     def __init__(self, configs: ConfigView) -> None:
         self._configs = configs
-        self._protocols: dict[str, str] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._loaded: dict[str, _Loaded | None] = {}
         """By listener; None without usable certificates."""
         self._problems = ProblemLog(log, "cannot load certificates, the old ones stay in use listener=%s error=%s")
@@ -59,12 +59,25 @@ class ListenerCertificates:
     async def load(self, endpoints: Iterable[Endpoint]) -> None:
         """Loads the certificates of these TLS listeners, and keeps them up to date.  Raises ConfigError."""
         for endpoint in endpoints:
-            self._protocols[endpoint.listener] = endpoint.security_protocol
-            self._loaded[endpoint.listener] = await self._first(endpoint.listener)
+            self._loaded[endpoint.listener] = await self._first(endpoint)
+            self._endpoints[endpoint.listener] = endpoint
         if self._loaded:
-            self._configs.subscribe(self._config_changed)
-            self._configs.add_check(self.check)
-            self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
+            self._follow()
+
+    async def add(self, endpoint: Endpoint) -> None:
+        """Loads the certificates of a listener that is about to open.  Raises ConfigError."""
+        self._loaded[endpoint.listener] = await self._load(endpoint, self._configs.properties)
+        self._endpoints[endpoint.listener] = endpoint
+        self._follow()
+
+    def remove(self, listener: str) -> None:
+        """Forgets a listener; no effect without certificates for it."""
+        self._endpoints.pop(listener, None)
+        self._loaded.pop(listener, None)
+
+    async def try_properties(self, endpoint: Endpoint, properties: Mapping[str, str]) -> None:
+        """Raises ConfigError if a listener could not open with these properties."""
+        await self._load(endpoint, properties)
 
     def context(self, listener: str) -> ssl.SSLContext:
         """The current context of a listener.  Raises KctlError if it has none."""
@@ -80,9 +93,9 @@ class ListenerCertificates:
 
     async def check(self, _: BrokerConfig, properties: Mapping[str, str]) -> None:
         """Raises ConfigError if a listener could not use the changes among these properties."""
-        for listener in self._loaded:
-            if self._texts(listener, properties) != self._texts(listener, self._configs.properties):
-                await self._load(listener, properties)
+        for endpoint in list(self._endpoints.values()):
+            if _texts(endpoint, properties) != _texts(endpoint, self._configs.properties):
+                await self._load(endpoint, properties)
 
     def check_files(self) -> None:
         """Reloads listeners whose files have changed, and those without certificates."""
@@ -96,47 +109,43 @@ class ListenerCertificates:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    async def _first(self, listener: str) -> _Loaded | None:
+    def _follow(self) -> None:
+        if self._checks is None:
+            self._configs.subscribe(self._config_changed)
+            self._configs.add_check(self.check)
+            self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
+
+    async def _first(self, endpoint: Endpoint) -> _Loaded | None:
         """The certificates at start.  Raises ConfigError if they are unusable, and no dynamic property is to blame."""
+        listener = endpoint.listener
         try:
-            return await self._load(listener, self._configs.properties)
+            return await self._load(endpoint, self._configs.properties)
         except ConfigError as error:
-            if self._texts(listener, self._configs.properties) == self._texts(listener, self._configs.static):
+            if _texts(endpoint, self._configs.properties) == _texts(endpoint, self._configs.static):
                 raise
             self._problems.report(listener, str(error))
         try:
-            return await self._load(listener, self._configs.static)
+            return await self._load(endpoint, self._configs.static)
         except ConfigError as error:
             log.error("refusing all connections, there are no certificates listener=%s error=%s", listener, error)
             return None
 
-    async def _load(self, listener: str, properties: Mapping[str, str]) -> _Loaded:
+    async def _load(self, endpoint: Endpoint, properties: Mapping[str, str]) -> _Loaded:
         """Raises ConfigError."""
-        return await asyncio.to_thread(_load, self._settings(listener, properties))
+        return await asyncio.to_thread(_load, _settings(endpoint, properties))
 
     def _certificates(self, listener: str) -> _Loaded:
-        loaded = self._loaded[listener]
+        loaded = self._loaded.get(listener)
         if loaded is None:
             raise KctlError("the listener has no usable certificate")
         return loaded
-
-    def _texts(self, listener: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of which the settings of a listener are made."""
-        own = listener_properties(properties, listener)
-        if self._protocols[listener] == "SASL_SSL":
-            # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.
-            own["ssl.client.auth"] = properties.get(f"listener.name.{listener.lower()}.ssl.client.auth", "none")
-        return {name: text for name, text in own.items() if name.startswith("ssl.")}
-
-    def _settings(self, listener: str, properties: Mapping[str, str]) -> TlsSettings:
-        """Raises ConfigError."""
-        return TlsSettings.of(self._texts(listener, properties))
 
     def _config_changed(self) -> None:
         try:
             properties = self._configs.properties
             is_changed = any(
-                each is None or each.settings != self._settings(name, properties) for name, each in self._loaded.items()
+                each is None or each.settings != _settings(self._endpoints[name], properties)
+                for name, each in self._loaded.items()
             )
         except ConfigError:
             is_changed = True  # Reloading logs the error.
@@ -152,25 +161,42 @@ class ListenerCertificates:
         try:
             while self._is_stale:
                 self._is_stale = False
-                for listener, loaded in list(self._loaded.items()):
-                    await self._reload_one(listener, loaded)
+                for listener in list(self._loaded):
+                    if listener in self._loaded:  # It may have been removed meanwhile.
+                        await self._reload_one(listener, self._loaded[listener])
         finally:
             self._reloading = None
 
     async def _reload_one(self, listener: str, loaded: _Loaded | None) -> None:
         files: FileStates | None = None
         try:
-            settings = self._settings(listener, self._configs.properties)
+            settings = _settings(self._endpoints[listener], self._configs.properties)
             files = states_of(settings.files)
             if loaded is None or settings != loaded.settings or files != loaded.files:
-                self._loaded[listener] = await asyncio.to_thread(_load, settings)
-                log.info("loaded certificates listener=%s", listener)
+                replacement = await asyncio.to_thread(_load, settings)
+                if listener in self._loaded:  # It may have been removed meanwhile.
+                    self._loaded[listener] = replacement
+                    log.info("loaded certificates listener=%s", listener)
             self._problems.report(listener)
         except ConfigError as error:
             self._problems.report(listener, str(error))
-            if loaded is not None and files is not None:
+            if loaded is not None and files is not None and listener in self._loaded:
                 # The same files are not loaded again.
                 self._loaded[listener] = _Loaded(loaded.settings, files, loaded.context, loaded.rules)
+
+
+def _texts(endpoint: Endpoint, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of which the settings of a listener are made."""
+    own = listener_properties(properties, endpoint.listener)
+    if endpoint.security_protocol == "SASL_SSL":
+        # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.
+        own["ssl.client.auth"] = properties.get(f"listener.name.{endpoint.listener.lower()}.ssl.client.auth", "none")
+    return {name: text for name, text in own.items() if name.startswith("ssl.")}
+
+
+def _settings(endpoint: Endpoint, properties: Mapping[str, str]) -> TlsSettings:
+    """Raises ConfigError."""
+    return TlsSettings.of(_texts(endpoint, properties))
 
 
 def _load(settings: TlsSettings) -> _Loaded:

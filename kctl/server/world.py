@@ -35,8 +35,12 @@ class Listening(Protocol):
         """Binds a listener; returns its endpoint with the actual port.  Raises ListenError."""
         ...
 
+    def unbind(self, listener: str) -> None:
+        """Closes a listener and its connections."""
+        ...
+
     def start(self) -> None:
-        """Starts accepting connections."""
+        """Starts accepting connections, also on listeners that were bound after an earlier call."""
         ...
 
     def stop_accepting(self) -> None:

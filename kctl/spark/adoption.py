@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from uuid import UUID
 
 from kctl.model import TopicPartition
 from kctl.spark.commit_log import BrokenExportFolder
+from kctl.spark.exec.files import Files
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout import NamedRange, data_path, incarnation_of
 from kctl.spark.plan import FileOptions, FileRange, PartitionRange, Plan, PlannedTopic, Positions
@@ -37,9 +37,9 @@ class FoundFile:
     has_headers: bool
 
 
-def find_files(folder: Path, paths: Iterable[str]) -> list[FoundFile]:
+def find_files(files: Files, paths: Iterable[str]) -> list[FoundFile]:
     """Reads the footers.  Raises UnknownFiles for a file that was not written by an export."""
-    return [_found(folder, path) for path in paths]
+    return [_found(files, path) for path in paths]
 
 
 def plan_adoption(
@@ -73,14 +73,15 @@ def plan_adoption(
     return plans
 
 
-def _found(folder: Path, path: str) -> FoundFile:
+def _found(files: Files, path: str) -> FoundFile:
     import pyarrow as pa  # noqa: PLC0415 - only an adoption needs it on the driver
 
     from kctl.spark.exec.task import RANGE_KEY  # noqa: PLC0415 - same
     from kctl.spark.exec.writer import footer  # noqa: PLC0415 - same
 
     try:
-        found = footer(folder / path)
+        with files.open(path) as file:
+            found = footer(file)
     except pa.ArrowException as error:
         raise UnknownFiles(f"{path} is no Parquet file ({error}): remove it from the folder") from error
     ranges = [_RANGE.fullmatch(text) for text in found.metadata.get(RANGE_KEY, "").split("; ")]

@@ -8,9 +8,9 @@ files are on disk.  Both appear in one step (see exec.files), once.  So a folder
               unchanged, and reuses the files that were finished
 
 A commit contains the positions of all partitions and a summary of all data files, so reading the last one is enough.
-The lock avoids duplicate work; correctness does not depend on it (network file systems may ignore it): of two exporters
-that write the same plan or commit one succeeds and the other gets LostRace, without damage, because files of one plan
-have equal contents.
+The lock avoids duplicate work; correctness does not depend on it (object stores have none, network file systems may
+ignore it): of two exporters that write the same plan or commit one succeeds and the other gets LostRace, without
+damage, because files of one plan have equal contents.
 
 Owner: the process that runs the export.
 """
@@ -20,14 +20,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import UUID
 
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.spark import layout
-from kctl.spark.exec.files import Files, put_if_absent
+from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
@@ -60,11 +59,8 @@ class BrokenExportFolder(KctlError):
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
-    def __init__(self, folder: Path, files: Files, *, writer: str) -> None:
-        """`writer` distinguishes this process's temporary files from those of others."""
-        self._folder = folder
+    def __init__(self, files: Files) -> None:
         self._files = files
-        self._writer = writer
 
     def is_new(self) -> bool:
         """Whether the folder has no plan."""
@@ -72,12 +68,11 @@ class CommitLog:
 
     def create(self) -> None:
         """Creates the folder and the directories of the log."""
-        self._files.make_directory(self._folder / layout.PLANS)
-        self._files.make_directory(self._folder / layout.COMMITS)
+        self._files.prepare([layout.PLANS, layout.COMMITS])
 
-    def lock(self) -> AbstractContextManager[BinaryIO]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds the lock during the returned context.  Raises Locked if another exporter has it."""
-        return self._files.lock(self._folder / layout.LOCK)
+        return self._files.lock()
 
     def positions(self) -> Positions:
         """Positions of the last commit; empty for a new folder."""
@@ -90,7 +85,7 @@ class CommitLog:
         """The plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
         last = max(self._batches(layout.PLANS), default=-1)
         if last > positions.last_batch + 1:
-            name = self._folder / layout.COMMITS / layout.batch_name(positions.last_batch + 1)
+            name = f"{self._files.location}/{layout.COMMITS}/{layout.batch_name(positions.last_batch + 1)}"
             raise BrokenExportFolder(
                 f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
             )
@@ -119,54 +114,52 @@ class CommitLog:
         written = {outcome.path for outcome in outcomes.values() if outcome.path}
         after = advance(positions, plan, before.plus(written))
         self._put(layout.COMMITS, plan.batch, _commit_to_json(plan, outcomes, after, now_ms))
-        if layout.SUCCESS not in self._files.names(self._folder):
-            put_if_absent(self._files, self._folder / layout.SUCCESS, b"", temporary=self._temporary(layout.SUCCESS))
+        if self._files.size(layout.SUCCESS) is None:
+            self._files.create(layout.SUCCESS, b"")
         return after
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters."""
-        for directory in [layout.PLANS, layout.COMMITS, layout.PROGRESS, *self.topic_directories(topics)]:
-            for name in self._files.names(self._folder / directory):
-                if layout.is_temporary(name):
-                    self._files.remove(self._folder / directory / name)
+        log = ("", layout.PLANS, layout.COMMITS, layout.PROGRESS)
+        self._files.remove_scratch([*log, *self.topic_directories(topics)])
 
     def data_files(self, topics: Collection[str]) -> set[str]:
         """Paths of all existing data files of the topics."""
         return {
             f"{directory}/{name}"
             for directory in self.topic_directories(topics)
-            for name in self._files.names(self._folder / directory)
+            for name in self._files.names(directory)
             if layout.is_data_file(name)
         }
 
     def topic_directories(self, topics: Collection[str]) -> list[str]:
         """The folders with files of the topics."""
-        names = self._files.names(self._folder)
+        names = self._files.names("")
         return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
 
     def _batches(self, kind: str) -> list[int]:
-        numbers = map(layout.batch_number, self._files.names(self._folder / kind))
+        numbers = map(layout.batch_number, self._files.names(kind))
         return [number for number in numbers if number is not None]
 
     def _read(self, kind: str, batch: int) -> dict[str, Any]:
-        path = self._folder / kind / layout.batch_name(batch)
+        path = f"{kind}/{layout.batch_name(batch)}"
         try:
             document = json.loads(self._files.read(path))
             version = document["version"]
         except (ValueError, KeyError, TypeError) as error:
-            raise BrokenExportFolder(f"{path} is not a log entry: {error}") from error
+            raise BrokenExportFolder(f"{self._files.location}/{path} is not a log entry: {error}") from error
         if version not in READABLE_VERSIONS:
-            raise BrokenExportFolder(f"{path} has version {version}; this kctl reads up to {FORMAT_VERSION}")
+            raise BrokenExportFolder(
+                f"{self._files.location}/{path} has version {version}; this kctl reads up to {FORMAT_VERSION}"
+            )
         return dict(document)
 
     def _put(self, kind: str, batch: int, document: dict[str, Any]) -> None:
-        path = self._folder / kind / layout.batch_name(batch)
+        path = f"{kind}/{layout.batch_name(batch)}"
         data = json.dumps(document, indent=1).encode() + b"\n"
-        if not put_if_absent(self._files, path, data, temporary=self._temporary(path.name)):
-            raise LostRace(f"{path} was written by another export at the same time")
-
-    def _temporary(self, name: str) -> str:
-        return f".{name}.{self._writer}{layout.TEMPORARY_SUFFIX}"
+        # A store repeats a request whose answer was lost, and then finds the object that it has created itself.
+        if not self._files.create(path, data) and self._files.read(path) != data:
+            raise LostRace(f"{self._files.location}/{path} was written by another export at the same time")
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:

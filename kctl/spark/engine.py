@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 
-from kctl.errors import KctlError
+from kctl.spark.exec.target import PackageMissing
 from kctl.spark.job import TaskRunner, spark_runner
 from kctl.spark.local_pool import LocalSettings, local_runner
 from kctl.spark.session import SparkSettings, require_spark
@@ -13,18 +13,14 @@ from kctl.spark.session import SparkSettings, require_spark
 EngineSettings = SparkSettings | LocalSettings
 
 
-class EngineMissing(KctlError):
-    """A package that the local engine needs is not installed."""
-
-
 def require_engine(settings: EngineSettings) -> None:
-    """Raises SparkMissing or EngineMissing, with instructions, if a requirement is missing."""
+    """Raises SparkMissing or PackageMissing, with instructions, if a requirement is missing."""
     if isinstance(settings, SparkSettings):
         require_spark()
         return
     missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
     if missing:
-        raise EngineMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[export]'")
+        raise PackageMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[export]'")
 
 
 def start_engine(settings: EngineSettings) -> AbstractContextManager[TaskRunner]:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from uuid import uuid4
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
@@ -28,8 +26,9 @@ from kctl.spark.cluster_view import TopicSelection, take_samples, view_cluster
 from kctl.spark.commit_log import CommitLog, parts_of
 from kctl.spark.density import Sample, sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
-from kctl.spark.exec.files import DiskFiles, Files
+from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.target import open_files
 from kctl.spark.inventory import Inventory, UnknownFiles, take_inventory
 from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, tasks_of
 from kctl.spark.plan import (
@@ -48,7 +47,8 @@ from kctl.spark.plan import (
 class ExportRequest:
     """Options of an export."""
 
-    folder: Path
+    target: str
+    """A folder or a URL, see kctl.spark.exec.target."""
     selection: TopicSelection
     client: ClientSettings
     options: FileOptions
@@ -124,7 +124,8 @@ class Exporter:
     ) -> None:
         self._request = request
         self._clock = clock
-        self._log = CommitLog(request.folder, files or DiskFiles(), writer=uuid4().hex)
+        self._files = files or open_files(request.target)
+        self._log = CommitLog(self._files)
         self._look = look or look_at_cluster
         self._sample = sample or sample_logs
         self._start_runner = start_runner
@@ -150,7 +151,7 @@ class Exporter:
     def run(self, listener: Listener) -> ExportReport:
         """Exports new records.
 
-        Raises DataLoss, Locked, LostRace, UnknownFiles, EngineMissing, SparkMissing, SparkFailed, UsageError,
+        Raises DataLoss, Locked, LostRace, UnknownFiles, PackageMissing, SparkMissing, SparkFailed, UsageError,
         ClusterUnreachable, ApiError and other KctlErrors; a written plan stays pending then.
         """
         if self._start_runner is None:
@@ -212,7 +213,7 @@ class Exporter:
 
     def _adoption_plans(self, paths: tuple[str, ...], positions: Positions, view: ClusterView) -> list[Plan]:
         return plan_adoption(
-            find_files(self._request.folder, paths),
+            find_files(self._files, paths),
             positions,
             cluster_id=view.cluster_id,
             options=self._request.options,
@@ -231,7 +232,7 @@ class Exporter:
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
             may_skip = self._request.on_data_loss is OnDataLoss.WARN
-            tasks = tasks_of(plan, self._request.folder, self._request.client, may_skip=may_skip)
+            tasks = tasks_of(plan, self._request.target, self._request.client, may_skip=may_skip)
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
 from kctl.spark.exec.progress import running_tasks
+from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
 from kctl.spark.session import RunningSpark, SparkSettings, running_spark
 
@@ -73,15 +75,20 @@ class SparkRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         """See TaskRunner.  A KeyboardInterrupt cancels the job and propagates."""
+        with progress_directory(tasks[0].target) as directory:
+            return self._run(tasks, on_progress, str(directory))
+
+    def _run(
+        self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None], progress_path: str
+    ) -> dict[str, FileOutcome]:
         from kctl.spark.exec.worker import run_pickled  # noqa: PLC0415 - tasks refer to it by name
 
         context = self._spark.context
         offsets, records, bytes_in, files = (context.accumulator(0) for _ in range(4))
-        progress_directory = str(Path(tasks[0].folder, layout.PROGRESS))
 
         def carry_out(one: tuple[bytes, int]) -> FileOutcome:
             pickled, offset_count = one
-            outcome = run_pickled(pickled, progress_directory)
+            outcome = run_pickled(pickled, progress_path)
             offsets.add(offset_count)
             records.add(outcome.records)
             bytes_in.add(outcome.bytes_in)
@@ -99,7 +106,7 @@ class SparkRunner:
         try:
             while not _is_done_within(job, POLL_INTERVAL_S):
                 # Accumulators count a repeated task twice, so they are used for display only.
-                running = running_tasks(Path(progress_directory))
+                running = running_tasks(Path(progress_path))
                 on_progress(
                     JobProgress(
                         min(files.value, len(tasks)),
@@ -119,7 +126,20 @@ class SparkRunner:
         return {task.path: outcome for task, outcome in zip(tasks, job.result(), strict=True)}
 
 
-def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
+@contextlib.contextmanager
+def progress_directory(target: str) -> Iterator[Path]:
+    """Where running tasks write their progress: in the target, or on this machine if that is an object store.
+
+    Executors on other machines then report only finished files.
+    """
+    if not is_object_store(target):
+        yield Path(target, layout.PROGRESS)
+        return
+    with tempfile.TemporaryDirectory(prefix="kctl-export-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+def tasks_of(plan: Plan, target: str, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
     """One task per planned file, those with most offsets first."""
     from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
@@ -128,7 +148,7 @@ def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bo
     tasks = [
         FileTask(
             settings=settings,
-            folder=str(folder),
+            target=target,
             path=path,
             ranges=tuple(
                 OffsetRange(range_.tp, plan.topics[range_.tp.topic].topic_id, file.start, file.end, isolation)

@@ -34,9 +34,7 @@ LOG_DIRECTORY = "_kctl"
 PLANS = f"{LOG_DIRECTORY}/plans"
 COMMITS = f"{LOG_DIRECTORY}/commits"
 PROGRESS = f"{LOG_DIRECTORY}/progress"
-LOCK = f"{LOG_DIRECTORY}/lock"
 SUCCESS = "_SUCCESS"
-TEMPORARY_SUFFIX = ".tmp"
 DATA_SUFFIX = ".parquet"
 
 
@@ -99,8 +97,3 @@ def batch_number(name: str) -> int | None:
     """The batch that a file in `plans` or `commits` belongs to; None for other files."""
     stem, _, suffix = name.partition(".")
     return int(stem) if suffix == "json" and stem.isdecimal() else None
-
-
-def is_temporary(name: str) -> bool:
-    """Whether this is a temporary file."""
-    return name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)

@@ -21,11 +21,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kctl.spark import layout
 from kctl.spark.exec.outcome import Failure, FileOutcome
 from kctl.spark.exec.progress import TaskProgress, running_tasks
 from kctl.spark.exec.worker import run_pickled
-from kctl.spark.job import JobProgress, TaskRunner
+from kctl.spark.job import JobProgress, TaskRunner, progress_directory
 
 if TYPE_CHECKING:
     from kctl.spark.exec.task import FileTask
@@ -75,7 +74,12 @@ class LocalRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         """See TaskRunner.  An exception, for example a KeyboardInterrupt, kills the processes and propagates."""
-        directory = Path(tasks[0].folder, layout.PROGRESS)
+        with progress_directory(tasks[0].target) as directory:
+            return self._run(tasks, on_progress, directory)
+
+    def _run(
+        self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None], directory: Path
+    ) -> dict[str, FileOutcome]:
         waiting = deque(tasks)
         workers: list[_Worker] = []
         outcomes: dict[str, FileOutcome] = {}

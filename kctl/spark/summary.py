@@ -100,7 +100,7 @@ def document(
     return ExportSummary(
         apiVersion=API_VERSION,
         kind=KIND,
-        folder=str(request.folder),
+        folder=request.target,
         dry_run=report is None,
         batches=sorted({row.batch for row in rows}),
         records=records,

@@ -29,8 +29,10 @@ class SimListening:
         """Ignores the settings: idle connections stay open, and there is no TLS."""
         self._network = network
         self.open_channel = open_channel
-        self._endpoints: list[Endpoint] = []
-        self._servers: list[SimServer] = []
+        self._bound: list[Endpoint] = []
+        """The endpoints that do not accept connections yet."""
+        self._servers: dict[str, SimServer] = {}
+        """By listener."""
         self._connections: dict[SimBrokerConnection, None] = {}
         self.buffers = BufferPool(is_poisoned=True)
         self.malformed_count = 0
@@ -41,17 +43,28 @@ class SimListening:
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Adds a listener, which accepts connections after `start`; returns the endpoint unchanged."""
-        self._endpoints.append(endpoint)
+        self._bound.append(endpoint)
         return endpoint
 
+    def unbind(self, listener: str) -> None:
+        """Closes a listener and its connections."""
+        self._bound = [each for each in self._bound if each.listener != listener]
+        server = self._servers.pop(listener, None)
+        if server is not None:
+            server.close()
+        for connection in [each for each in self._connections if each.endpoint.listener == listener]:
+            connection.close()
+
     def start(self) -> None:
-        """Accepts connections on all endpoints."""
-        for endpoint in self._endpoints:
-            self._servers.append(self._network.listen(partial(self._accept, endpoint.listener), endpoint.port))
+        """Accepts connections on all endpoints, also on those that were bound after an earlier call."""
+        for endpoint in self._bound:
+            accept = partial(self._accept, endpoint)
+            self._servers[endpoint.listener] = self._network.listen(accept, endpoint.port)
+        self._bound.clear()
 
     def stop_accepting(self) -> None:
         """Refuses new connections; open ones stay open."""
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
         self._servers.clear()
 
@@ -61,8 +74,8 @@ class SimListening:
         for connection in list(self._connections):
             connection.close()
 
-    def _accept(self, listener: str) -> SimBrokerConnection:
-        connection = SimBrokerConnection(self, listener)
+    def _accept(self, endpoint: Endpoint) -> SimBrokerConnection:
+        connection = SimBrokerConnection(self, endpoint)
         self._connections[connection] = None
         return connection
 
@@ -75,9 +88,9 @@ class SimListening:
 class SimBrokerConnection(asyncio.Protocol):
     """One accepted connection."""
 
-    def __init__(self, listening: SimListening, listener: str) -> None:
+    def __init__(self, listening: SimListening, endpoint: Endpoint) -> None:
         self._listening = listening
-        self._listener = listener
+        self.endpoint = endpoint
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._was_malformed = False
@@ -85,7 +98,9 @@ class SimBrokerConnection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         """Opens the channel and the request pump of the connection."""
         self._transport = transport
-        channel = self._listening.open_channel(Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener))
+        host = f"/{transport.get_extra_info('peername')[0]}"
+        peer = Peer(host, self.endpoint.listener, security_protocol=self.endpoint.security_protocol)
+        channel = self._listening.open_channel(peer)
         self._inbox = Inbox(self._listening.buffers, channel.frame_bytes_max)
         self._pump = RequestPump(
             self._inbox,

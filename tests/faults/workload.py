@@ -326,15 +326,28 @@ class Member(WorkloadClient):
         self._consumer.close()
 
 
+def _end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+    """Repeats the request while the leader moves, which librdkafka does not do."""
+    found: list[int] = []
+
+    def is_found() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(partition, END_TIMEOUT_S)[1])
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+        return bool(found)
+
+    wait_until(is_found, what=f"the end of {partition}", timeout_s=END_TIMEOUT_S)
+    return found[0]
+
+
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
     """All records, as read by a new consumer."""
     reader = Reader(bootstrap, topic, partitions)
     reader.start()
     consumer = Consumer({**CLIENT, "bootstrap.servers": bootstrap, "group.id": "nobody"})
-    ends = {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), END_TIMEOUT_S)[1]
-        for partition in range(partitions)
-    }
+    ends = {partition: _end_offset(consumer, TopicPartition(topic, partition)) for partition in range(partitions)}
     consumer.close()
     try:
         wait_until(

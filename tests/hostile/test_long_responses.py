@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.limits import SLICE_OBJECTS
+from kctl.limits import READ_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from kctl.protocol.apis.offset_fetch import OffsetFetchRequest
+from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kctl.protocol.apis.metadata import MetadataRequest
+from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kctl.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.server.config_alterations import ResourceType
 from kctl.server.groups.events import CommitRequest
@@ -24,11 +39,17 @@ from kctl.server.handlers import describe_configs, describe_groups, offset_fetch
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
+from kctl.server.handlers.list_offsets import ListOffsetsHandler
+from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
+from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.record_work import RecordWork
+from kctl.server.requests.slices import pause
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
 from tests.unit.groups.hosting import Host, settled
+from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import World, context, play
 from tests.unit.server.quota_free import quota_free_dispatcher
 
@@ -55,6 +76,137 @@ def test_all_offsets_of_a_group_are_listed_in_slices() -> None:
         response_text = asyncio.ensure_future(fetch_all(await with_offsets(loop, SLICE_OBJECTS * 5)))
         assert await turns_while(response_text) >= 5
         assert [len(topic.partitions) for topic in response_text.result().topics] == [SLICE_OBJECTS * 5]
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize("require_stable", [False, True])
+def test_the_offsets_of_many_named_partitions_are_returned_in_slices(require_stable: bool) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await with_offsets(loop, SLICE_OBJECTS * 3)
+        unused: Any = None  # By versions after 0.
+        topic = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(SLICE_OBJECTS * 4)))
+        request = OffsetFetchRequest(group_id="g", topics=[topic], require_stable=require_stable)
+        work = OffsetFetchHandler(host.coordinator, unused, unused).handle(request, context(7))
+        response = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        assert await turns_while(response) >= 8
+        offsets = [each.committed_offset for each in response.result().topics[0].partitions]
+        assert offsets == [5] * (SLICE_OBJECTS * 3) + [-1] * SLICE_OBJECTS
+
+    simulate(main, seed=1)
+
+
+def test_metadata_of_one_topic_with_many_partitions_is_made_in_slices() -> None:
+    """They are the partitions at the time of the request, also if some change before the response is complete."""
+    count = SLICE_OBJECTS * 3
+
+    async def scene(world: World) -> None:
+        def update(leader: int, indexes: Iterable[int]) -> None:
+            states = [
+                UpdateMetadataPartitionState(
+                    partition_index=index,
+                    controller_epoch=1,
+                    leader=leader,
+                    leader_epoch=0,
+                    isr=[0],
+                    zk_version=0,
+                    replicas=[0],
+                )
+                for index in indexes
+            ]
+            topic = UpdateMetadataTopicState(topic_name="t", partition_states=states)
+            endpoint = UpdateMetadataEndpoint(port=1, host="h", listener="PLAINTEXT", security_protocol=0)
+            brokers = [UpdateMetadataBroker(id=number, endpoints=[endpoint]) for number in (0, 1)]
+            world.metadata.update(
+                UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[topic], live_brokers=brokers)
+            )
+
+        update(0, range(count))
+        unused: Any = None
+        handler = MetadataHandler("cluster", world.metadata, unused, world.configs)
+        response = asyncio.ensure_future(handler.handle(MetadataRequest(topics=None), context(9)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        update(1, range(count))
+        assert await turns_while(response) >= 3
+        partitions = response.result().topics[0].partitions
+        assert [each.partition_index for each in partitions] == list(range(count))
+        assert {each.leader_id for each in partitions} == {0}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, 0])
+def test_offsets_of_many_partitions_are_listed_in_slices(tmp_path: Path, timestamp: int) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, tmp_path)
+        for number in range(3):
+            disk.append(disk.lead("t", number), number + 1)
+        handler = ListOffsetsHandler(disk.replicas, RecordWork(), disk.clock)
+        indexes = range(READ_PER_SLICE_MAX * 3)
+        topic = ListOffsetsTopic(
+            name="t",
+            partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes],
+        )
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        response = asyncio.ensure_future(handler.handle(request, context(5)))  # type: ignore[arg-type]
+        assert await turns_while(response) >= 3
+        results = response.result().topics[0].partitions
+        assert [each.partition_index for each in results] == list(indexes)
+        assert [each.offset for each in results[:3]] == ([1, 2, 3] if timestamp == -1 else [0, 0, 0])
+        assert {each.error_code for each in results[3:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        disk.close()
+
+    simulate(main, seed=1)
+
+
+def test_ends_of_epochs_of_many_partitions_are_returned_in_slices(tmp_path: Path) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, tmp_path)
+        epoch = disk.lead("t").leader_epoch
+        disk.append(disk.lead("t"), 2)
+        partitions = [
+            OffsetForLeaderPartition(partition=index, current_leader_epoch=-1, leader_epoch=epoch + 1)
+            for index in range(SLICE_OBJECTS * 3)
+        ]
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=partitions)])
+        work = OffsetForLeaderEpochHandler(disk.replicas).handle(request, context(3))
+        response = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        assert await turns_while(response) >= 3
+        results = response.result().topics[0].partitions
+        assert (len(results), results[0].end_offset) == (SLICE_OBJECTS * 3, 2)
+        assert {each.error_code for each in results[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        disk.close()
+
+    simulate(main, seed=1)
+
+
+def test_one_iteration_of_the_loop_runs_one_slice_of_all_long_requests() -> None:
+    async def main(_loop: SimLoop) -> None:
+        order: list[int] = []
+
+        async def work(number: int) -> None:
+            for _ in range(3):
+                await pause()
+                order.append(number)
+
+        tasks = [asyncio.ensure_future(work(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        while not all(task.done() for task in tasks):
+            before = len(order)
+            await asyncio.sleep(0)
+            assert len(order) <= before + 1
+        assert order == [0, 1, 2, 3] * 3
+
+    simulate(main, seed=1)
+
+
+def test_a_cancelled_request_does_not_delay_the_others() -> None:
+    async def main(_loop: SimLoop) -> None:
+        waiting = [asyncio.ensure_future(pause()) for _ in range(100)]
+        await asyncio.sleep(0)
+        for task in waiting[:-1]:
+            task.cancel()
+        assert await turns_while(waiting[-1]) < 10
 
     simulate(main, seed=1)
 

@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
 
 import typer
 
+from kctl.admin.metrics import scrape
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.config.redaction import redacted, secrets_of
 from kctl.errors import ClusterUnreachable, KctlError, UsageError
 from kctl.integers import INT32_MAX
+from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX
 from kctl.operating_system import open_files_of
-from kctl.server.data_folder import DataFolder
-
-if TYPE_CHECKING:
-    from kctl.server.bundle import Part
-    from kctl.server.data_folder import RunningBroker
+from kctl.server.bundle import Missing, Part, machine_parts, redactor, tail, write_archive
+from kctl.server.data_folder import DataFolder, RunningBroker
+from kctl.server.state_dump import SIGNAL
 
 app = typer.Typer(add_completion=False)
 
@@ -96,9 +98,6 @@ def bundle(
     The broker may run or not.
     """
     run: Invocation = ctx.obj
-    from kctl.config.redaction import secrets_of  # noqa: PLC0415 - rarely used
-    from kctl.server.bundle import machine_parts, redactor, write_archive  # noqa: PLC0415 - imports the storage
-
     if pid is not None and data_dir is not None:
         raise UsageError("--pid and --data-dir contradict each other: give one of them")
     folder = DataFolder(data_dir_of(data_dir) if pid is None else _folder_of(pid))
@@ -132,10 +131,6 @@ def bundle(
 def _broker_parts(
     folder: DataFolder, running: RunningBroker | None, properties: dict[str, str] | None
 ) -> Iterator[Part]:
-    from kctl.config.redaction import redacted  # noqa: PLC0415 - rarely used
-    from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX  # noqa: PLC0415 - same
-    from kctl.server.bundle import Missing, Part, tail  # noqa: PLC0415 - same
-
     def dump() -> str:
         if running is None:
             raise Missing("the broker does not run")
@@ -143,10 +138,6 @@ def _broker_parts(
         return tail(folder.dump, BUNDLE_FILE_BYTES_MAX)
 
     def metrics() -> str:
-        from urllib.parse import urlsplit  # noqa: PLC0415 - same
-
-        from kctl.admin.metrics import scrape  # noqa: PLC0415 - same
-
         if running is None or not running.metrics_url:
             raise Missing("there is no endpoint for metrics")
         url = urlsplit(running.metrics_url)
@@ -169,9 +160,6 @@ def _broker_parts(
 
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
     """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
-    from kctl.server.bundle import Missing  # noqa: PLC0415 - imports the storage
-    from kctl.server.state_dump import SIGNAL  # noqa: PLC0415 - same
-
     if not running.version:
         raise Missing("the broker is too old to describe itself")
     before = _identity(folder.dump)

@@ -12,13 +12,15 @@ from kctl.commands.broker.given_properties import overrides_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.console import Column
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
+from kctl.server.preflight import findings
+from kctl.server.process import StartOptions
 
 if TYPE_CHECKING:
     from kctl.server.preflight import Finding
-    from kctl.server.process import StartOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -71,9 +73,6 @@ def check(
     The exit status is 3 if there is an error.
     """
     run: Invocation = ctx.obj
-    from kctl.commands.secret_files import exposed_files, read_properties  # noqa: PLC0415 - rarely used
-    from kctl.server.process import StartOptions  # noqa: PLC0415 - the whole server
-
     options = StartOptions(
         folder=DataFolder(data_dir_of(data_dir)),
         file_properties=read_properties(config) if config is not None else {},
@@ -95,6 +94,4 @@ def check(
 
 
 async def _findings(options: StartOptions, *, connects: bool) -> list[Finding]:
-    from kctl.server.preflight import findings  # noqa: PLC0415 - the whole server
-
     return [finding async for finding in findings(options, connects=connects)]

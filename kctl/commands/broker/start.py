@@ -19,6 +19,7 @@ from kctl.commands.log_format import LogFormatOption, log_format_of
 from kctl.errors import UsageError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
+from kctl.server import process
 from kctl.server.data_folder import DataFolder
 
 if TYPE_CHECKING:
@@ -109,8 +110,6 @@ def start(
     take precedence.
     """
     run: Invocation = ctx.obj
-    from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
-
     folder = DataFolder(data_dir_of(data_dir))
     options = process.StartOptions(
         folder=folder,

@@ -10,7 +10,7 @@ import typer
 
 from kctl.admin.health import min_insync_replicas
 from kctl.admin.rolling import NotHealthy, RollingRestart
-from kctl.admin.rolling_plan import plan_roll
+from kctl.admin.rolling_plan import command_for, plan_roll
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import parse_servers
@@ -186,8 +186,6 @@ class _Command:
             )
 
     def _words(self, step: RollStep) -> list[str]:
-        from kctl.admin.rolling_plan import command_for  # noqa: PLC0415 - only with a command
-
         return command_for(self._template, step.broker)
 
 

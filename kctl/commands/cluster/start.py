@@ -9,6 +9,7 @@ import typer
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.security import client_security
 from kctl.client.settings import ClientSettings, parse_servers
 from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members
 from kctl.commands.command import LocalCommand, examples
@@ -120,8 +121,6 @@ def start(
 
 
 def _security(setup: SecureSetup) -> Security | None:
-    from kctl.client.security import client_security  # noqa: PLC0415 - imports ssl
-
     return client_security(parse_properties(setup.client_properties.read_text(encoding="utf-8")))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.consume.reading import Reading, read_topic
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.record_options import (
@@ -154,8 +155,6 @@ def consume(
     if formatter and run.console.format is not Format.JSON:
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
-    from kctl.commands.consume.reading import Reading, read_topic  # noqa: PLC0415 - help needs no client
-
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
     reading = Reading(
         topic=topic,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.copy.copying import Copying, copy_topic
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.record_options import (
@@ -166,8 +167,6 @@ def copy(
     if bytes_per_s == 0:
         raise UsageError("--rate must be greater than 0")
     chosen = selecting(key=key, partition_of_key=partition_of_key, grep=grep, where=where, headers=record_header)
-    from kctl.commands.copy.copying import Copying, copy_topic  # noqa: PLC0415 - help needs no client
-
     copying = Copying(
         source=source,
         target=target,

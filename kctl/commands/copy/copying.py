@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.copying import Copier, CopyPlan
 from kctl.admin.offsets import offset_ranges, partitions_of, resolve
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.producer import ProducerSettings
@@ -22,7 +24,6 @@ from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
     from kctl.admin.offset_spec import OffsetSpec
-    from kctl.client.cluster import ClusterClient
     from kctl.client.transport import Connection
     from kctl.commands.invocation import Invocation
     from kctl.commands.record_options import Selecting
@@ -96,9 +97,6 @@ def copy_topic(run: Invocation, source_side: Invocation, target_side: Invocation
     timeout_ms = parse_milliseconds(target_side.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
 
     async def work(source: ClusterClient) -> ExitStatus:
-        from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - as in Invocation
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
-
         async with ClusterClient(target_side.client_settings(), AsyncioTransport(), None) as target:
             return await _copy(run.console, source, target, copying, timeout_ms)
 

@@ -8,6 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.commands.command import LocalCommand, examples
+from kctl.commands.compat.dump_log import ClassicOptions
+from kctl.commands.dump_log import dumping
+from kctl.commands.dump_log.rows import Shown
+from kctl.commands.dump_log.selection import Selection
+from kctl.commands.dump_log.summary import salvage_log, show_summaries
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.values_of_parameters import any_text
@@ -196,16 +201,8 @@ def dump_log(
     )
     if dry_run and not rebuild_index:
         raise UsageError("--dry-run requires --rebuild-index")
-    # Imported here, because help reads no files.
-    from kctl.commands.compat.dump_log import ClassicOptions  # noqa: PLC0415
-    from kctl.commands.dump_log import dumping  # noqa: PLC0415
-    from kctl.commands.dump_log.rows import Shown  # noqa: PLC0415
-    from kctl.commands.dump_log.selection import Selection  # noqa: PLC0415
-
     paths = dumping.files_in(names)
     if summary or salvage is not None:
-        from kctl.commands.dump_log.summary import salvage_log, show_summaries  # noqa: PLC0415
-
         given = (offset, time, key, max_bytes, producer_id, compat, topic_decoder, key_decoder, value_decoder)
         if any(option is not None for option in given) or records or verify_only or index_sanity_check or rebuild_index:
             raise UsageError("--summary and --salvage cannot be combined with other options, except --format")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,9 +18,10 @@ from kctl.operating_system import usable_processors
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
-from kctl.spark.engine import EngineMissing, EngineSettings
+from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.local_pool import LocalSettings
@@ -69,7 +69,9 @@ def export(
     *,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="DIR", help="Folder for the files and their commit log."),
+        typer.Option(
+            "--to", metavar="DIR", help="Folder or URL (s3://, gs://, az://) for the files and their commit log."
+        ),
     ],
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
@@ -149,7 +151,7 @@ def export(
     now_ms = round(time.time() * 1000)
     level = Isolation(isolation)
     request = ExportRequest(
-        folder=_folder(to),
+        target=parse_target(to),
         selection=TopicSelection(
             topics=sorted(set(topics)),
             start=parse_offset(start, now_ms=now_ms),
@@ -197,7 +199,7 @@ def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progres
     except SparkMissing as error:
         run.console.fail("SPARK_MISSING", str(error))
         return ExitStatus.FAILED
-    except EngineMissing as error:
+    except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
     except (Locked, LostRace, UnknownFiles) as error:
@@ -263,12 +265,3 @@ def _show(run: Invocation, summary: ExportSummary, rows: list[RangeRow]) -> None
         run.console.show_one(summary)
     else:
         run.console.show(COLUMNS, rows)
-
-
-def _folder(text: str) -> Path:
-    path = text.removeprefix("file://")
-    if "://" in path:
-        raise UsageError(
-            f"'{text}' is not a folder; exports are committed with hard links, which require a file system"
-        )
-    return Path(path).absolute()

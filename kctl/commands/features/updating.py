@@ -29,7 +29,7 @@ COLUMNS = (
 
 FeatureOption = Annotated[
     list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level; may be repeated."),
+    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature and its new level."),
 ]
 MetadataVersionOption = Annotated[
     str | None,

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kctl.admin.lag import LagOptions, LagReader
+from kctl.admin.lag_totals import Grouping
+from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import lag_rows, lag_selection
@@ -22,8 +25,6 @@ from kctl.errors import ClusterUnreachable, UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
-    from kctl.admin.lag import LagReader
-    from kctl.admin.lag_totals import Grouping
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.lag_rows import AnyItem
     from kctl.commands.groups.lag_selection import Condition
@@ -98,10 +99,6 @@ def lag(
         raise UsageError(f"--window is at least 1s, and --interval at least {INTERVAL_MS_MIN}ms")
     if watch and run.console.format is Format.JSON:
         raise UsageError("--format json is one document, which --watch never ends; use --format jsonl")
-    from kctl.admin.lag import LagOptions, LagReader  # noqa: PLC0415 - wrong usage fails fast
-    from kctl.admin.lag_totals import Grouping  # noqa: PLC0415 - same
-    from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same
-
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope))
     view = _View(run, reader, names, None if by == "partition" else Grouping(by), required, sort, check=check)

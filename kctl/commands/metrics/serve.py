@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.admin.lag import LagOptions, LagReader
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
+from kctl.server.metrics.exporter import LagExporter
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -64,11 +67,6 @@ def serve(
 async def _serve(
     run: Invocation, client: ClusterClient, host: str, port: int, cache_ms: int, window_ms: int
 ) -> ExitStatus:
-    import asyncio  # noqa: PLC0415 - help does not need it
-
-    from kctl.admin.lag import LagOptions, LagReader  # noqa: PLC0415 - same
-    from kctl.server.metrics.exporter import LagExporter  # noqa: PLC0415 - same
-
     exporter = LagExporter(
         client,
         LagReader(LagOptions(window_ms=window_ms)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.addresses import parse_addresses
+from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -78,8 +79,6 @@ def show(
     The metrics are read from the broker's HTTP endpoint, which `kctl broker start --metrics-port N` opens.  A regular
     expression is searched in `name{label="value",...}`.
     """
-    from kctl.admin.metrics import endpoint_of, read_metrics  # noqa: PLC0415 - imports http.client
-
     run: Invocation = ctx.obj
     pattern = _pattern(match)
     end_s = monotonic() + run.client_settings().timeout_ms / 1000

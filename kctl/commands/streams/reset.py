@@ -73,14 +73,14 @@ def reset(
     *,
     input_topic: Annotated[
         list[str] | None,
-        typer.Option("--input-topic", metavar="TOPIC", help="A topic that the application reads; may be repeated."),
+        typer.Option("--input-topic", metavar="TOPIC", help="A topic that the application reads."),
     ] = None,
     intermediate_topic: Annotated[
         list[str] | None,
         typer.Option(
             "--intermediate-topic",
             metavar="TOPIC",
-            help="A topic that the application writes and reads; its offsets go to the end.  May be repeated.",
+            help="A topic that the application writes and reads; its offsets go to the end..",
         ),
     ] = None,
     internal_topic: Annotated[
@@ -88,7 +88,7 @@ def reset(
         typer.Option(
             "--internal-topic",
             metavar="TOPIC",
-            help="Delete only this internal topic; may be repeated.  Default: all internal topics.",
+            help="Delete only this internal topic.  Default: all internal topics.",
         ),
     ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Input topics to the first record.")] = False,

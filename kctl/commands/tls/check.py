@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.addresses import parse_addresses
+from kctl.admin.tls_check import check_tls
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.values import format_time
 from kctl.console import Column, Format
 from kctl.errors import ConfigError, UsageError
+from kctl.security.tls import TlsSettings
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -110,9 +112,6 @@ def check(
     The ssl.* properties of --command-config select the trusted certificates; the default is those of the system.  The
     exit status is 3 if the server is not trusted, accepts TLS 1.0 or 1.1, or has a certificate that expires too soon.
     """
-    from kctl.admin.tls_check import check_tls  # noqa: PLC0415 - imports `cryptography`
-    from kctl.security.tls import TlsSettings  # noqa: PLC0415 - same
-
     run: Invocation = ctx.obj
     addresses = parse_addresses(address, default_port=DEFAULT_PORT)
     if len(addresses) != 1:

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.addresses import parse_addresses
+from kctl.admin.activity import activity
+from kctl.admin.cluster_sampler import Sampler
+from kctl.admin.group_verdicts import GroupVerdicts
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.times import parse_duration_ms
+from kctl.commands.top.live import run_live
+from kctl.commands.top.screen import overview, text_of
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,11 +79,8 @@ def top(
         return ExitStatus.DONE
     if run.console.is_machine_readable or not run.console.stdout.isatty():
         raise UsageError("kctl top draws on a terminal: give --once to print one result")
-    from kctl.commands.top.live import run_live  # noqa: PLC0415 - imports rich and termios
 
     async def live(client: ClusterClient) -> None:
-        from kctl.admin.cluster_sampler import Sampler  # noqa: PLC0415 - imports asyncio
-
         await run_live(Sampler(client, endpoints, reads_metrics=not no_metrics), run.console, interval_ms)
 
     run.on_cluster_concurrently(live)
@@ -88,10 +90,6 @@ def top(
 async def _two(
     client: ClusterClient, endpoints: dict[int, tuple[str, int]], interval_ms: int, no_metrics: bool
 ) -> Activity:
-    from kctl.admin.activity import activity  # noqa: PLC0415 - imports asyncio
-    from kctl.admin.cluster_sampler import Sampler  # noqa: PLC0415 - same
-    from kctl.admin.group_verdicts import GroupVerdicts  # noqa: PLC0415 - same
-
     sampler = Sampler(client, endpoints, reads_metrics=not no_metrics)
     verdicts = GroupVerdicts()
     first = await sampler.take()
@@ -106,8 +104,6 @@ def _show(run: Invocation, seen: Activity) -> None:
     if run.console.is_machine_readable:
         run.console.show_one(seen)
         return
-    from kctl.commands.top.screen import overview, text_of  # noqa: PLC0415 - not for json
-
     for line in overview(seen, run.console.width):
         run.console.text(text_of(line))
 

@@ -132,7 +132,7 @@ def on_users(
     """Runs `on_zookeeper` if an ensemble is given, else `on_cluster`."""
     if ensemble is None:
         return run.on_cluster(on_cluster)
-    from kctl.commands.zookeeper.connection import run_on_zookeeper  # noqa: PLC0415 - only with --zookeeper
+    from kctl.commands.zookeeper.connection import run_on_zookeeper  # noqa: PLC0415 - imports kazoo
 
     return run_on_zookeeper(
         run, ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config

@@ -82,7 +82,7 @@ def replicas(
     *,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.  Default: all topics."),
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all topics."),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="End after one pass, from the oldest records to the high watermark.")

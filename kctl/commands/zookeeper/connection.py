@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from kctl.commands.invocation import Invocation
 from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
-
-if TYPE_CHECKING:
-    from kctl.zookeeper.session import ZooKeeperSession
+from kctl.zookeeper.security import zookeeper_security
+from kctl.zookeeper.session import ZooKeeperSession
 
 T = TypeVar("T")
-DEFAULT_CONNECT = "127.0.0.1:2181"
 CONNECT_TIMEOUT_MS = 5_000
-Connect = Annotated[
-    str,
-    typer.Option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to read from."),
-]
-
-
-TlsConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--zk-tls-config-file",
-        metavar="FILE",
-        help="Properties file with zookeeper.ssl... settings, as Kafka's tools take it.",
-    ),
-]
 
 
 def run_on_zookeeper(
@@ -45,9 +27,6 @@ def run_on_zookeeper(
 
     `tls_config` is a properties file with the settings for TLS.
     """
-    from kctl.zookeeper.security import zookeeper_security  # noqa: PLC0415 - imports ssl
-    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - imports kazoo
-
     _require_path(path)
 
     security = zookeeper_security(run.secret_properties(tls_config)) if tls_config is not None else None

@@ -15,11 +15,12 @@ from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import LogFormatOption, log_format_of
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT
+from kctl.commands.zookeeper.options import DEFAULT_CONNECT
 from kctl.errors import ZooKeeperError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
 from kctl.log_output.handler import set_up_logging
+from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
 
 app = typer.Typer(add_completion=False)
 
@@ -60,9 +61,6 @@ def start(
 
 
 async def _serve(run: Invocation, data_dir: Path, port: int, *, shows_next_steps: bool) -> None:
-
-    from kctl.zookeeper.embedded.server import EmbeddedZooKeeper  # noqa: PLC0415 - help needs no server
-
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 

@@ -9,7 +9,8 @@ import typer
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, TlsConfigFile, run_on_zookeeper
+from kctl.commands.zookeeper.connection import run_on_zookeeper
+from kctl.commands.zookeeper.options import DEFAULT_CONNECT, Connect, TlsConfigFile
 from kctl.commands.zookeeper.rows import stat_row
 from kctl.errors import NoNodeError
 

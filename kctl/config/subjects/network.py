@@ -21,10 +21,11 @@ class NetworkProperties:
         "listeners",
         STRING,
         default=None,
+        dynamic=Dynamic.PER_BROKER,
         importance=Importance.HIGH,
         doc="Addresses to listen on: NAME://host:port, separated by commas. An empty host means every interface. "
-        "Without this property the broker listens on host.name and port. Listeners are opened at start only; in Kafka "
-        "they can also be changed while the broker runs.",
+        "Without this property the broker listens on host.name and port. While the broker runs, listeners can be added "
+        "and removed; the address of an open one cannot change.",
     )
     advertised_listeners: str | None = prop(
         "advertised.listeners",
@@ -38,7 +39,8 @@ class NetworkProperties:
         "listener.security.protocol.map",
         STRING,
         default=",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
-        doc="Security protocol of each listener, as NAME:PROTOCOL pairs.",
+        dynamic=Dynamic.PER_BROKER,
+        doc="Security protocol of each listener, as NAME:PROTOCOL pairs. That of an open listener cannot change.",
     )
     control_plane_listener_name: str | None = prop(
         "control.plane.listener.name",

@@ -113,11 +113,11 @@ class BrokerChannels:
         """Queues the requests of an action; responses are passed to `on_response`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
-            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions))
+            request = await end_of(update_metadata_request(state, self._broker_id, action.partitions), is_urgent=True)
             for broker_id in action.broker_ids:
                 self._deliver(broker_id, request, state)
         elif isinstance(action, SendLeaderAndIsr):
-            roles = await end_of(leader_and_isr_request(state, self._broker_id, action))
+            roles = await end_of(leader_and_isr_request(state, self._broker_id, action), is_urgent=True)
             self._deliver(action.broker_id, roles, state)
         else:
             request_of_stop = stop_replica_request(state, self._broker_id, action)

@@ -260,7 +260,7 @@ class ControllerRunner:
         """Processes one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
-            for action in await end_of(decide(self.state, pending.pop(0), self._clock.now_ms())):
+            for action in await end_of(decide(self.state, pending.pop(0), self._clock.now_ms()), is_urgent=True):
                 # An action for thousands of partitions takes milliseconds: connections are served in between.
                 await asyncio.sleep(0)
                 result = await self._perform(action)

@@ -198,6 +198,11 @@ class GroupCoordinator:
                 found[tp] = ErrorCode.NONE, offsets.get(tp) or OFFSET_OF_NOTHING
         return ErrorCode.NONE, found
 
+    def committed_partitions(self, group_id: str) -> list[TopicPartition]:
+        """The partitions for which the group has a commit; none if it is not on this broker."""
+        hosted = self._groups.get(group_id)
+        return [] if hosted is None else list(hosted.group.offsets)
+
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
         """DescribeGroups: a group that does not exist is described as dead, without an error."""
         error = self._status(group_id, may_be_empty=True)

@@ -10,8 +10,6 @@ Version notes: 1 pattern types; 2 flexible.
 
 from __future__ import annotations
 
-import asyncio
-
 from kctl.errors import ApiError
 from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.describe_acls import (
@@ -25,6 +23,7 @@ from kctl.server.authorization.port import Authorizer
 from kctl.server.requests.acl_filters import requested_filter
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, NO_AUTHORIZER, Outcome
+from kctl.server.requests.slices import pause
 
 
 class DescribeAclsHandler:
@@ -49,7 +48,7 @@ class DescribeAclsHandler:
             if selection.selects(binding):
                 resources.setdefault(binding.pattern, []).append(_description(binding.entry))
             if count % SLICE_OBJECTS == 0:
-                await asyncio.sleep(0)
+                await pause()
         return DescribeAclsResponse(
             error_code=0,
             resources=[

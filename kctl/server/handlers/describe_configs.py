@@ -12,7 +12,6 @@ Version notes: 0 has only a flag for default values; 1 source and synonyms (KIP-
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -42,6 +41,7 @@ from kctl.server.config_alterations import ResourceType
 from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import pause
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class DescribeConfigsHandler:
                 continue
             results.append(await self._result(resource, request, context))
             left -= sum(map(_size_of, results[-1].configs))
-            await asyncio.sleep(0)  # One resource may take milliseconds; other connections are served in between.
+            await pause()  # One resource may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
     async def _result(

@@ -17,11 +17,12 @@ epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from functools import partial
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.limits import READ_PER_SLICE_MAX
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,6 +36,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.record_work import RecordWork
+from kctl.server.requests.slices import at_once, end_of, pause
 from kctl.storage.timestamp_search import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
 
 LATEST = -1
@@ -61,25 +63,42 @@ class ListOffsetsHandler:
     ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         lookups = _Lookups(request, context.api_version)
+        steps = self._look_up_all(lookups, context)
+        if sum(len(topic.partitions) + 1 for topic in request.topics) > READ_PER_SLICE_MAX:
+            return self._respond_in_slices(lookups, steps)
+        at_once(steps)
+        return self._search_long(lookups) if lookups.long else lookups.response
+
+    async def _respond_in_slices(self, lookups: _Lookups, steps: Generator[None, None, None]) -> ListOffsetsResponse:
+        await pause()
+        await end_of(steps, READ_PER_SLICE_MAX)
+        return await self._search_long(lookups)
+
+    def _look_up_all(self, lookups: _Lookups, context: RequestContext) -> Generator[None, None, None]:
+        """Yields before each topic and partition."""
+        request = lookups.request
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
-        denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
+        denied: dict[str, bool] = {}
         for topic in request.topics:
+            yield
+            if topic.name not in denied:
+                denied[topic.name] = not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             results: list[ListOffsetsPartitionResponse] = []
             lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
             for requested in topic.partitions:
+                yield
                 result = ListOffsetsPartitionResponse(
                     partition_index=requested.partition_index, error_code=ErrorCode.NONE
                 )
                 results.append(result)
                 try:
-                    if topic.name in denied:
+                    if denied[topic.name]:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if named[topic.name, requested.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
                     self._look_up(topic.name, requested, result, lookups)
                 except ApiError as error:
                     result.error_code = error.code
-        return self._search_long(lookups) if lookups.long else lookups.response
 
     def _look_up(
         self, topic: str, requested: ListOffsetsPartition, result: ListOffsetsPartitionResponse, lookups: _Lookups

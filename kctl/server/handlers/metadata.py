@@ -12,7 +12,7 @@ responses only: requests by id need version 12.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterator
+from collections.abc import Awaitable, Collection, Generator
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
@@ -31,7 +31,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
 from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import at_once, end_of, pieces
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
@@ -57,15 +57,18 @@ class MetadataHandler:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
-        topic_results = self._topics(request, context, list(distinct.values()), is_all=is_all)
+        results = self._topics(request, context, list(distinct.values()), is_all=is_all)
         if len(distinct) + partition_count > SLICE_OBJECTS:
-            return self._long_response(request, context, topic_results)
-        return self._response(request, context, list(topic_results))
+            return self._long_response(request, context, results)
+        return self._response(request, context, at_once(results))
 
     async def _long_response(
-        self, request: MetadataRequest, context: RequestContext, topic_results: Iterator[MetadataResponseTopic]
+        self,
+        request: MetadataRequest,
+        context: RequestContext,
+        results: Generator[None, None, list[MetadataResponseTopic]],
     ) -> MetadataResponse:
-        return self._response(request, context, await in_slices(topic_results, lambda topic: 1 + len(topic.partitions)))
+        return self._response(request, context, await end_of(results))
 
     def _topics(
         self,
@@ -74,23 +77,32 @@ class MetadataHandler:
         requested: list[MetadataRequestTopic],
         *,
         is_all: bool,
-    ) -> Iterator[MetadataResponseTopic]:
+    ) -> Generator[None, None, list[MetadataResponseTopic]]:
+        """Yields after about SLICE_OBJECTS topics and partitions."""
+        results: list[MetadataResponseTopic] = []
+        left = SLICE_OBJECTS
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
         for topic in requested:
+            if left <= 0:
+                yield
+                left = SLICE_OBJECTS
+            left -= 1
             if topic.name is None or topic.topic_id != ZERO_UUID:
-                yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
+                results.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
                 continue
             if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name,), is_logged=not is_all):
                 if not is_all:
                     # As for a topic that does not exist: the response must not reveal which topics exist.
-                    yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
+                    results.append(_failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False))
                 continue
-            result = self._topic(topic.name, context, may_create=may_create)
+            result = yield from self._topic(topic.name, context, may_create=may_create)
             is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:
                 result.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
-            yield result
+            results.append(result)
+            left -= len(result.partitions)
+        return results
 
     def _response(
         self, request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
@@ -109,7 +121,9 @@ class MetadataHandler:
             response.cluster_authorized_operations = authorized_cluster_operations(context)
         return response
 
-    def _topic(self, name: str, context: RequestContext, *, may_create: bool) -> MetadataResponseTopic:
+    def _topic(
+        self, name: str, context: RequestContext, *, may_create: bool
+    ) -> Generator[None, None, MetadataResponseTopic]:
         partitions = self._metadata.partitions(name)
         if partitions is None:
             may_create = may_create and self._configs.current.auto_create_topics_enable
@@ -125,14 +139,19 @@ class MetadataHandler:
             return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         brokers = self._metadata.brokers
         alive = {b for b, broker in brokers.items() if broker.endpoint(context.listener) is not None}
+        topic_id = self._metadata.topic_id(name)
+        results: list[MetadataResponsePartition] = []
+        # All partitions as they are now: they may change while other connections are served.
+        for piece in pieces(sorted(partitions.items())):
+            if results:
+                yield
+            results += [self._partition(index, info, context.api_version, alive) for index, info in piece]
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=name,
-            topic_id=self._metadata.topic_id(name),
+            topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
-            partitions=[
-                self._partition(index, info, context.api_version, alive) for index, info in sorted(partitions.items())
-            ],
+            partitions=results,
         )
 
     def _partition(

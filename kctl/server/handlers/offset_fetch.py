@@ -9,7 +9,7 @@ undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
@@ -26,7 +26,7 @@ from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, pause, pieces
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
@@ -58,6 +58,8 @@ class OffsetFetchHandler:
             return _failed(requested, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.api_version)
         if requested is None:
             return self._all_committed(request, context)
+        if len(requested) > SLICE_OBJECTS and context.api_version != STORED_IN_ZOOKEEPER:
+            return self._long_response(request, context, requested, _DENIED)
         denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in requested))
         refused = {tp: _DENIED for tp in requested if tp.topic in denied}
         readable = [tp for tp in requested if tp not in refused] if refused else requested
@@ -66,15 +68,46 @@ class OffsetFetchHandler:
         error, found = self._coordinator.committed(request.group_id, readable, require_stable=request.require_stable)
         if error is not ErrorCode.NONE:
             return _failed(requested, error, context.api_version)
-        return _found({**found, **refused})
+        return _response(_partitions({**found, **refused}))
 
     def _all_committed(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """All commits of the group, for topics that the client may describe."""
-        error, found = self._coordinator.committed(request.group_id, None, require_stable=request.require_stable)
+        names = self._coordinator.committed_partitions(request.group_id)
+        if len(names) > SLICE_OBJECTS:
+            return self._long_response(request, context, names, None)
+        error, found = self._coordinator.committed(request.group_id, names, require_stable=request.require_stable)
         hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found))
-        return _found({tp: each for tp, each in found.items() if tp.topic not in hidden} if hidden else found, error)
+        return _response(_partitions({tp: each for tp, each in found.items() if tp.topic not in hidden}), error)
+
+    async def _long_response(
+        self,
+        request: OffsetFetchRequest,
+        context: RequestContext,
+        names: Sequence[TopicPartition],
+        if_denied: Committed | None,
+    ) -> OffsetFetchResponse:
+        """The commits of many partitions; those that the client may not describe get `if_denied`, or are omitted."""
+        found: dict[TopicPartition, Committed] = {}
+        refused: dict[TopicPartition, Committed] = {}
+        metadata_left = DESCRIBED_BYTES_MAX
+        for piece in pieces(names):
+            await pause()
+            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in piece))
+            readable = [tp for tp in piece if tp.topic not in denied] if denied else piece
+            error, committed = self._coordinator.committed(
+                request.group_id, readable, require_stable=request.require_stable
+            )
+            if error is not ErrorCode.NONE:
+                return _failed(names, error, context.api_version)
+            found.update(committed)
+            if denied and if_denied is not None:
+                refused.update((tp, if_denied) for tp in piece if tp.topic in denied)
+            metadata_left -= sum(len(each.metadata or "") for _, each in committed.values())
+            if metadata_left < 0:
+                return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
+        return _response(await in_slices(_partitions({**found, **refused})))
 
     async def _read_from_zookeeper(
         self, group_id: str, readable: Iterable[TopicPartition], refused: Mapping[TopicPartition, Committed]
@@ -103,16 +136,6 @@ def _failed(requested: Iterable[TopicPartition] | None, error: ErrorCode, versio
 
 
 _Found = Mapping[TopicPartition, Committed]
-
-
-def _found(found: _Found, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    return _long_response(found) if len(found) > SLICE_OBJECTS else _response(_partitions(found), error)
-
-
-async def _long_response(found: _Found) -> OffsetFetchResponse:
-    if sum(len(committed.metadata or "") for _, committed in found.values()) > DESCRIBED_BYTES_MAX:
-        return OffsetFetchResponse(topics=[], error_code=ErrorCode.INVALID_REQUEST)
-    return _response(await in_slices(_partitions(found)))
 
 
 def _partitions(found: _Found) -> Iterator[tuple[str, OffsetFetchResponsePartition]]:

@@ -6,7 +6,10 @@ KIP-101, KIP-279, KIP-320.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Generator
+
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.protocol.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,6 +20,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
 from kctl.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import at_once, end_of
 
 
 class OffsetForLeaderEpochHandler:
@@ -25,27 +29,37 @@ class OffsetForLeaderEpochHandler:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
-    def handle(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-        """Serves one request and returns the response."""
-        cluster = (CLUSTER_NAME,)
-        denied: frozenset[str] = frozenset()
-        if context.denied(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, cluster, is_logged=False):
-            # Consumers use this API as well (KIP-320).
-            denied = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in request.topics))
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[
-                        EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=requested.partition)
-                        if topic.topic in denied
-                        else self._result(topic.topic, requested)
-                        for requested in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+    def handle(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
+        """Serves one request: returns the response, or an awaitable of a long one."""
+        response = self._response(request, context)
+        is_long = sum(len(topic.partitions) + 1 for topic in request.topics) > SLICE_OBJECTS
+        return end_of(response, SLICE_OBJECTS) if is_long else at_once(response)
+
+    def _response(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+        """Yields before each topic and partition."""
+        # Consumers use this API as well (KIP-320).
+        is_broker = not context.denied(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False)
+        denied: dict[str, bool] = {}
+        results: list[OffsetForLeaderTopicResult] = []
+        for topic in request.topics:
+            yield
+            name = topic.topic
+            if name not in denied:
+                denied[name] = not is_broker and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            partitions: list[EpochEndOffset] = []
+            results.append(OffsetForLeaderTopicResult(topic=name, partitions=partitions))
+            for requested in topic.partitions:
+                yield
+                if denied[name]:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    partitions.append(EpochEndOffset(error_code=code, partition=requested.partition))
+                else:
+                    partitions.append(self._result(name, requested))
+        return OffsetForLeaderEpochResponse(topics=results)
 
     def _result(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:

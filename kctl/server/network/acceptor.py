@@ -49,6 +49,8 @@ class Acceptor:
         self._unread: UnreadResponses[Connection] = UnreadResponses(self._close_unread)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._listeners: dict[socket.socket, Endpoint] = {}
+        self._bound: list[socket.socket] = []
+        """The listeners that do not accept connections yet."""
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Listeners that have paused accepting connections."""
         self._full: dict[socket.socket, None] = {}
@@ -87,22 +89,31 @@ class Acceptor:
         except OSError as error:
             raise ListenError(bind_problem(endpoint.host, endpoint.port, error)) from None
         self._listeners[sock] = endpoint
+        self._bound.append(sock)
         return replace(endpoint, port=sock.getsockname()[1])
 
+    def unbind(self, listener: str) -> None:
+        """Closes a listener and its connections."""
+        for sock in [sock for sock, endpoint in self._listeners.items() if endpoint.listener == listener]:
+            self._close_listener(sock)
+        if self._handshakes is not None:
+            self._handshakes.close(listener)
+        for connection in [each for each in self._connections if each.peer.listener == listener]:
+            connection.close()
+
     def start(self) -> None:
-        """Starts accepting connections."""
-        for sock in self._listeners:
+        """Starts accepting connections, also on listeners that were bound after an earlier call."""
+        for sock in self._bound:
             sock.listen(LISTEN_BACKLOG)
             self._loop.add_reader(sock, self._accept, sock)
-        self._schedule_idle_check()
+        self._bound.clear()
+        if self._idle_check is None:
+            self._schedule_idle_check()
 
     def stop_accepting(self) -> None:
         """Closes the listeners; the connections stay."""
-        for sock in self._listeners:
-            self._loop.remove_reader(sock)
-            sock.close()
-        self._listeners.clear()
-        self._full.clear()
+        for sock in list(self._listeners):
+            self._close_listener(sock)
 
     def close(self) -> None:
         """Closes everything."""
@@ -117,6 +128,17 @@ class Acceptor:
             self._close_refused(sock)
         for connection in list(self._connections):
             connection.close()
+
+    def _close_listener(self, sock: socket.socket) -> None:
+        self._loop.remove_reader(sock)
+        sock.close()
+        del self._listeners[sock]
+        self._full.pop(sock, None)
+        timer = self._paused.pop(sock, None)
+        if timer is not None:
+            timer.cancel()
+        if sock in self._bound:
+            self._bound.remove(sock)
 
     def _accept(self, listener: socket.socket) -> None:
         endpoint = self._listeners[listener]

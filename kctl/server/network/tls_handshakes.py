@@ -102,9 +102,9 @@ class TlsHandshakes:
         )
         self._loop.add_reader(sock, self._on_event, handshake)
 
-    def close(self) -> None:
-        """Closes all sockets."""
-        for handshake in list(self._open):
+    def close(self, listener: str | None = None) -> None:
+        """Closes all sockets, or those of one listener."""
+        for handshake in [each for each in self._open if listener in {None, each.peer.listener}]:
             self._end(handshake)
 
     def _on_event(self, handshake: _Handshake) -> None:

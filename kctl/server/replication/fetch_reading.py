@@ -20,12 +20,13 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from kctl.server.replication import old_formats
@@ -35,6 +36,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.requests.record_work import RecordWork
+from kctl.server.requests.slices import pieces
 from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
@@ -84,10 +86,10 @@ class Reading:
 
     results: dict[TopicPartition, PartitionData]
     record_bytes: dict[TopicPartition, int]
-    total_bytes: int
-    is_urgent: bool
+    total_bytes: int = 0
+    is_urgent: bool = False
     """The response must be sent now: an error, a diverging epoch, or a preferred replica."""
-    is_on_older_segment: bool
+    is_on_older_segment: bool = False
     """Some records end with their segment and more follow in the next: waiting would not add records."""
 
 
@@ -175,8 +177,19 @@ class Fetch:
     def read_if_enough(self, changed: Iterable[TopicPartition]) -> Reading | None:
         """A new reading when these partitions have changed, or None if there is not enough for a response.
 
-        Reads all partitions only in the first case.  As in Kafka, what is available is counted by partition: the
-        reading may be smaller, if max_bytes do not hold a batch of each.
+        Reads all partitions only in the first case.
+        """
+        if not self.has_become_enough(changed):
+            return None
+        reading = self.read()
+        self.wait_after(reading)
+        return reading
+
+    def has_become_enough(self, changed: Iterable[TopicPartition]) -> bool:
+        """Whether there is enough for a response, when these partitions have changed.
+
+        As in Kafka, what is available is counted by partition: the next reading may be smaller, if max_bytes do not
+        hold a batch of each.
         """
         is_due = False
         for topic_partition in changed:
@@ -187,11 +200,7 @@ class Fetch:
                 self._available_bytes += size - self._available.get(topic_partition, 0)
                 self._available[topic_partition] = size
                 is_due = is_due or self._is_urgent(position, answer) or self._is_on_older_segment(position, answer)
-        if not is_due and self._available_bytes < min(self._min_bytes, self._max_bytes):
-            return None
-        reading = self.read()
-        self.wait_after(reading)
-        return reading
+        return is_due or self._available_bytes >= min(self._min_bytes, self._max_bytes)
 
     @cached_property
     def _waiting_positions(self) -> dict[TopicPartition, FetchPosition]:
@@ -210,18 +219,20 @@ class Fetch:
             or self._has_new_high_watermark(partition)
         )
 
-    def note_sent(self, reading: Reading) -> None:
-        """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""
+    def note_sent(
+        self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
+    ) -> None:
+        """Called when these results of a reading are sent: counts them for throttles, stores the high watermarks."""
         if not self.reader.is_follower:
-            self._count_consumed(reading)
+            self._count_consumed(results, record_bytes)
             return
         throttled_bytes = 0
-        for topic_partition, result in reading.results.items():
+        for topic_partition, result in results.items():
             partition = self._replicas.partitions.get(topic_partition)
             follower = partition.followers.get(self.reader.replica_id) if partition is not None else None
             if follower is not None and result.error_code == ErrorCode.NONE:
                 follower.sent_high_watermark = result.high_watermark
-            size = reading.record_bytes.get(topic_partition, 0)
+            size = record_bytes.get(topic_partition, 0)
             if partition is not None:
                 partition.traffic.fetch_requests += 1
                 partition.traffic.replication_bytes_out += size
@@ -232,21 +243,31 @@ class Fetch:
         if throttled_bytes:
             self._quota.record(throttled_bytes, self._clock.monotonic_ms())
 
-    def _count_consumed(self, reading: Reading) -> None:
+    def _count_consumed(self, results: Iterable[TopicPartition], sizes: Mapping[TopicPartition, int]) -> None:
         traffic = self._replicas.traffic
-        sizes = reading.record_bytes
-        for topic_partition in reading.results:
+        for topic_partition in results:
             counters = traffic.found(topic_partition.topic)
             counters.fetch_requests += 1
             counters.bytes_out += sizes.get(topic_partition, 0)
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
-        results: dict[TopicPartition, PartitionData] = {}
-        record_bytes: dict[TopicPartition, int] = {}
-        total = 0
-        is_urgent = is_on_older_segment = False
-        for position in self.positions:
+        reading = Reading({}, {})
+        self._read_into(reading, self.positions)
+        return reading
+
+    def read_in_slices(self) -> Generator[None, None, Reading]:
+        """As `read`, for many partitions: each is read in the state that it has in its slice."""
+        reading = Reading({}, {})
+        for piece in pieces(self.positions, READ_PER_SLICE_MAX):
+            self._read_into(reading, piece)
+            yield
+        return reading
+
+    def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:
+        results, record_bytes, total = reading.results, reading.record_bytes, reading.total_bytes
+        is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
+        for position in positions:
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
             result = self._read_one(position, left, is_first=total == 0)
@@ -257,7 +278,7 @@ class Fetch:
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, result)
             is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
-        return Reading(results, record_bytes, total, is_urgent, is_on_older_segment)
+        reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
 
     def _is_urgent(self, position: FetchPosition, result: PartitionData) -> bool:
         if result.error_code != ErrorCode.NONE or result.diverging_epoch is not None:

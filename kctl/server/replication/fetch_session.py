@@ -188,6 +188,8 @@ class FetchSessionCache:
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND), and closes the session, if all sessions together have too many
         partitions then.  The client creates a new one.
         """
+        if self._sessions.get(session.session_id) is not session:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # Another connection has closed it meanwhile.
         before = len(session.positions)
         session.update(changed, forgotten)
         self._partition_count += len(session.positions) - before

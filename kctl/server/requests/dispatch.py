@@ -170,7 +170,9 @@ class Dispatcher:
         else:
             try:
                 response = wait.result()
-                if response is None or api.key in _PRODUCE_AND_FETCH or not codec.is_long_to_encode(response):
+                # Fetch serves long requests in tasks, other requests that wait by futures.
+                is_examined = api.key not in _PRODUCE_AND_FETCH or isinstance(wait, asyncio.Task)
+                if response is None or not is_examined or not codec.is_long_to_encode(response):
                     reply.set_result(self._encode(api, context, response))
                 else:
                     self._encoded_off_loop(api, context, response).add_done_callback(partial(_pass_on, reply))

@@ -11,12 +11,13 @@ An operation is removed when its future is cancelled, that is, when its caller i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.environment import Timer, TimerTask
-from kctl.limits import DELAYED_TRIED_MAX
+from kctl.limits import DELAYED_TRIED_MAX, SLICE_OBJECTS
+from kctl.server.requests.slices import pause, pieces
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
@@ -43,10 +44,48 @@ class DelayedOperation(Protocol[K_contra]):
         ...
 
 
+class Changes(Generic[K]):
+    """An operation whose caller examines the changed keys itself, in slices: collects them until it takes them.
+
+    Several callers may not take at the same time.
+    """
+
+    future: asyncio.Future[Any] | None = None
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Whether the timeout has passed."""
+        self._changed: dict[K, None] = {}
+        self._wake: asyncio.Future[None] | None = None
+
+    def try_complete(self, changed: Collection[K]) -> bool:
+        """Stores the changed keys; never completes."""
+        self._changed.update(dict.fromkeys(changed))
+        self._wake_caller()
+        return False
+
+    def on_timeout(self) -> None:
+        """Sets `is_over`."""
+        self.is_over = True
+        self._wake_caller()
+
+    async def take(self) -> list[K]:
+        """The keys that have changed since the last call; waits until there are some or `is_over`."""
+        if not self._changed and not self.is_over:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        changed, self._changed = list(self._changed), {}
+        return changed
+
+    def _wake_caller(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
 class _Waiting(Generic[K]):
     __slots__ = ("done", "is_trying", "keys", "operation", "timeout")
 
-    def __init__(self, operation: DelayedOperation[K], keys: tuple[K, ...]) -> None:
+    def __init__(self, operation: DelayedOperation[K], keys: Sequence[K]) -> None:
         self.operation = operation
         self.keys = keys
         self.done = False
@@ -81,7 +120,33 @@ class Purgatory(Generic[K]):
 
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_ms: int) -> None:
         """As `complete_or_watch`, for an operation that cannot complete now."""
-        waiting = _Waiting(operation, tuple(keys))
+        self._wait(_Waiting(operation, tuple(keys)), timeout_ms)
+
+    async def watch_in_slices(self, changes: Changes[K], keys: Sequence[K], timeout_ms: int) -> Callable[[], None]:
+        """Collects changes of many keys; returns the function that ends it."""
+        waiting: _Waiting[K] = _Waiting(changes, ())
+        self._wait(waiting, timeout_ms)
+        listed: list[K] = []
+        waiting.keys = listed
+        try:
+            for piece in pieces(keys):
+                if waiting.done:
+                    break
+                listed += piece
+                for key in piece:
+                    self._watchers.setdefault(key, {})[waiting] = None
+                await pause()
+        except BaseException:
+            self._stop(waiting)
+            raise
+        return partial(self._stop, waiting)
+
+    def _stop(self, waiting: _Waiting[K]) -> None:
+        if not waiting.done:
+            self._remove(waiting)
+
+    def _wait(self, waiting: _Waiting[K], timeout_ms: int) -> None:
+        operation = waiting.operation
         for key in waiting.keys:
             self._watchers.setdefault(key, {})[waiting] = None
         self._size += 1
@@ -154,7 +219,19 @@ class Purgatory(Generic[K]):
         self._size -= 1
         if waiting.timeout is not None:
             waiting.timeout.cancel()
-        for key in waiting.keys:
+        if len(waiting.keys) > SLICE_OBJECTS:
+            self._unlist_in_slices(waiting)
+        else:
+            self._unlist(waiting, waiting.keys)
+
+    def _unlist_in_slices(self, waiting: _Waiting[K], start: int = 0) -> None:
+        end = start + SLICE_OBJECTS
+        self._unlist(waiting, waiting.keys[start:end])
+        if end < len(waiting.keys):
+            asyncio.get_running_loop().call_soon(self._unlist_in_slices, waiting, end)
+
+    def _unlist(self, waiting: _Waiting[K], keys: Iterable[K]) -> None:
+        for key in keys:
             watchers = self._watchers.get(key)
             if watchers is not None:
                 watchers.pop(waiting, None)

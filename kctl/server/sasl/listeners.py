@@ -53,23 +53,40 @@ class Channels:
         self._problems = ProblemLog(
             log, "cannot use the SASL properties, the old ones stay in use listener=%s error=%s"
         )
-        self._endpoints = [
-            endpoint
+        self._endpoints = {
+            endpoint.listener: endpoint
             for endpoint in listener_endpoints(configs.current)
             if endpoint.security_protocol.startswith("SASL_")
-        ]
+        }
         self._listeners = {
-            endpoint.listener: self._listener(configs.current, configs.properties, endpoint, self._mechanisms)
-            for endpoint in self._endpoints
+            listener: self._listener(configs.current, configs.properties, endpoint, self._mechanisms)
+            for listener, endpoint in self._endpoints.items()
         }
         self._properties = configs.properties
 
     def open(self, peer: Peer) -> Channel:
         """The channel of a connection; implements network.channel.OpenChannel."""
-        listener = self._listeners.get(peer.listener)
-        if listener is None:
+        if not peer.security_protocol.startswith("SASL_"):
             return DirectChannel(self._handle, peer, frame_bytes_max=self._frame_bytes_max)
-        return SaslChannel(listener, self._handle, peer)
+        return SaslChannel(self._listeners[peer.listener], self._handle, peer)
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Prepares a SASL listener that is about to open.  Raises ConfigError."""
+        listener = self._listener(self._configs.current, self._configs.properties, endpoint, self._mechanisms)
+        self._endpoints[endpoint.listener] = endpoint
+        self._listeners[endpoint.listener] = listener
+        for keys in self._mechanisms.keys.values():
+            keys.start_reading()
+
+    def remove(self, listener: str) -> None:
+        """Forgets a listener whose connections are closed; no effect if it does not use SASL."""
+        if self._endpoints.pop(listener, None) is not None:
+            del self._listeners[listener]
+            self._stop_unused_keys()
+
+    def try_properties(self, endpoint: Endpoint, config: BrokerConfig, properties: Mapping[str, str]) -> None:
+        """Raises ConfigError if a SASL listener could not open with these properties."""
+        self._listener(config, properties, endpoint, Mechanisms(self._clock, self._secrets))
 
     async def start(self) -> None:
         """Applies the dynamic properties, reads the keys for tokens and follows changes.  Raises ConfigError."""
@@ -81,9 +98,9 @@ class Channels:
 
     async def check(self, config: BrokerConfig, properties: Mapping[str, str]) -> None:
         """Raises ConfigError if a listener could not use the changes among these properties."""
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.values():
             if _properties_of(properties, endpoint) != _properties_of(self._configs.properties, endpoint):
-                self._listener(config, properties, endpoint, Mechanisms(self._clock, self._secrets))
+                self.try_properties(endpoint, config, properties)
 
     async def close(self) -> None:
         """Stops reading keys."""
@@ -93,7 +110,7 @@ class Channels:
     def _changed(self) -> None:
         config, old, new = self._configs.current, self._properties, self._configs.properties
         self._properties = new
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.values():
             if _properties_of(old, endpoint) != _properties_of(new, endpoint):
                 self._change(config, new, endpoint)
 
@@ -101,15 +118,18 @@ class Channels:
         name = endpoint.listener
         in_use = _InUse(self._listeners[name], [])
         self._listeners[name] = self._listener(config, properties, endpoint, self._mechanisms, in_use)
-        for retired in self._mechanisms.keep_keys(
-            listener for listener, made in self._listeners.items() if "OAUTHBEARER" in made.mechanisms
-        ):
-            retired.stop()
+        self._stop_unused_keys()
         for keys in self._mechanisms.keys.values():
             keys.start_reading()
         self._problems.report(name, *in_use.problems)
         if not in_use.problems:
             log.info("changed SASL properties listener=%s", name)
+
+    def _stop_unused_keys(self) -> None:
+        for retired in self._mechanisms.keep_keys(
+            listener for listener, made in self._listeners.items() if "OAUTHBEARER" in made.mechanisms
+        ):
+            retired.stop()
 
     def _listener(
         self,

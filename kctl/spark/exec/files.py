@@ -1,8 +1,12 @@
-"""Port for operations on an export folder.  Recovery relies on their order.
+"""Port for operations on the target of an export, and its implementation for file systems.
 
-A file gets its name when it is complete and on disk: it is written under a temporary name, synced, and published with
-link(), which fails if the name exists.  So of two publishers of a name one succeeds, and no reader sees an incomplete
-file.  A name is durable after its directory has been synced.
+Paths are relative to the target, with `/`.  Two operations publish a file: `create` for small ones, and `publish` for
+data files, which are first written to a local scratch file.  Both make a complete file visible under its name at once,
+and only if that name does not exist yet.  So of two publishers of a name one succeeds, and no reader sees an incomplete
+file.  The commit of a batch is such a file.
+
+On a file system the scratch file is beside the final one; it is synced and linked to its name with link(), which fails
+if the name exists.  The name is durable after its directory has been synced.
 """
 
 from __future__ import annotations
@@ -10,11 +14,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
+from uuid import uuid4
 
 from kctl.errors import KctlError
 from kctl.operating_system import flush_to_disk
+
+LOCK = "_kctl/lock"
+SCRATCH_SUFFIX = ".tmp"
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -24,120 +34,176 @@ class Locked(KctlError):
 
 
 class Files(Protocol):
-    """File operations of the commit log and the data writer.  Missing files raise OSError."""
+    """The files of a target.  Operations raise OSError, or StoreFailed for object stores."""
 
-    def make_directory(self, path: Path) -> None:
-        """Create the directory and its parents, each durable; an existing one is fine."""
+    @property
+    def location(self) -> str:
+        """The target as an absolute path or a URL."""
         ...
 
-    def names(self, directory: Path) -> list[str]:
-        """Sorted names in the directory; empty if it does not exist."""
+    def prepare(self, directories: Collection[str]) -> None:
+        """Creates directories of the log, durably; existing ones are fine."""
         ...
 
-    def read(self, path: Path) -> bytes:
+    def names(self, directory: str) -> list[str]:
+        """Sorted names of files and directories in the directory; empty if it does not exist."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """The size of the file in bytes; None if it does not exist."""
+        ...
+
+    def read(self, path: str) -> bytes:
         """All bytes of the file.  Raises FileNotFoundError."""
-
-    def write(self, path: Path, data: bytes) -> None:
-        """Create a file that does not exist yet and sync it."""
         ...
 
-    def sync(self, path: Path) -> None:
-        """Syncs a file written by another writer."""
+    def open(self, path: str) -> IO[bytes]:
+        """The file for random access.  Raises FileNotFoundError."""
         ...
 
-    def publish(self, temporary: Path, final: Path) -> bool:
-        """Gives a complete file its name, durably; False if the name exists.
+    def create(self, path: str, data: bytes) -> bool:
+        """Creates a small file with its contents, durably; False, and no change, if the name exists."""
+        ...
 
-        The temporary name is removed in either case.
+    def scratch(self, path: str) -> Path:
+        """A new local path for writing what is to become `path`, unique to the caller."""
+        ...
+
+    def publish(self, scratch: Path, path: str) -> bool:
+        """Gives a complete scratch file its name, durably; False if the name exists.
+
+        The scratch file is removed in either case.
         """
         ...
 
-    def remove(self, path: Path) -> None:
-        """Remove a file; a missing one is fine."""
+    def discard(self, scratch: Path) -> None:
+        """Removes a scratch file; a missing one is fine."""
         ...
 
-    def lock(self, path: Path) -> BinaryIO:
-        """Take the lock until the returned file is closed or the process ends.  Raises Locked."""
+    def remove(self, path: str) -> None:
+        """Removes a file; a missing one is fine."""
+        ...
+
+    def remove_scratch(self, directories: Collection[str]) -> None:
+        """Removes scratch files for these directories that interrupted processes left.  Requires the lock."""
+        ...
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Holds the lock of the target during the returned context.  Raises Locked."""
         ...
 
 
 class DiskFiles:
-    """Files on a POSIX file system with hard links."""
+    """Files in a folder of a POSIX file system with hard links."""
 
-    def make_directory(self, path: Path) -> None:
-        """Creates the directory and its missing parents, and syncs each parent."""
-        if path.is_dir():
-            return
-        if path.parent != path:
-            self.make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-        _sync(path.parent)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-    def names(self, directory: Path) -> list[str]:
+    @property
+    def location(self) -> str:
+        """The absolute path of the folder."""
+        return str(self._folder)
+
+    def prepare(self, directories: Collection[str]) -> None:
+        """Creates the directories and their missing parents, and syncs each parent."""
+        for directory in directories:
+            _make_directory(self._folder / directory)
+
+    def names(self, directory: str) -> list[str]:
         """The sorted names in the directory; none if it does not exist."""
         try:
-            return sorted(os.listdir(directory))
+            return sorted(os.listdir(self._folder / directory))
         except FileNotFoundError:
             return []
 
-    def read(self, path: Path) -> bytes:
+    def size(self, path: str) -> int | None:
+        """The size of the file in bytes; None if it does not exist."""
+        try:
+            return os.path.getsize(self._folder / path)
+        except FileNotFoundError:
+            return None
+
+    def read(self, path: str) -> bytes:
         """All bytes of the file.  Raises FileNotFoundError."""
-        return path.read_bytes()
+        return (self._folder / path).read_bytes()
 
-    def write(self, path: Path, data: bytes) -> None:
-        """Creates the file and syncs it.  Raises FileExistsError."""
-        with path.open("xb") as file:
+    def open(self, path: str) -> IO[bytes]:
+        """The file for random access.  Raises FileNotFoundError."""
+        return (self._folder / path).open("rb")
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Writes the data to a scratch file and publishes it."""
+        scratch = self.scratch(path)
+        with scratch.open("xb") as file:
             file.write(data)
-            file.flush()
-            flush_to_disk(file.fileno())
+        return self.publish(scratch, path)
 
-    def sync(self, path: Path) -> None:
-        """Makes the file or directory durable (fsync)."""
-        _sync(path)
+    def scratch(self, path: str) -> Path:
+        """A hidden name beside the final one; creates the directory."""
+        final = self._folder / path
+        _make_directory(final.parent)
+        return final.with_name(f".{final.name}.{uuid4().hex}{SCRATCH_SUFFIX}")
 
-    def publish(self, temporary: Path, final: Path) -> bool:
-        """Gives the file its final name by a hard link, unless that name exists; False if it did.
+    def publish(self, scratch: Path, path: str) -> bool:
+        """Syncs the file and gives it its final name by a hard link, unless that name exists; False if it did.
 
-        The directory is synced and the temporary name removed in both cases.  Raises OSError where the file system has
+        The directory is synced and the scratch file removed in both cases.  Raises OSError where the file system has
         no hard links.
         """
-        try:
-            os.link(temporary, final)
-            is_first = True
-        except FileExistsError:
-            is_first = False
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
-                raise
-            raise OSError(
-                error.errno, "the file system has no hard links; export to one that has", str(final)
-            ) from error
+        _sync(scratch)
+        final = self._folder / path
+        is_first = link_if_absent(scratch, final)
         # Also if another publisher was first: the caller relies on the name, and the other one may crash.
         _sync(final.parent)
-        temporary.unlink(missing_ok=True)
+        self.discard(scratch)
         return is_first
 
-    def remove(self, path: Path) -> None:
-        """Removes the file if it exists."""
-        path.unlink(missing_ok=True)
+    def discard(self, scratch: Path) -> None:
+        """Removes the scratch file if it exists."""
+        scratch.unlink(missing_ok=True)
 
-    def lock(self, path: Path) -> BinaryIO:
-        """Locks the file (flock) until it is closed.  Raises Locked while another process holds the lock."""
-        file = path.open("ab")
+    def remove(self, path: str) -> None:
+        """Removes the file if it exists."""
+        (self._folder / path).unlink(missing_ok=True)
+
+    def remove_scratch(self, directories: Collection[str]) -> None:
+        """Removes the scratch files in these directories."""
+        for directory in directories:
+            for name in self.names(directory):
+                if name.startswith(".") and name.endswith(SCRATCH_SUFFIX):
+                    self.remove(f"{directory}/{name}")
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Locks a file (flock) until the context ends.  Raises Locked while another process holds the lock."""
+        file = (self._folder / LOCK).open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise Locked(f"another export into {path.parent.parent} is running") from None
+            raise Locked(f"another export into {self._folder} is running") from None
         return file
 
 
-def put_if_absent(files: Files, path: Path, data: bytes, *, temporary: str) -> bool:
-    """Creates `path` with `data` atomically; False if it exists.  `temporary` is a unique name."""
-    unfinished = path.with_name(temporary)
-    files.remove(unfinished)
-    files.write(unfinished, data)
-    return files.publish(unfinished, path)
+def link_if_absent(scratch: Path, final: Path) -> bool:
+    """Links the file to another name; False if that name exists.  Raises OSError, with a remedy without hard links."""
+    try:
+        os.link(scratch, final)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        raise OSError(error.errno, "the file system has no hard links; export to one that has", str(final)) from error
+    return True
+
+
+def _make_directory(path: Path) -> None:
+    if path.is_dir():
+        return
+    if path.parent != path:
+        _make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

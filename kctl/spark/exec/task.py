@@ -1,6 +1,6 @@
 """A Spark task: writes one planned file, from the first fetch to its publication.
 
-The file is written under a temporary name, synced, and published under the planned one (see files), so a task may run
+The file is written to a scratch file and published under the planned name (see files), so a task may run
 twice, also concurrently, and may be killed at any point.  A planned file that exists was finished by an earlier attempt
 of the same plan and is reused.
 
@@ -10,13 +10,10 @@ A file contains one range of one partition, or small ranges of several partition
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, Self
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -27,9 +24,10 @@ from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
-from kctl.spark.exec.files import DiskFiles, Files
+from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome
 from kctl.spark.exec.progress import Report, TaskProgress
+from kctl.spark.exec.target import open_files
 from kctl.spark.exec.writer import ParquetFile, footer
 
 RANGE_KEY = "kctl.range"
@@ -43,9 +41,10 @@ class FileTask:
     """All inputs of a task; pickled by the driver."""
 
     settings: ClientSettings
-    folder: str
+    target: str
+    """A folder or a URL; without credentials, which each process finds itself."""
     path: str
-    """Relative to the folder."""
+    """Relative to the target."""
     ranges: tuple[OffsetRange, ...]
     """All of one topic."""
     include_headers: bool
@@ -101,7 +100,8 @@ def export_file(
 ) -> FileOutcome:
     """Writes the file unless it exists.  Expected failures are outcomes; only bugs raise."""
     try:
-        return _find_finished(task) or _write(task, files or DiskFiles(), open_readers, report)
+        files = files or open_files(task.target)
+        return _find_finished(task, files) or _write(task, files, open_readers, report)
     except DataLoss as error:
         return FileOutcome(failure=Failure.DATA_LOSS, message=str(error))
     except ClusterUnreachable as error:
@@ -110,12 +110,14 @@ def export_file(
         return FileOutcome(failure=Failure.FAILED, message=str(error))
 
 
-def _find_finished(task: FileTask) -> FileOutcome | None:
-    path = Path(task.folder, task.path)
-    if not path.exists():
+def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
+    size = files.size(task.path)
+    if size is None:
         return None
+    path = f"{files.location}/{task.path}"
     try:
-        records, metadata, _ = footer(path)
+        with files.open(task.path) as file:
+            records, metadata, _ = footer(file)
     except pa.ArrowException as error:
         raise KctlError(f"{path} is in the way: it is no Parquet file ({error})") from error
     if metadata.get(RANGE_KEY) != task.identity:
@@ -124,7 +126,7 @@ def _find_finished(task: FileTask) -> FileOutcome | None:
     return FileOutcome(
         path=task.path,
         parts=tuple(PartOutcome(records=part_records, lost=lost) for part_records, lost in parts),
-        bytes_out=path.stat().st_size,
+        bytes_out=size,
         is_reused=True,
     )
 
@@ -132,11 +134,9 @@ def _find_finished(task: FileTask) -> FileOutcome | None:
 def _write(
     task: FileTask, files: Files, open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]], report: Report
 ) -> FileOutcome:
-    final = Path(task.folder, task.path)
-    temporary = final.with_name(f".{final.name}.{uuid4().hex}.tmp")
-    files.make_directory(final.parent)
+    scratch = files.scratch(task.path)
     parquet = ParquetFile(
-        temporary,
+        scratch,
         include_headers=task.include_headers,
         compression=task.compression,
         metadata={RANGE_KEY: task.identity},
@@ -154,15 +154,15 @@ def _write(
         )
     except BaseException:
         parquet.abandon()
-        files.remove(temporary)
+        files.discard(scratch)
         raise
     parts, message = tuple(copy.parts), "; ".join(copy.losses)
     if not parquet.records:
-        files.remove(temporary)
+        files.discard(scratch)
         return FileOutcome(parts=parts, message=message)
-    files.sync(temporary)
-    size = os.path.getsize(temporary)
-    files.publish(temporary, final)
+    size = scratch.stat().st_size
+    if not files.publish(scratch, task.path) and (finished := _find_finished(task, files)):
+        return finished
     return FileOutcome(path=task.path, parts=parts, bytes_out=size, message=message)
 
 

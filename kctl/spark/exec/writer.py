@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,9 +75,9 @@ class Footer(NamedTuple):
     columns: list[str]
 
 
-def footer(path: Path) -> Footer:
+def footer(file: IO[bytes]) -> Footer:
     """Reads the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
-    found = pq.read_metadata(path)
+    found = pq.read_metadata(file)
     entries = found.metadata or {}
     metadata = {key.decode(): value.decode(errors="replace") for key, value in entries.items()}
     return Footer(found.num_rows, metadata, found.schema.to_arrow_schema().names)

@@ -27,8 +27,10 @@ def test_all_records_are_readable_after_a_leader_kill_and_after_its_return(racks
     racks.create("killed", 0, 1, 2)
     racks.produce("killed", RECORDS, size=100)
     racks.brokers[0].kill9()
-    assert consumed(racks, "killed") == RECORDS
-    racks.brokers[0].start()
+    try:
+        assert consumed(racks, "killed") == RECORDS
+    finally:
+        racks.brokers[0].start()
     assert consumed(racks, "killed") == RECORDS
     racks.until("all replicas are in sync", lambda: racks.partition("killed")[2] == {0, 1, 2})
 

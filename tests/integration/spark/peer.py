@@ -114,14 +114,14 @@ class Topic:
         return len(topic.partitions) == self.partitions and all(p.leader >= 0 for p in topic.partitions.values())
 
 
-def export_command(topic: Topic, folder: Path, *options: str) -> list[str]:
+def export_command(topic: Topic, folder: Path | str, *options: str) -> list[str]:
     return [
         *(sys.executable, "-m", "kctl", *ENGINES[topic.engine], topic.name, "--to", str(folder)),
         *("--bootstrap-server", topic.bootstrap, "--format", "json", *options),
     ]
 
 
-def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+def run_export(topic: Topic, folder: Path | str, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit status, the document on stdout, and stderr."""
     done = subprocess.run(
         export_command(topic, folder, *options),
@@ -135,7 +135,7 @@ def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
-def export(topic: Topic, folder: Path, *options: str) -> dict[str, Any]:
+def export(topic: Topic, folder: Path | str, *options: str) -> dict[str, Any]:
     """An export that must succeed; returns the document that it printed."""
     status, document, output = run_export(topic, folder, *options)
     assert status == 0, output

@@ -63,6 +63,8 @@ class FakePartition:
     """One log as a sequence of bytes with correct offsets."""
 
     leader: int
+    followers: tuple[int, ...] = ()
+    """The in-sync replicas beside the leader."""
     data: bytearray = field(default_factory=bytearray)
     start: int = 0
     end: int = 0
@@ -265,7 +267,7 @@ class FakeCluster:
                     leader_id=one.leader,
                     leader_epoch=0,
                     replica_nodes=[max(one.leader, 0)],
-                    isr_nodes=[max(one.leader, 0)],
+                    isr_nodes=[*([one.leader] if one.leader >= 0 else []), *one.followers],
                 )
                 for index, one in enumerate(found or [])
             ],

@@ -82,8 +82,13 @@ def test_broker_that_refuses_is_tried_once_per_command(cluster: FakeCluster) -> 
     assert transport.attempts == dict.fromkeys(cluster.ports, 1)
 
 
-def test_command_that_follows_elections_waits_for_the_successor_of_a_dead_leader(cluster: FakeCluster) -> None:
-    (partition,) = cluster.create("orders", leaders=[1])
+@pytest.mark.parametrize("is_dead_leader_known", [True, False])
+def test_command_that_follows_elections_waits_for_the_successor_of_a_dead_leader(
+    cluster: FakeCluster, *, is_dead_leader_known: bool
+) -> None:
+    """The controller reports the broker as dead before it has elected another leader."""
+    (partition,) = cluster.create("orders", leaders=[1 if is_dead_leader_known else -1])
+    partition.followers = (0,)
     cluster.kill(1)
 
     class ElectingTransport(CountingTransport):
@@ -101,6 +106,22 @@ def test_command_that_follows_elections_waits_for_the_successor_of_a_dead_leader
 
     (found,) = run_blocking(main()).values()
     assert not isinstance(found, ApiError)
+
+
+def test_command_that_follows_elections_waits_briefly_if_no_in_sync_replica_is_alive(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[-1])
+    partition.followers = (7,)
+    transport = CountingTransport()
+
+    async def main() -> Any:
+        async with ClusterClient(cluster.settings(), transport) as client:
+            with client.one_deadline(follows_elections=True):
+                return await list_offsets(client, {TopicPartition("orders", 0): LATEST})
+
+    (found,) = run_blocking(main()).values()
+    assert isinstance(found, ApiError)
+    assert found.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert transport.monotonic_ms() <= ABSENCE_WAIT_MS
 
 
 def test_next_command_tries_a_broker_again(cluster: FakeCluster) -> None:

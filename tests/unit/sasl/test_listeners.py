@@ -18,7 +18,7 @@ from kctl.server.tokens.token_cache import TokenCache
 from kctl.testing.sim_clock import SimClock
 from tests.peers.json_web_tokens import Issuer
 
-PEER = Peer("/10.0.0.1", "SASL")
+PEER = Peer("/10.0.0.1", "SASL", security_protocol="SASL_PLAINTEXT")
 USERS = "listener.name.sasl.plain.sasl.jaas.config"
 MECHANISMS = "listener.name.sasl.sasl.enabled.mechanisms"
 KEYS = "listener.name.sasl.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"

@@ -53,7 +53,7 @@ def updates_of(disk: Disk, fetchers: ReplicaFetchers, elections: list[str]) -> B
         replicas=disk.replicas,
         fetchers=fetchers,
         unclean_election_changed=lambda: elections.append("now"),
-        advertise=unchanged,
+        listeners_changed=unchanged,
     )
 
 

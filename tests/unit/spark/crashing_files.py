@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
 
-from kctl.spark.exec.files import DiskFiles
+from kctl.spark.exec.files import DiskFiles, link_if_absent
 
 
 class Crash(BaseException):
@@ -21,55 +20,47 @@ class SteppedFiles(DiskFiles):
     Unsynced names and contents are tracked: `lose_unsynced` removes them, as a power failure does.
     """
 
-    def __init__(self, at_step: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, folder: Path, at_step: Callable[[int], None] = lambda _: None) -> None:
+        super().__init__(folder)
         self.steps = 0
         self._at_step = at_step
         self._synced_contents: set[int] = set()
         self._synced_names: set[Path] = set()
 
-    def make_directory(self, path: Path) -> None:
+    def prepare(self, directories: Collection[str]) -> None:
         self._step()
-        super().make_directory(path)
+        super().prepare(directories)
 
-    def write(self, path: Path, data: bytes) -> None:
+    def scratch(self, path: str) -> Path:
         self._step()
-        super().write(path, data)
-        self._step()
-        self._synced_contents.add(path.stat().st_ino)
+        return super().scratch(path)
 
-    def sync(self, path: Path) -> None:
+    def publish(self, scratch: Path, path: str) -> bool:
         self._step()
-        super().sync(path)
-        self._synced_contents.add(path.stat().st_ino)
-
-    def publish(self, temporary: Path, final: Path) -> bool:
+        self._synced_contents.add(scratch.stat().st_ino)
         self._step()
-        try:
-            os.link(temporary, final)
-            is_first = True
-        except FileExistsError:
-            is_first = False
+        is_first = link_if_absent(scratch, self._folder / path)
         self._step()
-        self._synced_names.add(final)
+        self._synced_names.add(self._folder / path)
         self._step()
-        temporary.unlink(missing_ok=True)
+        self.discard(scratch)
         return is_first
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: str) -> None:
         self._step()
         super().remove(path)
 
-    def lose_unsynced(self, folder: Path) -> None:
+    def lose_unsynced(self) -> None:
         """Names that were not synced are gone, contents that were not synced are empty."""
-        for path in [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]:
+        for path in [path for path in self._folder.rglob("*") if path.is_file() and path.name != "lock"]:
             if path not in self._synced_names:
                 path.unlink()
             elif path.stat().st_ino not in self._synced_contents:
                 path.write_bytes(b"")
 
-    def keep_all(self, folder: Path) -> None:
+    def keep_all(self) -> None:
         """Keeps everything, as after a crash of the process only."""
-        for path in [path for path in folder.rglob("*") if path.is_file()]:
+        for path in [path for path in self._folder.rglob("*") if path.is_file()]:
             self._synced_names.add(path)
             self._synced_contents.add(path.stat().st_ino)
 
@@ -81,8 +72,8 @@ class SteppedFiles(DiskFiles):
 class CrashingFiles(SteppedFiles):
     """Crashes at the given operation and stays crashed."""
 
-    def __init__(self, crash_at: int) -> None:
-        super().__init__(self._crash_from)
+    def __init__(self, folder: Path, crash_at: int) -> None:
+        super().__init__(folder, self._crash_from)
         self._crash_at = crash_at
 
     @property
@@ -97,5 +88,5 @@ class CrashingFiles(SteppedFiles):
 class UnlockedFiles(SteppedFiles):
     """A file system that ignores locks, as network file systems may."""
 
-    def lock(self, path: Path) -> BinaryIO:
-        return io.BytesIO()
+    def lock(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()

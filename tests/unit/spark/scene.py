@@ -152,9 +152,9 @@ def exporter(
     adopts: bool = False,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
-    disk = files or DiskFiles()
+    files = files or DiskFiles(folder)
     request = ExportRequest(
-        folder=folder,
+        target=files.location,
         selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
         options=FileOptions(),
@@ -168,7 +168,7 @@ def exporter(
     def start(settings: EngineSettings) -> Iterator[TaskRunner]:
         if not cluster.spark_starts:
             raise SparkFailed("Spark did not start")
-        yield LoopRunner(cluster, disk)
+        yield LoopRunner(cluster, files)
 
     def sample(
         _: ExportRequest, selection: Mapping[TopicPartition, list[int]]
@@ -180,7 +180,7 @@ def exporter(
 
     start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] = start
     return Exporter(
-        request, StoppedClock(), files=disk, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
+        request, StoppedClock(), files=files, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
     )
 
 

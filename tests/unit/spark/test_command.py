@@ -55,7 +55,12 @@ def test_without_java_one_line_explains_how_to_install_it(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--to", "s3://bucket/orders"), "is not a folder"),
+        (("--to", "hdfs://name/orders"), "is neither a folder nor a URL of an object store (s3://, gs://, az://)"),
+        (("--to", "s3://bucket"), "write s3://BUCKET/PATH"),
+        (("--to", "s3://bucket/a//b"), "write s3://BUCKET/PATH"),
+        (("--to", "s3://bucket/a/../b"), "write s3://BUCKET/PATH"),
+        (("--to", "s3://key:secret@bucket/orders"), "set credentials in the environment"),
+        (("--to", "s3://bucket/orders?region=x"), "has a query"),
         (("--to", "out", "--compression", "lzma"), "lzma"),
         (("--to", "out", "--from", "yesterday"), "is not a valid offset"),
         (("--to", "out", "--partitions", "a"), "a"),

@@ -83,8 +83,8 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
         run(cluster, folder)
         cluster.append(0, 6)
         cluster.append(1, 4 if cluster.bytes_per_offset else 11)
-        files = CrashingFiles(step)
-        files.keep_all(folder)
+        files = CrashingFiles(folder, step)
+        files.keep_all()
         try:
             exporter(cluster, folder, files=files).run(SILENT)
         except Crash:
@@ -92,7 +92,7 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
         else:
             break
         if loses_unsynced:
-            files.lose_unsynced(folder)
+            files.lose_unsynced()
         cluster.append(1, 4)
         run(cluster, folder)
         assert_exact(cluster, folder)
@@ -103,12 +103,12 @@ def test_crashes_in_a_row_are_recovered_from(tmp_path: Path) -> None:
     """The recovery crashes too, one step later each time."""
     cluster = filled()
     for step in range(1, 60):
-        files = CrashingFiles(step)
-        files.keep_all(tmp_path)
+        files = CrashingFiles(tmp_path, step)
+        files.keep_all()
         try:
             exporter(cluster, tmp_path, files=files).run(SILENT)
         except Crash:
-            files.lose_unsynced(tmp_path)
+            files.lose_unsynced()
         cluster.append(step % 2, 1)
     run(cluster, tmp_path)
     assert_exact(cluster, tmp_path)
@@ -161,7 +161,7 @@ def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Pat
             run(cluster, folder)
         cluster.append(0, 9)
         second = _SecondExporter(cluster, folder, step)
-        files = UnlockedFiles(second.at_step)
+        files = UnlockedFiles(folder, second.at_step)
         with contextlib.suppress(KctlError, OSError):  # one of the two may fail with LostRace
             exporter(cluster, folder, files=files).run(SILENT)
         if not second.has_run:
@@ -185,7 +185,7 @@ class _SecondExporter:
             return
         self.has_run = True
         self._cluster.append(1, 2)
-        exporter(self._cluster, self._folder, files=UnlockedFiles()).run(SILENT)
+        exporter(self._cluster, self._folder, files=UnlockedFiles(self._folder)).run(SILENT)
 
 
 def test_files_of_failed_tasks_are_removed_even_without_new_records(tmp_path: Path) -> None:
@@ -251,12 +251,14 @@ def test_lost_offsets_in_a_shared_file_lose_no_other_records(tmp_path: Path) -> 
     cluster = shared()
 
     class TopicGoesAfterFirstRange(DiskFiles):
-        def make_directory(self, path: Path) -> None:
-            super().make_directory(path)
-            if path.name == "orders":
+        def scratch(self, path: str) -> Path:
+            if path.startswith("orders/"):
                 cluster.gone_after_reads = 1
+            return super().scratch(path)
 
-    report = exporter(cluster, tmp_path, files=TopicGoesAfterFirstRange(), on_data_loss=OnDataLoss.WARN).run(SILENT)
+    report = exporter(cluster, tmp_path, files=TopicGoesAfterFirstRange(tmp_path), on_data_loss=OnDataLoss.WARN).run(
+        SILENT
+    )
     (batch,) = report.batches
     assert batch.lost == 4
     assert report.warnings == ["orders-1 does not exist any more"]
@@ -295,27 +297,21 @@ def test_large_partitions_become_several_files(tmp_path: Path) -> None:
 def _interrupt_before_commit(cluster: Cluster, folder: Path) -> set[str]:
     """All files are written but not committed; returns their paths."""
     with pytest.raises(Crash):
-        exporter(cluster, folder, files=_CrashAtCommit()).run(SILENT)
+        exporter(cluster, folder, files=_CrashAtCommit(folder)).run(SILENT)
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
 
 
 class _CrashAtCommit(DiskFiles):
-    def write(self, path: Path, data: bytes) -> None:
-        if path.parent.name == "commits":
+    def create(self, path: str, data: bytes) -> bool:
+        if path.startswith("_kctl/commits/"):
             raise Crash
-        super().write(path, data)
+        return super().create(path, data)
 
 
 def test_the_simulated_disk_loses_unsynced_writes(tmp_path: Path) -> None:
-    files = SteppedFiles()
-    _write_and_publish(files, tmp_path)
+    files = SteppedFiles(tmp_path)
+    assert files.create("named", b"content")
+    assert not files.create("named", b"other")
     (tmp_path / "unsynced").write_bytes(b"x")
-    files.lose_unsynced(tmp_path)
+    files.lose_unsynced()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"named": b"content"}
-
-
-def _write_and_publish(files: SteppedFiles, folder: Path) -> None:
-    files.write(folder / "temporary", b"content")
-    assert files.publish(folder / "temporary", folder / "named")
-    files.write(folder / "again", b"other")
-    assert not files.publish(folder / "again", folder / "named")

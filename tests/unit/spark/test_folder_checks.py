@@ -151,13 +151,13 @@ def test_an_interrupted_adoption_is_finished_by_the_next_run(tmp_path: Path) -> 
     without_log(tmp_path)
 
     class CrashAtCommit(DiskFiles):
-        def write(self, path: Path, data: bytes) -> None:
-            if path.parent.name == "commits":
+        def create(self, path: str, data: bytes) -> bool:
+            if path.startswith("_kctl/commits/"):
                 raise Crash
-            super().write(path, data)
+            return super().create(path, data)
 
     with pytest.raises(Crash):
-        exporter(cluster, tmp_path, files=CrashAtCommit(), adopts=True).run(SILENT)
+        exporter(cluster, tmp_path, files=CrashAtCommit(tmp_path), adopts=True).run(SILENT)
     cluster.append(0, 5)
     run(cluster, tmp_path)
     assert_exact(cluster, tmp_path)
@@ -201,12 +201,12 @@ def test_only_the_last_commit_is_read_while_all_files_are_there(tmp_path: Path) 
     class CountingFiles(DiskFiles):
         reads: list[str] = []  # noqa: RUF012 - one instance
 
-        def read(self, path: Path) -> bytes:
-            self.reads.append(path.name)
+        def read(self, path: str) -> bytes:
+            self.reads.append(path)
             return super().read(path)
 
-    run(cluster, tmp_path, files=CountingFiles())
-    assert CountingFiles.reads == ["000000000004.json"]
+    run(cluster, tmp_path, files=CountingFiles(tmp_path))
+    assert CountingFiles.reads == ["_kctl/commits/000000000004.json"]
 
 
 def test_exports_of_the_former_layout_go_on(tmp_path: Path) -> None:
@@ -289,18 +289,13 @@ def test_a_plan_whose_topic_was_deleted_meanwhile_does_not_block_the_folder(
     stop_at = "commits" if files_are_written else "orders"
 
     class StopsAt(DiskFiles):
-        def write(self, path: Path, data: bytes) -> None:
-            if path.parent.name == stop_at:
+        def scratch(self, path: str) -> Path:
+            if f"/{path}".split("/")[-2] == stop_at:
                 raise Crash
-            super().write(path, data)
-
-        def make_directory(self, path: Path) -> None:
-            if path.name == stop_at and not files_are_written:
-                raise Crash
-            super().make_directory(path)
+            return super().scratch(path)
 
     with pytest.raises(Crash):
-        exporter(cluster, tmp_path, files=StopsAt()).run(SILENT)
+        exporter(cluster, tmp_path, files=StopsAt(tmp_path)).run(SILENT)
     cluster.exists = False
     if not files_are_written:
         with pytest.raises(DataLoss, match="does not exist any more"):

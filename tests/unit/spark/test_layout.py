@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, is_temporary, topic_directory
+from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, topic_directory
 
 
 def test_a_data_file_is_named_after_its_range() -> None:
@@ -27,8 +27,3 @@ def test_batch_numbers_are_read_back_and_other_files_ignored() -> None:
     assert batch_number("_SUCCESS") is None
     assert batch_number(".000000000007.json.abc.tmp") is None
     assert batch_number("000000000007.json.tmp") is None
-
-
-def test_temporary_files_are_hidden_from_readers() -> None:
-    assert is_temporary(".orders.parquet.abc.tmp")
-    assert not is_temporary("orders.parquet")

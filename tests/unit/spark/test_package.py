@@ -47,7 +47,7 @@ def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_
     exporting = exporter(cluster, tmp_path)
     plan, _, _ = exporting.plan()
     assert plan is not None
-    tasks = tasks_of(plan, tmp_path, exporting._request.client, may_skip=False)
+    tasks = tasks_of(plan, str(tmp_path), exporting._request.client, may_skip=False)
     package = build_package(tmp_path)
     pickled = tmp_path / "tasks"
     pickled.write_bytes(pickle.dumps(tasks))

@@ -54,7 +54,7 @@ def test_a_task_reports_after_every_response_and_range(tmp_path: Path) -> None:
     exporting = exporter(cluster, tmp_path)
     plan, _, _ = exporting.plan()
     assert plan is not None
-    (task,) = tasks_of(plan, tmp_path, exporting._request.client, may_skip=False)
+    (task,) = tasks_of(plan, str(tmp_path), exporting._request.client, may_skip=False)
 
     @contextmanager
     def readers(_: FileTask) -> Iterator[OpenReader]:

@@ -1,0 +1,142 @@
+"""Makes the response to a fetch from a reading: what a session has to send, and what a quota allows.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+from kctl.errors import ErrorCode
+from kctl.limits import READ_PER_SLICE_MAX
+from kctl.model import TopicPartition
+from kctl.protocol import codec
+from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kctl.server.quotas.accounts import RequestAccount
+from kctl.server.replication.fetch_reading import Fetch, Reading
+from kctl.server.replication.fetch_session import NO_SESSION, FetchSession
+from kctl.server.requests.slices import pause, pieces
+
+_Results = Mapping[TopicPartition, PartitionData]
+_Topics = dict[str, list[PartitionData]]
+
+
+class FetchReply:
+    """The response to one request.
+
+    `session` is the session that an incremental request continues; `create_session` creates one for a full request that
+    has partitions, and returns None if there can be none.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        session: FetchSession | None,
+        create_session: Callable[[], FetchSession | None],
+        account: RequestAccount | None,
+    ) -> None:
+        self.fetch = fetch
+        self._session = session
+        self._create_session = create_session
+        self._account = account
+
+    def response(self, reading: Reading) -> FetchResponse:
+        """The response with this reading; an empty one if a quota is exceeded."""
+        if self._account is not None and self._account.throttle_fetch(lambda: self._size_bytes(reading)):
+            return self._response({}, self._session)
+        session = self._session_of(reading)
+        topics: _Topics = {}
+        self._send(reading.results, reading, session, topics)
+        return self._response(topics, session)
+
+    async def response_in_slices(self, reading: Reading) -> FetchResponse:
+        """As `response`, for many partitions."""
+        account = self._account
+        if account is not None:
+            has_quota = account.fetch_bytes_max is not None and not self.fetch.reader.is_follower
+            size_bytes = await self._size_bytes_in_slices(reading) if has_quota else 0
+            if account.throttle_fetch(lambda: size_bytes):
+                return self._response({}, self._session)
+        session = self._session_of(reading)
+        topics: _Topics = {}
+        for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
+            await pause()
+            self._send(dict(piece), reading, session, topics)
+        return self._response(topics, session)
+
+    def _session_of(self, reading: Reading) -> FetchSession | None:
+        if self._session is not None or not reading.results:
+            return self._session
+        return self._create_session()
+
+    def _send(self, results: _Results, reading: Reading, session: FetchSession | None, topics: _Topics) -> None:
+        """Adds these results to the response, in a session that continues only those that have changed."""
+        self.fetch.note_sent(results, reading.record_bytes)
+        if session is not None:
+            changed = session.changes(results, reading.record_bytes)
+            if session is self._session:
+                results = {topic_partition: results[topic_partition] for topic_partition in changed}
+        _add(results, topics)
+
+    def _pending(self, results: _Results, reading: Reading, topics: _Topics) -> None:
+        """As `_send`, for a response that may not be sent."""
+        if self._session is not None:
+            pending = self._session.pending(results, reading.record_bytes)
+            results = {topic_partition: results[topic_partition] for topic_partition in pending}
+        _add(results, topics)
+
+    def _size_bytes(self, reading: Reading) -> int:
+        """The size of the response with its length, as Kafka counts it for the quota."""
+        topics: _Topics = {}
+        self._pending(reading.results, reading, topics)
+        return self._encoded_size(topics)
+
+    async def _size_bytes_in_slices(self, reading: Reading) -> int:
+        topics: _Topics = {}
+        for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
+            await pause()
+            self._pending(dict(piece), reading, topics)
+        return await asyncio.get_running_loop().run_in_executor(None, self._encoded_size, topics)
+
+    def _encoded_size(self, topics: _Topics) -> int:
+        response = self._response(topics, None)
+        return 4 + sum(len(chunk) for chunk in codec.encode(response, self.fetch.reader.version))
+
+    def _response(self, topics: _Topics, session: FetchSession | None) -> FetchResponse:
+        return FetchResponse(
+            error_code=ErrorCode.NONE,
+            session_id=NO_SESSION if session is None else session.session_id,
+            responses=[
+                FetchableTopicResponse(topic=topic, partitions=partitions) for topic, partitions in topics.items()
+            ],
+        )
+
+
+class DelayedFetch:
+    """A fetch that waits until min_bytes are available."""
+
+    def __init__(self, reply: FetchReply) -> None:
+        self.future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        self._reply = reply
+
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+        """Completes if min_bytes are available or something is urgent."""
+        reading = self._reply.fetch.read_if_enough(changed)
+        if reading is None:
+            return False
+        self._complete(reading)
+        return True
+
+    def on_timeout(self) -> None:
+        """Completes with the records that are available."""
+        self._complete(self._reply.fetch.read())
+
+    def _complete(self, reading: Reading) -> None:
+        if not self.future.done():
+            self.future.set_result(self._reply.response(reading))
+
+
+def _add(results: _Results, topics: _Topics) -> None:
+    for topic_partition, result in results.items():
+        topics.setdefault(topic_partition.topic, []).append(result)

@@ -1,0 +1,57 @@
+"""The target of an export: a folder, or a URL of an object store."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kctl.errors import KctlError, UsageError
+from kctl.spark.exec.files import DiskFiles, Files
+
+STORE_SCHEMES = ("s3", "gs", "az")
+
+
+class PackageMissing(KctlError):
+    """An optional package that the export needs is not installed."""
+
+
+def parse_target(text: str) -> str:
+    """The absolute path of a folder, or a URL without a final slash.  Raises UsageError."""
+    if not text or "\0" in text:
+        raise UsageError("the target is not a folder")
+    path = text.removeprefix("file://")
+    if "://" not in path:
+        return str(Path(path).absolute())
+    schemes = ", ".join(f"{scheme}://" for scheme in STORE_SCHEMES)
+    try:
+        url = urlsplit(path)
+        _ = url.port
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a URL: {error}") from None
+    if "@" in url.netloc:
+        raise UsageError("a URL with a user name or a password is refused: set credentials in the environment")
+    if url.scheme not in STORE_SCHEMES:
+        raise UsageError(f"'{text}' is neither a folder nor a URL of an object store ({schemes})")
+    if url.query or url.fragment:
+        raise UsageError(f"'{text}' has a query or a fragment; write {url.scheme}://BUCKET/PATH")
+    parts = url.path.strip("/").split("/")
+    if not url.netloc or "" in parts or {".", ".."} & set(parts):
+        raise UsageError(f"'{text}' is not a target; write {url.scheme}://BUCKET/PATH with a path that is not empty")
+    return f"{url.scheme}://{url.netloc}/{'/'.join(parts)}"
+
+
+def is_object_store(target: str) -> bool:
+    """Whether the target is in an object store."""
+    return "://" in target
+
+
+def open_files(target: str) -> Files:
+    """The files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
+    if not is_object_store(target):
+        return DiskFiles(Path(target))
+    if find_spec("obstore") is None:
+        raise PackageMissing("obstore missing: pip install 'kctl-kafka[objectstore]'")
+    from kctl.spark.exec.object_files import ObjectFiles  # noqa: PLC0415 - needs an optional package
+
+    return ObjectFiles(target)

@@ -1,0 +1,100 @@
+"""Exports to a local S3 server: both engines, a killed driver, two exporters at once."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pyarrow.parquet as pq
+import pytest
+
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.target import open_files
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export, export_command, run_export
+from tests.peers import s3_server
+from tests.peers.probe import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+MakeTopic = Callable[[str, int], Topic]
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    with s3_server.s3_server() as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def _variables(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+
+
+def filled(make_topic: MakeTopic, bootstrap: str, count: int) -> Topic:
+    topic = make_topic(bootstrap, 3)
+    append(topic, count)
+    return topic
+
+
+def append(topic: Topic, count: int) -> None:
+    topic.produce({"value": b"%d" % n * 20, "partition": n % 3, "timestamp": 1_700_000_000_000} for n in range(count))
+
+
+def assert_exact(topic: Topic, files: Files) -> None:
+    found: list[tuple[int, int, bytes | None]] = []
+    for name in files.names(topic.name):
+        with files.open(f"{topic.name}/{name}") as file:
+            table = pq.read_table(file, columns=["partition", "offset", "value"])
+        found += zip(*(table.column(index).to_pylist() for index in range(3)), strict=True)
+    assert sorted(found) == sorted((row[0], row[1], row[3]) for row in topic.rows)
+
+
+def test_both_engines_export_to_s3_in_increments(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 300)
+    target = f"s3://{s3_server.BUCKET}/{topic.name}"
+    for topic.engine in ("local", "spark"):
+        document = export(topic, target)
+        assert (document["records"], document["folder"]) == (300, target)
+        assert_exact(topic, open_files(target))
+        append(topic, 300)
+    topic.engine = "local"
+    assert export(topic, target, "--dry-run")["partitions"][0]["start"] == 200
+    assert "secret-of-the-tests" not in open_files(target).read("_kctl/plans/000000000000.json").decode()
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_a_killed_export_to_s3_is_finished_by_the_next_run(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 4_000)
+    target = f"s3://{s3_server.BUCKET}/{topic.name}"
+    files = open_files(target)
+    with subprocess.Popen(export_command(topic, target, "--target-file-size", "16k"), stdout=subprocess.PIPE) as driver:
+        started = lambda: bool(files.names(topic.name)) or driver.poll() is not None  # noqa: E731
+        wait_until(started, what="the first file", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
+        driver.kill()
+    assert files.names("_kctl/commits") == []
+    append(topic, 300)
+    document = export(topic, target)
+    assert {one["status"] for one in document["partitions"]} == {"recovered", "exported"}
+    assert_exact(topic, files)
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_of_exporters_to_s3_at_once_none_writes_a_record_twice(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 1_500)
+    target = f"s3://{s3_server.BUCKET}/{topic.name}"
+    command = export_command(topic, target, "--target-file-size", "64k")
+    drivers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    outputs = [driver.communicate(timeout=RUN_TIMEOUT_S) for driver in drivers]
+    assert {driver.returncode for driver in drivers} <= {0, 5}, outputs
+    assert any(driver.returncode == 0 for driver in drivers)
+    assert_exact(topic, open_files(target))
+    assert export(topic, target)["batches"] == []
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_a_missing_bucket_is_reported_before_work_starts(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 3)
+    status, document, output = run_export(topic, "s3://no-such-bucket/orders")
+    assert status == 1
+    assert "s3://no-such-bucket/orders" in document["error"]["message"]
+    assert output.count("\n") == 1

@@ -1,0 +1,90 @@
+"""Any Files with steps: a callback before and after each operation, which may raise Crash or run another exporter."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.object_files import ObjectFiles
+from tests.unit.spark.crashing_files import Crash
+
+
+class SteppedPort:
+    """Calls `at_step` with the number of each step.  Has no lock, as object stores have none."""
+
+    def __init__(self, files: Files, at_step: Callable[[int], None]) -> None:
+        self.steps = 0
+        self._files = files
+        self._at_step = at_step
+
+    @property
+    def location(self) -> str:
+        return self._files.location
+
+    def prepare(self, directories: Collection[str]) -> None:
+        self._step()
+        self._files.prepare(directories)
+
+    def names(self, directory: str) -> list[str]:
+        return self._files.names(directory)
+
+    def size(self, path: str) -> int | None:
+        return self._files.size(path)
+
+    def read(self, path: str) -> bytes:
+        return self._files.read(path)
+
+    def open(self, path: str) -> IO[bytes]:
+        return self._files.open(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._step()
+        is_first = self._files.create(path, data)
+        self._step()
+        return is_first
+
+    def scratch(self, path: str) -> Path:
+        self._step()
+        return self._files.scratch(path)
+
+    def publish(self, scratch: Path, path: str) -> bool:
+        try:
+            self._step()
+        except Crash:
+            if isinstance(self._files, ObjectFiles):  # its scratch files end with their process
+                self._files.discard(scratch)
+            raise
+        is_first = self._files.publish(scratch, path)
+        self._step()
+        return is_first
+
+    def discard(self, scratch: Path) -> None:
+        self._files.discard(scratch)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        self._files.remove(path)
+
+    def remove_scratch(self, directories: Collection[str]) -> None:
+        """Leaves scratch files alone: they may be another exporter's."""
+
+    def lock(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def _step(self) -> None:
+        self.steps += 1
+        self._at_step(self.steps)
+
+
+def crashing(files: Files, crash_at: int) -> SteppedPort:
+    """Crashes at the given step and stays crashed."""
+
+    def at_step(step: int) -> None:
+        if step >= crash_at:
+            raise Crash
+
+    return SteppedPort(files, at_step)

@@ -1,0 +1,249 @@
+"""Folders and object stores: the operations of the port, and exports with crashes and competitors at each step."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kctl.errors import KctlError
+from kctl.spark.commit_log import CommitLog, LostRace
+from kctl.spark.exec.files import DiskFiles, Files
+from kctl.spark.exec.object_files import ObjectFiles, StoreFailed
+from kctl.spark.exec.target import open_files
+from kctl.spark.export import Listener
+from tests.peers import s3_server
+from tests.unit.spark.crashing_files import Crash
+from tests.unit.spark.scene import Cluster, expected_values, exporter, run
+from tests.unit.spark.stepped_port import SteppedPort, crashing
+
+SILENT = Listener(lambda plan, again: None, lambda progress: None)
+MakeFiles = Callable[[str], Files]
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    with s3_server.s3_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["disk", "memory", "s3"])
+def make_files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFiles:
+    """Makes the files of a target by its name, an empty one for a new name."""
+    if request.param == "disk":
+        return lambda name: DiskFiles(tmp_path / name)
+    if request.param == "memory":
+        return memory_targets()
+    s3_server.set_variables(monkeypatch, request.getfixturevalue("s3_url"))
+    return lambda name: open_files(f"s3://{s3_server.BUCKET}/{tmp_path.name}/{name}")
+
+
+def memory_targets() -> MakeFiles:
+    """Targets in the memory of the process, with the semantics of an object store."""
+    from obstore.store import MemoryStore  # noqa: PLC0415
+
+    stores: dict[str, MemoryStore] = {}
+    return lambda name: ObjectFiles(f"s3://lake/{name}", store=stores.setdefault(name, MemoryStore()))
+
+
+def filled() -> Cluster:
+    cluster = Cluster()
+    cluster.append(0, 12)
+    cluster.append(1, 7)
+    return cluster
+
+
+def values(files: Files) -> list[bytes]:
+    """All values as read by a reader that globs, sorted."""
+    found = []
+    for name in files.names("orders"):
+        if name.endswith(".parquet") and not name.startswith("."):
+            with files.open(f"orders/{name}") as file:
+                found += pq.read_table(file).column("value").to_pylist()
+    return sorted(found)
+
+
+def assert_exact(cluster: Cluster, files: Files) -> None:
+    assert values(files) == expected_values(cluster)
+    assert CommitLog(files).data_files(["orders"]) == set(CommitLog(files).committed_paths())
+
+
+def test_a_name_is_given_once(make_files: MakeFiles) -> None:
+    files = make_files("new")
+    assert files.names("") == []
+    assert files.size("a/b+1.txt") is None
+    with pytest.raises(FileNotFoundError):
+        files.read("a/b+1.txt")
+    assert files.create("a/b+1.txt", b"first")
+    assert not files.create("a/b+1.txt", b"second")
+    scratch = files.scratch("a/b+1.txt")
+    scratch.write_bytes(b"third")
+    assert not files.publish(scratch, "a/b+1.txt")
+    assert files.read("a/b+1.txt") == b"first"
+    assert (files.names(""), files.names("a")) == (["a"], ["b+1.txt"])
+
+
+def test_a_scratch_file_is_published_with_its_contents(make_files: MakeFiles) -> None:
+    files = make_files("new")
+    for path, content in (("a/large", b"0123456789" * 100_000), ("a/empty", b"")):
+        scratch = files.scratch(path)
+        scratch.write_bytes(content)
+        assert files.publish(scratch, path)
+        assert files.size(path) == len(content)
+        assert files.read(path) == content
+    with files.open("a/large") as file:
+        file.seek(-3, 2)
+        assert file.read() == b"789"
+        file.seek(10)
+        assert file.read(3) == b"012"
+    abandoned = files.scratch("a/abandoned")
+    abandoned.write_bytes(b"half")
+    files.discard(abandoned)
+    files.remove("a/empty")
+    files.remove("a/empty")
+    assert files.names("a") == ["large"]
+
+
+def test_increments_add_up_to_everything(make_files: MakeFiles, tmp_path: Path) -> None:
+    cluster = filled()
+    for count in (0, 3, 10):
+        cluster.append(0, count)
+        run(cluster, tmp_path, files=make_files("lake"))
+        assert_exact(cluster, make_files("lake"))
+    assert run(cluster, tmp_path, files=make_files("lake")).batches == []
+
+
+@pytest.mark.parametrize("make_files", ["disk", "memory"], indirect=True)
+def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(make_files: MakeFiles, tmp_path: Path) -> None:
+    steps = _crash_at_each(make_files, tmp_path, itertools.count(1))
+    assert steps > 10
+
+
+@pytest.mark.parametrize("make_files", ["s3"], indirect=True)
+def test_crashes_are_recovered_from_on_an_s3_server(make_files: MakeFiles, tmp_path: Path) -> None:
+    _crash_at_each(make_files, tmp_path, [2, 3, 5, 6, 8, 9, 10])
+
+
+def _crash_at_each(make_files: MakeFiles, tmp_path: Path, steps: Iterator[int] | list[int]) -> int:
+    """Crashes in the second batch at the given steps until one is not reached; returns that step."""
+    for step in steps:
+        files = make_files(f"lake-{step}")
+        cluster = filled()
+        run(cluster, tmp_path, files=files)
+        cluster.append(0, 6)
+        cluster.append(1, 11)
+        try:
+            exporter(cluster, tmp_path, files=crashing(files, step)).run(SILENT)
+        except Crash:
+            pass
+        else:
+            return step
+        cluster.append(1, 4)
+        run(cluster, tmp_path, files=files)
+        assert_exact(cluster, files)
+    return 0
+
+
+@pytest.mark.parametrize("make_files", ["disk", "memory"], indirect=True)
+@pytest.mark.parametrize("has_commit", [True, False])
+def test_of_two_exporters_at_once_one_commits(make_files: MakeFiles, tmp_path: Path, has_commit: bool) -> None:
+    """The second exporter runs completely while the first is at its n-th step, for every n."""
+    for step in itertools.count(1):
+        files = make_files(f"lake-{step}")
+        cluster = filled()
+        if has_commit:
+            run(cluster, tmp_path, files=files)
+            cluster.append(0, 9)
+        if not _run_two(cluster, files, tmp_path, step):
+            break
+    assert step > 7
+
+
+@pytest.mark.parametrize("make_files", ["s3"], indirect=True)
+def test_of_two_exporters_at_once_one_commits_on_an_s3_server(make_files: MakeFiles, tmp_path: Path) -> None:
+    for step in (2, 3, 6, 9):
+        assert _run_two(filled(), make_files(f"lake-{step}"), tmp_path, step)
+
+
+def _run_two(cluster: Cluster, files: Files, tmp_path: Path, step: int) -> bool:
+    """Whether the first exporter reached the step at which the second one ran."""
+    runs = []
+
+    def compete(at: int) -> None:
+        if at == step:
+            runs.append(at)
+            cluster.append(1, 2)
+            exporter(cluster, tmp_path, files=files).run(SILENT)
+
+    with contextlib.suppress(KctlError):
+        exporter(cluster, tmp_path, files=SteppedPort(files, compete)).run(SILENT)
+    run(cluster, tmp_path, files=files)
+    assert_exact(cluster, files)
+    return bool(runs)
+
+
+def test_an_answer_that_was_lost_is_not_a_lost_race() -> None:
+    """A client repeats a request whose answer is lost; the store then refuses to create the object again."""
+    files = memory_targets()("lake")
+    cluster = filled()
+
+    class ForgetfulStore(SteppedPort):
+        def create(self, path: str, data: bytes) -> bool:
+            files.create(path, data)
+            return False
+
+    forgetful = ForgetfulStore(files, lambda step: None)
+    exporter(cluster, Path("lake"), files=forgetful).run(SILENT)
+    assert_exact(cluster, files)
+    plan, _, _ = exporter(cluster, Path("other"), files=memory_targets()("other")).plan()
+    assert plan is not None
+    with pytest.raises(LostRace):
+        CommitLog(files).write_plan(replace(plan, created_ms=0))
+
+
+def test_a_store_that_overwrites_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    class Overwriting(ObjectFiles):
+        def create(self, path: str, data: bytes) -> bool:
+            return True
+
+    from obstore.store import MemoryStore  # noqa: PLC0415
+
+    files = Overwriting("s3://lake/orders", store=MemoryStore())
+    with pytest.raises(StoreFailed, match="If-None-Match"):
+        run(filled(), tmp_path, files=files)
+    assert files.names("") == []
+
+
+def test_a_file_beyond_one_request_is_uploaded_in_parts(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+    files = ObjectFiles(f"s3://{s3_server.BUCKET}/parts", one_request_bytes_max=6_000_000)
+    for is_first in (True, False):
+        scratch = files.scratch("large")
+        scratch.write_bytes(bytes(11_000_000))
+        assert files.publish(scratch, "large") is is_first
+    assert files.size("large") == 11_000_000
+
+
+def test_credentials_may_stand_in_a_profile(s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    (tmp_path / "credentials").write_text("[shop]\naws_access_key_id = k\naws_secret_access_key = s\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "shop")
+    assert open_files(f"s3://{s3_server.BUCKET}/profile").names("") == []
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    with pytest.raises(StoreFailed, match="missing"):
+        open_files(f"s3://{s3_server.BUCKET}/profile")
+
+
+def test_a_bucket_that_does_not_exist_is_named(s3_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+    with pytest.raises(StoreFailed, match=r"s3://no-such-bucket/orders.*404") as raised:
+        run(filled(), tmp_path, files=open_files("s3://no-such-bucket/orders"))
+    assert "\n" not in str(raised.value)
