@@ -58,24 +58,27 @@ _kctl() {
         esac
         ;;
     'topics list')
-        flags='--internal --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--internal --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --timeout) kind='none' ;;
@@ -296,8 +299,9 @@ _kctl() {
         esac
         ;;
     'offsets get')
-        flags='--time --partition --committed --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--time --partition --committed --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
@@ -321,8 +325,9 @@ _kctl() {
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --topic --replicas --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
@@ -531,9 +536,10 @@ _kctl() {
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --path-to-json-file) kind='file' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --partition | --bootstrap-server | --timeout) kind='none' ;;
@@ -543,7 +549,7 @@ _kctl() {
         flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --property | --client | --bootstrap-server | --timeout) kind='none' ;;
@@ -553,7 +559,7 @@ _kctl() {
         flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         words='topic broker user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;

@@ -80,7 +80,7 @@ def reset(
         typer.Option(
             "--intermediate-topic",
             metavar="TOPIC",
-            help="A topic that the application writes and reads; its offsets go to the end..",
+            help="A topic that the application writes and reads; its offsets go to the end.",
         ),
     ] = None,
     internal_topic: Annotated[
