@@ -775,13 +775,13 @@ _kctl() {
         esac
         ;;
     'broker start')
-        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --log-format --detach --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --secure --host --metrics-port --processes --port-step --log-format --detach --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port) kind='none' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port | --host | --metrics-port | --processes | --port-step) kind='none' ;;
         esac
         ;;
     'broker stop')
@@ -799,12 +799,12 @@ _kctl() {
         esac
         ;;
     'broker check')
-        flags='--config -o --override --data-dir --port --connect --strict --format --header --no-color --quiet --debug --help'
+        flags='--config -o --override --data-dir --port --processes --port-step --connect --strict --format --header --no-color --quiet --debug --help'
         case $prev in
         --config) kind='file' ;;
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        -o | --override | --port) kind='none' ;;
+        -o | --override | --port | --processes | --port-step) kind='none' ;;
         esac
         ;;
     'broker bundle')

@@ -27,28 +27,15 @@ class Grouping(StrEnum):
 
 
 class LagTotal(NamedTuple):
-    """The lag of several partitions; the fields are those of Judgement."""
+    """The lag of several partitions."""
 
     partitions: int
     failed: int
-    """Partitions with an error, which are not in the other fields."""
-    lag: int | None
-    lost: int
-    time_lag_ms: int | None
-    """The longest."""
-    consumed_per_s: float | None
-    produced_per_s: float | None
-    catches_up: bool | None
-    catch_up_ms: int | None
-    """The longest."""
-    commit_age_ms: int | None
-    """That of the last commit."""
-    commit_age_ms_min: int | None
-    time_left_ms: int | None
-    """The shortest."""
-    verdict: Verdict
-    """The most severe."""
-    reason: str
+    """Partitions with an error, which `judgement` leaves out."""
+    judgement: Judgement
+    """The sum of records and rates, the longest time lag and time to catch up, the age of the last commit, the
+    shortest time left, and the most severe verdict with its reason.
+    """
 
 
 class Subject(NamedTuple):
@@ -91,15 +78,18 @@ def _subject(grouping: Grouping, group: GroupLag, one: PartitionLag) -> tuple[ob
 def total_of(partitions: Sequence[PartitionLag]) -> LagTotal:
     """The total of these partitions."""
     judged = [one.judgement for one in partitions if one.judgement is not None]
+    return LagTotal(len(partitions), len(partitions) - len(judged), _combined(judged, is_empty=not partitions))
+
+
+def _combined(judged: Sequence[Judgement], *, is_empty: bool) -> Judgement:
+    """The judgement on all partitions together; without partitions there is no lag, rather than an unknown one."""
     behind = [one for one in judged if one.lag]
     worst = max(judged, key=lambda one: one.verdict, default=None)
     lags = [one.lag for one in judged if one.lag is not None]
-    return LagTotal(
-        partitions=len(partitions),
-        failed=len(partitions) - len(judged),
-        lag=sum(lags) if lags or not partitions else None,
+    return Judgement(
+        lag=sum(lags) if lags or is_empty else None,
         lost=sum(one.lost for one in judged),
-        time_lag_ms=_longest(one.time_lag_ms for one in behind) if lags or not partitions else None,
+        time_lag_ms=_longest(one.time_lag_ms for one in behind) if lags or is_empty else None,
         consumed_per_s=_sum(one.consumed_per_s for one in judged),
         produced_per_s=_sum(one.produced_per_s for one in judged),
         catches_up=_catches_up(behind),

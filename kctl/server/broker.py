@@ -255,7 +255,11 @@ class Broker:
         self._config_updates.start()
         self._state = BrokerState.RUNNING
         if not walk_is_compiled():
-            log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
+            log.warning(
+                "checking records without compiled code, which is slower; install kctl where a C compiler is available "
+                "module=%s",
+                "kctl.records.walk",
+            )
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:

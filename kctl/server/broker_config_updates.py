@@ -66,8 +66,8 @@ class BrokerConfigUpdates:
                 self._fetchers.resize(self._applied.num_replica_fetchers)
                 await self._configure_logs()
                 await self._listeners_changed()
-        except Exception:
-            log.exception("cannot apply a change of the broker's properties, it applies at the next start")
+        except Exception as error:
+            log.exception("cannot apply changed broker properties, applying them at the next start error=%r", error)
         finally:
             self._task = None
 

@@ -51,6 +51,10 @@ class MetadataCache:
         self._topic_ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
 
+    def racks(self) -> dict[int, str | None]:
+        """The live brokers with their racks."""
+        return {broker_id: broker.rack for broker_id, broker in self.brokers.items()}
+
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Applies brokers and partitions; returns the partitions that were deleted."""
         self.controller_id = request.controller_id

@@ -96,7 +96,9 @@ class PeerSecurity:
             try:
                 self._loaded[listener] = await self._load(listener, static)
             except ConfigError as error:
-                log.error("cannot connect to other brokers listener=%s error=%s", listener, error)
+                log.error(
+                    "cannot connect to other brokers until the properties change listener=%s error=%s", listener, error
+                )
 
     def _is_changed(self, listener: str, loaded: _Loaded) -> bool:
         return loaded.properties != self._properties(listener) or loaded.files != _files(loaded.properties)

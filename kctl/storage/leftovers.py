@@ -99,7 +99,9 @@ def _end_of(segment: Segment) -> int:
             offset = header.next_offset
     except CorruptLog as error:
         _logger.warning(
-            "cleaned segment is corrupt, its end is not known file=%s error=%s", segment.path(LOG_SUFFIX), error
+            "cleaned segment is corrupt, recovery handles the rest of it file=%s error=%s",
+            segment.path(LOG_SUFFIX),
+            error,
         )
     return offset
 

@@ -224,7 +224,7 @@ class KazooLink:
 
     def _tls_failed(self, problem: str) -> None:
         """Fails the start of the session; a later connection is tried again until the session expires."""
-        log.warning("cannot secure the connection to ZooKeeper error=%s", problem)
+        log.warning("cannot secure the connection to ZooKeeper, closing it error=%s", problem)
         if not self.connected.done():
             self.connected.set_exception(errors.ZooKeeperError(problem))
 
@@ -263,7 +263,7 @@ class KazooLink:
         try:
             self.loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            log.debug("event loop closed before kazoo's thread ended")
+            log.debug("event loop is closed, ignoring a call from kazoo's thread callback=%r", callback)
 
     def on_response(self, call: _Call, value: object, error: Exception | None) -> None:
         """Complete a request, or keep a read for repetition if the connection broke."""

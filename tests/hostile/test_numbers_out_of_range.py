@@ -19,8 +19,9 @@ from kctl.commands.root import all_commands
 from kctl.commands.zookeeper import connection
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, is_integer, parse_integer
+from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
-from tests.unit.commands.conftest import Kctl, Ran
+from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 from tests.unit.commands.test_records import stdin
 

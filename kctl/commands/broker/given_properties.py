@@ -1,8 +1,25 @@
-"""The properties that the options of `kctl broker` set."""
+"""The options of `kctl broker` that set properties."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from kctl.errors import UsageError
+from kctl.integers import PORT_MAX
+
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
+    ),
+]
 
 
 def overrides_of(

@@ -229,14 +229,14 @@ def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> La
         client_id=member.client_id if member else None,
         groups=1 if group else groups,
         partitions=total.partitions,
-        **_lag_fields(total),
+        **_lag_fields(total.judgement),
         time=time,
         error=PARTITIONS_FAILED if total.failed else None,
         message=failed if total.failed else None,
     )
 
 
-def _lag_fields(found: Judgement | LagTotal | None) -> LagFields:
+def _lag_fields(found: Judgement | None) -> LagFields:
     return LagFields(
         lag=found.lag if found else None,
         time_lag_ms=found.time_lag_ms if found else None,

@@ -6,8 +6,9 @@ built in slices, as decisions are (see decisions).  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.leader_and_isr import (
@@ -40,6 +41,9 @@ _FIRST_LEADER_AND_ISR_BY_TOPIC = 2
 _FIRST_UPDATE_METADATA_BY_TOPIC = 5
 _FIRST_STOP_REPLICA_WITH_EPOCHS = 3
 
+TopicState = TypeVar("TopicState")
+PartitionState = TypeVar("PartitionState")
+
 
 def leader_and_isr_request(
     state: ControllerState, controller_id: int, action: SendLeaderAndIsr
@@ -53,32 +57,25 @@ def leader_and_isr_request(
         topic_states=[],
         live_leaders=_live_leaders(state, {update.state.leader for update in action.partitions}),
     )
-    topics: dict[str, LeaderAndIsrTopicState] = {}
-    for number, each in enumerate(action.partitions):
-        if is_slice_full(number):
-            yield
-        name, index = each.topic_partition
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = LeaderAndIsrTopicState(
-                topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=[]
-            )
-        topic.partition_states.append(
-            LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=each.state.controller_epoch,
-                leader=each.state.leader,
-                leader_epoch=each.state.leader_epoch,
-                isr=list(each.state.isr),
-                partition_epoch=each.state.partition_epoch,
-                replicas=list(each.replicas),
-                adding_replicas=list(each.adding_replicas),
-                removing_replicas=list(each.removing_replicas),
-                is_new=each.is_new,
-            )
-        )
-    request.topic_states.extend(topics.values())
+    request.topic_states.extend(
+        (yield from _by_topic(action.partitions, LeaderAndIsrTopicState, _leader_and_isr_state))
+    )
     return request
+
+
+def _leader_and_isr_state(update: PartitionUpdate) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=update.topic_partition[1],
+        controller_epoch=update.state.controller_epoch,
+        leader=update.state.leader,
+        leader_epoch=update.state.leader_epoch,
+        isr=list(update.state.isr),
+        partition_epoch=update.state.partition_epoch,
+        replicas=list(update.replicas),
+        adding_replicas=list(update.adding_replicas),
+        removing_replicas=list(update.removing_replicas),
+        is_new=update.is_new,
+    )
 
 
 def _live_leaders(state: ControllerState, leaders: set[int]) -> list[LeaderAndIsrLiveLeader]:
@@ -100,30 +97,21 @@ def update_metadata_request(
         topic_states=[],
         live_brokers=_live_brokers(state),
     )
-    topics: dict[str, UpdateMetadataTopicState] = {}
-    for number, each in enumerate(partitions):
-        if is_slice_full(number):
-            yield
-        name, index = each.topic_partition
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = UpdateMetadataTopicState(
-                topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=[]
-            )
-        topic.partition_states.append(
-            UpdateMetadataPartitionState(
-                partition_index=index,
-                controller_epoch=each.state.controller_epoch,
-                leader=each.state.leader,
-                leader_epoch=each.state.leader_epoch,
-                isr=list(each.state.isr),
-                zk_version=each.state.partition_epoch,
-                replicas=list(each.replicas),
-                offline_replicas=list(each.offline_replicas),
-            )
-        )
-    request.topic_states.extend(topics.values())
+    request.topic_states += yield from _by_topic(partitions, UpdateMetadataTopicState, _update_metadata_state)
     return request
+
+
+def _update_metadata_state(update: PartitionUpdate) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=update.topic_partition[1],
+        controller_epoch=update.state.controller_epoch,
+        leader=update.state.leader,
+        leader_epoch=update.state.leader_epoch,
+        isr=list(update.state.isr),
+        zk_version=update.state.partition_epoch,
+        replicas=list(update.replicas),
+        offline_replicas=list(update.offline_replicas),
+    )
 
 
 def _live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
@@ -143,6 +131,26 @@ def _live_brokers(state: ControllerState) -> list[UpdateMetadataBroker]:
         )
         for broker_id, live in sorted(state.brokers.items())
     ]
+
+
+def _by_topic(
+    updates: Iterable[PartitionUpdate],
+    topic_state: Callable[..., TopicState],
+    partition_state: Callable[[PartitionUpdate], PartitionState],
+) -> Generator[None, None, list[TopicState]]:
+    """The states of the partitions, grouped by topic, in the order of the first partition of each topic."""
+    topics: dict[str, TopicState] = {}
+    partitions: dict[str, list[PartitionState]] = {}
+    for number, each in enumerate(updates):
+        if is_slice_full(number):
+            yield
+        name = each.topic_partition[0]
+        states = partitions.get(name)
+        if states is None:
+            states = partitions[name] = []
+            topics[name] = topic_state(topic_name=name, topic_id=each.topic_id or ZERO_UUID, partition_states=states)
+        states.append(partition_state(each))
+    return list(topics.values())
 
 
 def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:

@@ -62,7 +62,7 @@ class GroupLagReader:
         except KctlError as error:
             self._groups = ()
             if str(error) != self._problem:
-                log.warning("cannot read the lag of groups for metrics error=%s", error)
+                log.warning("cannot read the lag of groups, leaving it out of the metrics error=%s", error)
             self._problem = str(error)
         finally:
             took_s = loop.time() - started_s

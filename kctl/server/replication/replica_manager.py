@@ -265,7 +265,7 @@ class ReplicaManager:
             partition.log.assign_topic_id(topic_id)
         partition.apply(state, self._clock.monotonic_ms())
         state_log.info(
-            "partition=%s role=%s leader=%s leader_epoch=%s isr=%s",
+            "changed role partition=%s role=%s leader=%s leader_epoch=%s isr=%s",
             topic_partition,
             "leader" if partition.is_leader else "follower",
             partition.leader,

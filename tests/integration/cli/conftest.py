@@ -5,14 +5,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.integration.cli.group_readers import ROOT, TIMEOUT_S, Reader
 from tests.peers import apache_kafka, apache_zookeeper, probe
 from tests.peers.forked_kctl import ForkedKctl
 from tests.peers.kctl_broker import kctl_broker
+from tests.peers.ran import Ran
 from tests.peers.three_brokers import apache_cluster, kctl_cluster
 
 BROKERS = [
@@ -33,24 +33,6 @@ KAFKA_4 = pytest.param(apache_kafka.NEWEST_BROKER, marks=pytest.mark.jvm)
 
 ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)
 """For tests of kctl's client, if another test of the file has connected to Apache Kafka's brokers."""
-
-
-class Ran(NamedTuple):
-    """The result of a command line."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """stdout as one JSON document."""
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """stdout as tab-separated cells."""
-        return [line.split("\t") for line in self.out.splitlines()]
 
 
 Kctl = Callable[..., Ran]

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.integration.cli.conftest import Kctl, Ran, ThreeBrokers
+from tests.integration.cli.conftest import Kctl, ThreeBrokers
 from tests.peers import apache_kafka, probe
+from tests.peers.ran import Ran
 from tests.peers.three_brokers import kctl_cluster
 
 pytestmark = pytest.mark.timeout(600)

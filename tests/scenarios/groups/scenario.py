@@ -19,7 +19,6 @@ newest record.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 from kctl.errors import ErrorCode
@@ -36,6 +35,7 @@ from kctl.server.groups.events import (
 )
 from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import AppendedOffset, Packed, pack
+from tests.scenarios.script import ScenarioFailed, Script
 from tests.unit.groups.world import GroupWorld, Token, protocols
 
 CONFIG_NAMES = {
@@ -46,11 +46,7 @@ CONFIG_NAMES = {
 }
 
 
-class ScenarioFailed(AssertionError):
-    """The line of the scenario that does not hold, and the actual state."""
-
-
-class Scenario:
+class Scenario(Script):
     """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
@@ -61,20 +57,6 @@ class Scenario:
         self._processes: dict[int, tuple[str, str]] = {}
         self._seen = 0
         self._responses: defaultdict[str, list[str]] = defaultdict(list)
-
-    def run(self, text: str) -> None:
-        """Raises ScenarioFailed at the first line that does not hold."""
-        for number, line in enumerate(text.splitlines(), 1):
-            words = line.partition("#")[0].split()
-            if not words:
-                continue
-            command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
-            try:
-                command(words[1:])
-            except ScenarioFailed as failure:
-                raise ScenarioFailed(f"line {number}: {line.strip()}\n{failure}") from None
-            self._collect()
-        self._expect(["nothing"])
 
     def _config(self, words: list[str]) -> None:
         options = _options(words)

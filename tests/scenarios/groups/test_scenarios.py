@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.groups.scenario import Scenario, ScenarioFailed
+from tests.scenarios.groups.scenario import Scenario
+from tests.scenarios.script import ScenarioFailed
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 

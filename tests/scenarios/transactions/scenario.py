@@ -21,19 +21,15 @@ all these words.  `expect nothing` says that no answer is left over, which is ch
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.transactions.actions import InitOutcome, Outcome
+from tests.scenarios.script import ScenarioFailed, Script
 from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 
 
-class ScenarioFailed(AssertionError):
-    """The line of the scenario that does not hold, and the actual state."""
-
-
-class Scenario:
+class Scenario(Script):
     """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
@@ -42,20 +38,6 @@ class Scenario:
         self._producers: dict[str, ProducerIdAndEpoch] = {}
         self._responses: defaultdict[str, list[str]] = defaultdict(list)
         self._waiting: list[tuple[str, str, Token]] = []
-
-    def run(self, text: str) -> None:
-        """Raises ScenarioFailed at the first line that does not hold."""
-        for number, line in enumerate(text.splitlines(), 1):
-            words = line.partition("#")[0].split()
-            if not words:
-                continue
-            command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
-            try:
-                command(words[1:])
-            except ScenarioFailed as failure:
-                raise ScenarioFailed(f"line {number}: {line.strip()}\n{failure}") from None
-            self._collect()
-        self._expect(["nothing"])
 
     def _init(self, words: list[str]) -> None:
         name, options = words[0], dict(word.split("=", 1) for word in words[1:])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.transactions.scenario import Scenario, ScenarioFailed
+from tests.scenarios.script import ScenarioFailed
+from tests.scenarios.transactions.scenario import Scenario
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 

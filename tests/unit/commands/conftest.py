@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from kctl.cli import main
+from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster
-
-
-class Ran(NamedTuple):
-    """The result of a command line."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """stdout as one JSON document."""
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """stdout as tab-separated cells."""
-        return [line.split("\t") for line in self.out.splitlines()]
-
 
 Kctl = Callable[..., Ran]
 """Runs the words of a line, and further words that may contain spaces."""

@@ -20,8 +20,9 @@ from kctl.commands.lazy_group import Member
 from kctl.commands.root import NOUNS
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.protocol.apis.metadata import MetadataRequest
+from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.commands.conftest import Kctl, Ran
+from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PATIENCE_S = 60

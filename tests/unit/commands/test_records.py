@@ -24,8 +24,9 @@ from kctl.protocol.apis.produce import (
 )
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from tests.peers.ran import Ran
 from tests.unit.client.fake_cluster import FakeCluster, FakePartition
-from tests.unit.commands.conftest import Kctl, Ran
+from tests.unit.commands.conftest import Kctl
 
 
 @contextmanager

@@ -177,6 +177,12 @@ class MoveWorld:
         """The folders in a log directory."""
         return [entry.name for entry in self.disk.list(log_dir) if entry.is_directory]
 
+    async def begin_slow_move(self, path: str) -> None:
+        """Returns when the copy has its first records; the next ones take until `bytes_per_second` is raised."""
+        self.bytes_per_second = 1
+        self.moves.move(TP, path)
+        await until(lambda: self.logs.futures.logs[TP].log_end_offset > 0)
+
     async def settled(self) -> None:
         """Returns when no move is in progress."""
         await until(lambda: not len(self.moves))

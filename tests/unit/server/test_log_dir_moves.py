@@ -240,9 +240,7 @@ def test_a_throttle_slows_the_copy_and_can_be_removed_during_the_move() -> None:
         await world.settled()
         took_ms = world.clock.monotonic_ms() - started_ms
         assert took_ms >= (size - 1000) * 1000 / 1000 - 1000, "a second of credit and one piece are not waited for"
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/one")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/one")
         world.bytes_per_second = 1e18
         started_ms = world.clock.monotonic_ms()
         await world.settled()
@@ -279,9 +277,7 @@ def test_the_copy_follows_a_log_restarted_at_another_offset() -> None:
             partition.log.append_as_follower(
                 build_batch([Record(0, 1, b"key", value)], base_offset=partition.log.log_end_offset)
             )
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         partition.log.truncate_fully_and_start_at(500)
         partition.log.append_as_follower(build_batch([Record(0, 1, b"key", b"new")], base_offset=500))
         world.bytes_per_second = 1e18
@@ -300,9 +296,7 @@ def test_delete_records_inside_a_batch_is_kept_by_the_move(start: int) -> None:
             batch = memoryview(bytearray(build_batch(records)))
             world.replicas.append(partition, batch, required_acks=1, request_version=9)
         partition.log.increment_log_start_offset(2)
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         partition.log.increment_log_start_offset(start)
         world.bytes_per_second = 1e18
         await world.settled()
@@ -318,9 +312,7 @@ def test_a_move_does_not_wait_for_segments_deleted_by_retention() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(60))
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         world.log().config = replace(CONFIG, retention_bytes=600)
         deleted = world.logs.apply_retention(world.clock.now_ms(), world.replicas.high_watermark_of)
         assert deleted > 3
@@ -351,9 +343,7 @@ def test_deleting_a_topic_deletes_the_copy() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         world.stop_replica(delete=True)
         assert (dict(world.logs.logs), dict(world.logs.futures.logs), len(world.moves)) == ({}, {}, 0)
         assert all(name.endswith("-delete") for at in ("/one", "/two") for name in world.names(at))
@@ -368,9 +358,7 @@ def test_the_move_of_a_stopped_replica_pauses_until_it_has_a_role() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         world.stop_replica()
         world.bytes_per_second = 1e18
         await until(lambda: world.clock.monotonic_ms() > 60_000)
@@ -388,9 +376,7 @@ def test_a_failed_target_directory_ends_the_move_and_the_replica_stays_online() 
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         disk.fail_disk_at(1, "/two")
         world.bytes_per_second = 1e18
         await world.settled()
@@ -408,9 +394,7 @@ def test_a_failed_source_directory_takes_the_replica_offline_and_keeps_the_copy(
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
-        world.bytes_per_second = 1
-        world.moves.move(TP, "/two")
-        await until(lambda: world.logs.futures.logs[TP].log_end_offset > 0)
+        await world.begin_slow_move("/two")
         disk.fail_disk_at(1, "/one")
         world.bytes_per_second = 1e18
         await world.settled()

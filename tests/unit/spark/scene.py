@@ -31,6 +31,7 @@ from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, Par
 from kctl.spark.session import SparkFailed, SparkSettings
 
 RECORDS_PER_BATCH = 5
+SILENT = Listener(lambda plan, origin: None, lambda progress: None)
 
 
 class StoppedClock:
@@ -184,9 +185,17 @@ def exporter(
     )
 
 
+def filled() -> Cluster:
+    """Two partitions with 12 and 7 records."""
+    cluster = Cluster()
+    cluster.append(0, 12)
+    cluster.append(1, 7)
+    return cluster
+
+
 def run(cluster: Cluster, folder: Path, **more: object) -> ExportReport:
     """One complete run."""
-    return exporter(cluster, folder, **more).run(Listener(lambda plan, again: None, lambda progress: None))  # type: ignore[arg-type]
+    return exporter(cluster, folder, **more).run(SILENT)  # type: ignore[arg-type]
 
 
 def committed_files(folder: Path) -> list[str]:

@@ -19,23 +19,16 @@ from kctl.spark.plan import OnDataLoss
 from kctl.spark.summary import rows_of
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, SteppedFiles, UnlockedFiles
 from tests.unit.spark.scene import (
+    SILENT,
     Cluster,
     assert_exact,
     committed_files,
     expected_values,
     exported_values,
     exporter,
+    filled,
     run,
 )
-
-SILENT = Listener(lambda plan, again: None, lambda progress: None)
-
-
-def filled() -> Cluster:
-    cluster = Cluster()
-    cluster.append(0, 12)
-    cluster.append(1, 7)
-    return cluster
 
 
 def shared() -> Cluster:

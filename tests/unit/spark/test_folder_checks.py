@@ -13,29 +13,22 @@ from kctl.errors import ApiError, ClusterUnreachable
 from kctl.spark.commit_log import BrokenExportFolder
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.export import Listener, Origin
+from kctl.spark.export import Origin
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.session import SparkFailed
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import (
+    SILENT,
     Cluster,
     assert_exact,
     committed_files,
     expected_values,
     exported_values,
     exporter,
+    filled,
     run,
 )
-
-SILENT = Listener(lambda plan, origin: None, lambda progress: None)
-
-
-def filled() -> Cluster:
-    cluster = Cluster()
-    cluster.append(0, 12)
-    cluster.append(1, 7)
-    return cluster
 
 
 def small_partitions() -> Cluster:
