@@ -927,6 +927,31 @@ RESPONSE_READ_BYTES_MAX = _limit(
     on_excess="the buffer grows as bytes arrive, at most to twice their size",
 )
 
+VERIFY_FETCH_BYTES_MAX = _limit(
+    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    64 << 20,
+    "bytes",
+    on_excess="the rest is fetched when these records have been compared",
+)
+VERIFY_RECORD_BYTES_MAX = _limit(
+    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    64 << 20,
+    "bytes",
+    on_excess="the partition is reported as not compared",
+)
+PERF_PAYLOAD_BYTES_MAX = _limit(
+    "size of a test record of `kctl perf`, and of its payload file",
+    64 << 20,
+    "bytes",
+    on_excess="the command ends with an error before it writes",
+)
+PERF_BUFFERED_BYTES_MAX = _limit(
+    "records that `kctl perf` has sent without acknowledgement, or received and not counted",
+    64 << 20,
+    "bytes",
+    on_excess="it waits for acknowledgements, or fetches later",
+)
+
 CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,
