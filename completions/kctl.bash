@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile mcp completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -22,9 +22,15 @@ _kctl() {
     groups) [[ -n $verb ]] || words='list describe lag members history delete delete-offsets reset-offsets restore export import' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
+    streams) [[ -n $verb ]] || words='reset' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
+    verify) [[ -n $verb ]] || words='replicas' flags=--help ;;
+    perf) [[ -n $verb ]] || words='produce consume latency' flags=--help ;;
+    api-versions) verb=api-versions ;;
+    features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
+    metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
@@ -44,6 +50,7 @@ _kctl() {
     export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
+    mcp) verb=mcp ;;
     completion) verb=completion ;;
     esac
     case "$noun $verb" in
@@ -56,8 +63,9 @@ _kctl() {
         esac
         ;;
     'topics list')
-        flags='--internal --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--internal --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -65,8 +73,9 @@ _kctl() {
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -75,8 +84,9 @@ _kctl() {
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -108,7 +118,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --profile --timeout --confirm --format --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id --bootstrap-server --command-config --profile --timeout --confirm --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -118,22 +128,23 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
+        --decode) words='value key both' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -353,9 +364,24 @@ _kctl() {
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
-    'offsets get')
-        flags='--time --partition --committed --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+    'streams reset')
+        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --input-topic) kind='names-topics' ;;
+        --intermediate-topic) kind='names-topics' ;;
+        --internal-topic) kind='names-topics' ;;
+        --from-file) kind='file' ;;
+        --backup-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'offsets get')
+        flags='--time --partition --committed --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -385,10 +411,11 @@ _kctl() {
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --topic --replicas --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --topic) kind='names-topics' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -451,6 +478,100 @@ _kctl() {
         case $prev in
         --data-dir) kind='directory' ;;
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'verify replicas')
+        flags='--topic --once --interval --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --topic) kind='names-topics' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --interval | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'perf produce')
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all -1 1 0' flags='' ;;
+        --compression) words='none gzip snappy lz4 zstd' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'perf consume')
+        flags='--from --records --duration --warmup --interval --client --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) words='start end' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --warmup | --interval | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'perf latency')
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all 1' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'api-versions api-versions')
+        flags='--differing --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features describe')
+        flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features upgrade')
+        flags='--feature --metadata-version --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features downgrade')
+        flags='--feature --metadata-version --unsafe --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'metadata-quorum describe')
+        flags='--replication --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'top top')
@@ -537,10 +658,11 @@ _kctl() {
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --path-to-json-file) kind='file' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -552,7 +674,7 @@ _kctl() {
         flags='--all --property --client --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -564,7 +686,7 @@ _kctl() {
         flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
@@ -1019,6 +1141,15 @@ _kctl() {
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
         *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'mcp mcp')
+        flags='--allow-writes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'completion completion')

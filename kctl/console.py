@@ -6,7 +6,8 @@
     jsonl   one JSON object per line, written as it becomes known
 
 Names, keys, values and error texts come from clients and brokers.  Everything is escaped here, so that none of it
-reaches a terminal as a control sequence.  The one exception is `verbatim`, and that only where stdout is no terminal.
+reaches a terminal as a control sequence.  The exceptions are `verbatim` and `data`, and those only where stdout is no
+terminal.
 
 A row is a NamedTuple, which a command declares beside its columns.  Its fields are the members of the JSON object, in
 this order and under these names; a column shows the field of its name, and is empty where the row has no such field.
@@ -198,6 +199,13 @@ class Console:
     def verbatim(self, text: str) -> None:
         """Write text in the format of another program, or data; unchanged except on a terminal."""
         self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
+
+    def data(self, data: bytes) -> None:
+        """Write bytes in a format that the user gave; unchanged except on a terminal.  The command writes no text."""
+        if self.stdout.isatty():
+            self.stdout.write(escape_lines(data.decode(errors="surrogateescape")))
+        else:
+            self.stdout.buffer.write(data)
 
     def note(self, text: str) -> None:
         """Write a note to stderr; --quiet suppresses it."""

@@ -292,6 +292,19 @@ PROBLEM_TEXT_MAX = _limit(
     on_excess="the text is truncated and ends in three dots",
 )
 
+FORMATTED_RECORD_BYTES_MAX = _limit(
+    "text of one record that `kctl produce -f` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command fails",
+)
+FORMATTED_HEADERS_MAX = _limit(
+    "headers of one record that `kctl produce -f` reads",
+    100_000,
+    "headers",
+    on_excess="the command fails",
+)
+
 # Groups and transactions.
 
 MEMBER_ID_PREFIX_BYTES_MAX = _limit(
@@ -914,6 +927,31 @@ RESPONSE_READ_BYTES_MAX = _limit(
     on_excess="the buffer grows as bytes arrive, at most to twice their size",
 )
 
+VERIFY_FETCH_BYTES_MAX = _limit(
+    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    64 << 20,
+    "bytes",
+    on_excess="the rest is fetched when these records have been compared",
+)
+VERIFY_RECORD_BYTES_MAX = _limit(
+    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    64 << 20,
+    "bytes",
+    on_excess="the partition is reported as not compared",
+)
+PERF_PAYLOAD_BYTES_MAX = _limit(
+    "size of a test record of `kctl perf`, and of its payload file",
+    64 << 20,
+    "bytes",
+    on_excess="the command ends with an error before it writes",
+)
+PERF_BUFFERED_BYTES_MAX = _limit(
+    "records that `kctl perf` has sent without acknowledgement, or received and not counted",
+    64 << 20,
+    "bytes",
+    on_excess="it waits for acknowledgements, or fetches later",
+)
+
 CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,
@@ -961,6 +999,50 @@ LAG_LOOKS_MAX = _limit(
     64,
     "observations",
     on_excess="every second one is dropped",
+)
+
+REGISTRY_RESPONSE_BYTES_MAX = _limit(
+    "response of a schema registry",
+    4 << 20,
+    "bytes",
+    on_excess="the response is not used, and records with the schema are shown undecoded",
+)
+REGISTRY_TIMEOUT_MS = _limit(
+    "time to get a schema and those that it uses from a registry",
+    10_000,
+    "ms",
+    on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
+)
+REGISTRY_REFERENCES_MAX = _limit(
+    "schemas that a schema of a registry uses, also indirectly",
+    200,
+    "schemas",
+    on_excess="records with the schema are shown undecoded",
+)
+
+TOOL_OUTPUT_BYTES_MAX = _limit(
+    "output of one tool call of `kctl mcp`",
+    1 << 20,
+    "bytes",
+    on_excess="the command is ended, and the result is an error that suggests to select less",
+)
+TOOL_MESSAGES_BYTES_MAX = _limit(
+    "warnings and errors in the result of one tool call of `kctl mcp`",
+    16 << 10,
+    "bytes",
+    on_excess="the others are dropped",
+)
+TOOL_TIMEOUT_MS = _limit(
+    "time for one tool call of `kctl mcp`",
+    120_000,
+    "ms",
+    on_excess="the command is ended, and the result is an error",
+)
+TOOL_CALLS_MAX = _limit(
+    "commands that `kctl mcp` runs at the same time",
+    4,
+    "commands",
+    on_excess="further calls wait",
 )
 
 # Reports about a broker.

@@ -139,8 +139,12 @@ async def describe_configs(
     *,
     names: Sequence[str] | None = None,
     synonyms: bool = True,
+    is_sorted: bool = True,
 ) -> Described:
-    """The properties of the resources, all or only `names`, with sources and optionally synonyms."""
+    """The properties of the resources, all or only `names`, with sources and optionally synonyms.
+
+    Without `is_sorted` they are in the order of the response.
+    """
 
     async def send_to(connection: Connection, some: list[ConfigResource]) -> Described:
         version = connection.versions.highest(DescribeConfigsRequest)
@@ -163,7 +167,7 @@ async def describe_configs(
                 found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
             else:
                 entries = [_entry(config, resource, version) for config in result.configs]
-                found[resource] = sorted(entries, key=lambda entry: entry.name)
+                found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
         return found
 
     return await _on_brokers_of(client, resources, send_to)

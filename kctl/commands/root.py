@@ -26,11 +26,19 @@ NOUNS: dict[str, Member] = {
     ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
+    "streams": Member("kctl.commands.streams", "Reset applications of Kafka Streams."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
     "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
     "cluster": Member(
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
+    "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
+    "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
+    "api-versions": Member(
+        "kctl.commands.api_versions.command", "Show the API versions that each broker supports, beside those of kctl."
+    ),
+    "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
+    "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
     "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
@@ -61,6 +69,10 @@ NOUNS: dict[str, Member] = {
     ),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
+    "mcp": Member(
+        "kctl.commands.mcp.command",
+        "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
+    ),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
 """Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""

@@ -34,10 +34,6 @@ ClientName = Annotated[
     str | None,
     typer.Option("--client", metavar="ID", help="With user: quotas for this client id, '<default>', or '*' for all."),
 ]
-Compat = Annotated[
-    Literal["kafka-2.8"] | None,
-    typer.Option("--compat", help="For users, clients and ips: print what Kafka's own tool of that version prints."),
-]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
