@@ -365,7 +365,7 @@ _kctl() {
         esac
         ;;
     'streams reset')
-        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --input-topic) kind='names-topics' ;;
         --intermediate-topic) kind='names-topics' ;;
@@ -374,6 +374,7 @@ _kctl() {
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
         esac
@@ -491,7 +492,7 @@ _kctl() {
         esac
         ;;
     'perf produce')
-        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all -1 1 0' flags='' ;;
@@ -499,6 +500,7 @@ _kctl() {
         --client) words='auto librdkafka kctl' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
@@ -517,13 +519,14 @@ _kctl() {
         esac
         ;;
     'perf latency')
-        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all 1' flags='' ;;
         --client) words='auto librdkafka kctl' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
@@ -548,19 +551,21 @@ _kctl() {
         esac
         ;;
     'features upgrade')
-        flags='--feature --metadata-version --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--feature --metadata-version --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'features downgrade')
-        flags='--feature --metadata-version --unsafe --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        flags='--feature --metadata-version --unsafe --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
         esac

@@ -63,7 +63,10 @@ NOUNS: dict[str, Member] = {
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
-    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
+    "export": Member(
+        "kctl.commands.export.command",
+        "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
+    ),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
     "mcp": Member(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.features import UpdateType
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.features.updating import (
     DryRunOption,
@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "downgrade",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl features downgrade --feature transaction.version=1 --dry-run",
         "kctl features downgrade --metadata-version 3.9 --yes",

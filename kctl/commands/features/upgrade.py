@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from kctl.admin.features import UpdateType
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.features.updating import (
     DryRunOption,
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "upgrade",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl features upgrade --metadata-version 4.0 --dry-run",
         "kctl features upgrade --metadata-version 4.0-IV3 --yes",

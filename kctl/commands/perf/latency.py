@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.admin.perf.load_client import ProduceSettings, choose_client
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.perf import options
@@ -23,7 +23,7 @@ DEFAULT_DURATION_MS = 10_000
 
 @app.command(
     "latency",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl perf latency load-test --create --records 10000 --acks all --histogram",
         "kctl perf latency load-test --rate 100 --duration 60s --warmup 5s --yes",

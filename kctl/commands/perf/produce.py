@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kctl.admin.perf.load_client import ProduceSettings, choose_client
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.perf import options
@@ -29,7 +29,7 @@ BATCH_BYTES_MAX = 64 << 20
 
 @app.command(
     "produce",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl perf produce load-test --create --partitions 6 --records 1000000 --size 1k",
         "kctl perf produce load-test --duration 60s --warmup 5s --rate 20000 --acks all --histogram --yes",

@@ -9,7 +9,7 @@ import typer
 from kctl.admin.offset_reset import Scenario, Target
 from kctl.admin.outcome import Outcome
 from kctl.admin.streams_reset import StreamsReset, execute_streams_reset, plan_streams_reset
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup
@@ -57,7 +57,7 @@ class ActionRow(NamedTuple):
 
 @app.command(
     "reset",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl streams reset word-count --input-topic lines",
         "kctl streams reset word-count --input-topic lines --yes",
