@@ -8,7 +8,8 @@
     csv     the rows of plain as RFC 4180, always with a header
 
 Names, keys, values and error texts come from clients and brokers.  Everything is escaped here, so that none of it
-reaches a terminal as a control sequence.  The one exception is `verbatim`, and that only where stdout is no terminal.
+reaches a terminal as a control sequence.  The exceptions are `verbatim` and `data`, and those only where stdout is no
+terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell, is_present
 from kctl.progress_line import Progress, terminal_height, terminal_width
@@ -63,6 +64,9 @@ class Format(Enum):
 class Console:
     """The output of one command.  Owner: the command."""
 
+    default_format: ClassVar[Format | None] = None
+    """The format of this process without --format: that of a profile.  None depends on whether stdout is a terminal."""
+
     def __init__(
         self,
         stdout: TextIO,
@@ -106,7 +110,7 @@ class Console:
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         color = not no_color and uses_colors()
-        chosen = Format(format) if format else None
+        chosen = Format(format) if format else cls.default_format
         return cls(
             sys.stdout,
             sys.stderr,
@@ -188,6 +192,13 @@ class Console:
         """Write text in the format of another program, or data; unchanged except on a terminal."""
         self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
 
+    def data(self, data: bytes) -> None:
+        """Write bytes in a format that the user gave; unchanged except on a terminal.  The command writes no text."""
+        if self.stdout.isatty():
+            self.stdout.write(escape_lines(data.decode(errors="surrogateescape")))
+        else:
+            self.stdout.buffer.write(data)
+
     def note(self, text: str) -> None:
         """Write a note to stderr; --quiet suppresses it."""
         if not self.quiet:
@@ -207,13 +218,23 @@ class Console:
             self.document({"error": {"code": code, "message": message, "retryable": retryable}})
         self.stderr.write(f"kctl: {escape(message)}\n")
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a terminal to ask on."""
+        return self.stdin is not None and self.stdin.isatty() and self.stderr.isatty()
+
     def confirm(self, question: str) -> bool | None:
         """Ask for confirmation on the terminal; None if there is no terminal."""
-        if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
+        answer = self.ask(f"{question} [y/N]")
+        return None if answer is None else answer.lower() in {"y", "yes"}
+
+    def ask(self, question: str) -> str | None:
+        """The line that the user types on the terminal after the question; None if there is no terminal."""
+        if self.stdin is None or not self.can_ask:
             return None
-        self.stderr.write(f"{escape(question)} [y/N] ")
+        self.stderr.write(f"{escape(question)} ")
         self.stderr.flush()
-        return self.stdin.readline().strip().lower() in {"y", "yes"}
+        return self.stdin.readline().strip()
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""

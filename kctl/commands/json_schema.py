@@ -6,6 +6,7 @@ import importlib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Literal
 
 from kctl.commands.shown import RowType, Shown
@@ -58,6 +59,8 @@ def _schema(annotation: Any, definitions: dict[str, Schema]) -> Schema:
         return {"type": "array", "items": _schema(arguments[0], definitions)}
     if annotation in {object, Any}:
         return {}
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return {"enum": [one.value for one in annotation]}
     if hasattr(annotation, "_fields"):
         return _reference(annotation, definitions)
     raise TypeError(f"{annotation} has no JSON Schema")

@@ -34,9 +34,9 @@ def shows(*rows: RowType, instead: RowType | None = None) -> Callable[[Function]
     return _declare(Shown(rows, True, rows if instead is None else (*rows, instead), instead))
 
 
-def shows_one(row: RowType, *, lines: RowType | None = None) -> Callable[[Function], Function]:
-    """Declares that a command shows one object; with jsonl, rows of the type `lines` if it is given."""
-    return _declare(Shown((row,), False, (lines or row,)))
+def shows_one(*rows: RowType, lines: RowType | None = None) -> Callable[[Function], Function]:
+    """Declares that a command shows one object of one of these types; with jsonl, rows of the type `lines` if given."""
+    return _declare(Shown(rows, False, rows if lines is None else (lines,)))
 
 
 def shown_by(function: object) -> Shown | None:

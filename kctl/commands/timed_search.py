@@ -1,18 +1,15 @@
 """Searches values and names with a regular expression, within a time limit per value.
 
-Python's `re` backtracks, so the time of some expressions grows exponentially with the value.  It calls signal handlers
-in between, so the handler of a timer can end a search with an exception.  `re` has loops without such calls, whose time
-is at most quadratic; a limit on the searched length bounds them.  An expression without special characters is searched
-in the whole value, because its time is linear.
+An expression without special characters is searched in the whole value, because its time is linear.
 """
 
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from kctl.commands.timed_work import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -22,59 +19,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATTERN_CHARACTERS_MAX = 10_000
-SEARCHED_BYTES_MAX = 64 << 10
-"""A quadratic search of so many bytes takes about 1.5 s."""
-SEARCH_S_MAX = 1.0
 _SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 
 
 class SearchTooSlow(KctlError):
-    """The search of one value has exceeded its time limit."""
-
-
-class _Expired(Exception):
-    """Leaves this module as another error."""
+    """The search of one value, or of all names, has exceeded its time limit."""
 
 
 class TimedExpression:
-    """A regular expression whose compilation and use are ended after SEARCH_S_MAX.  Owner: the main thread."""
+    """A regular expression whose compilation and use are ended after TIME_S_MAX.  Owner: the main thread."""
 
     def __init__(self, option: str, pattern: str) -> None:
         """`option` names the expression in errors.  Raises UsageError for an invalid expression."""
         if len(pattern) > PATTERN_CHARACTERS_MAX:
             raise UsageError(f"{option}: more than {PATTERN_CHARACTERS_MAX:,} characters")
         self.option = option
-        self._is_searching = False
-        signal.signal(signal.SIGALRM, self._expire)
         try:
-            self.compiled = self._within_limit(lambda: re.compile(pattern))
+            self.compiled = within_limit(lambda: re.compile(pattern))
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{option}: '{pattern}' is not a valid regular expression: {error}") from None
-        except _Expired:
-            raise UsageError(f"{option}: the expression takes more than {SEARCH_S_MAX:g} s to compile") from None
+        except Expired:
+            raise UsageError(f"{option}: the expression takes more than {TIME_S_MAX:g} s to compile") from None
 
     def within_limit(self, work: Callable[[re.Pattern[str]], T], what: str) -> T:
         """The result of `work` with the expression.  Raises SearchTooSlow, in which `what` names the searched text."""
         try:
-            return self._within_limit(lambda: work(self.compiled))
-        except _Expired:
+            return within_limit(lambda: work(self.compiled))
+        except Expired:
             raise SearchTooSlow(
-                f"{self.option}: the search of {what} takes more than {SEARCH_S_MAX:g} s; use an expression with fewer"
+                f"{self.option}: the search of {what} takes more than {TIME_S_MAX:g} s; use an expression with fewer"
                 " nested or adjacent repetitions"
             ) from None
-
-    def _within_limit(self, work: Callable[[], T]) -> T:
-        self._is_searching = True
-        signal.setitimer(signal.ITIMER_REAL, SEARCH_S_MAX)
-        try:
-            return work()
-        finally:
-            self._is_searching = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _expire(self, _number: int, _frame: object) -> None:
-        if self._is_searching:
-            raise _Expired
 
 
 class NamePattern:

@@ -33,7 +33,14 @@ MISSING = {
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *(
             f"{name}{kind}"
-            for name in ("DescribeGroups", "DescribeLogDirs", "ListGroups")
+            for name in (
+                "ApiVersions",
+                "DescribeGroups",
+                "DescribeLogDirs",
+                "DescribeQuorum",
+                "ListGroups",
+                "UpdateFeatures",
+            )
             for kind in ("Request", "Response")
         ),
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),

@@ -8,6 +8,7 @@ import typer
 
 from kctl.commands.cluster.log_dir_rows import DirectoryRow, ReplicaRow, Total, TotalRow, show_log_dirs
 from kctl.commands.command import examples
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
@@ -43,6 +44,7 @@ def log_dirs(
     by: Annotated[
         Total | None, typer.Option("--by", help="Show totals per broker or topic, the largest first.")
     ] = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Show the log directories of the brokers and their contents.
 
@@ -55,4 +57,6 @@ def log_dirs(
     run: Invocation = ctx.obj
     if by is not None and replicas:
         raise UsageError("--by shows totals, and --replicas each replica: give one of them")
-    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, by=by)
+    if by is not None and compat is not None:
+        raise UsageError("--compat prints each replica; leave out --by")
+    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, by=by, compat=compat)

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.admin.topics import describe_topics, list_topics
 from kctl.commands.command import examples
+from kctl.commands.compat import topics as topic_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.shown import shows
-from kctl.commands.topics.filters import Selected, select_topics, topic_filters
+from kctl.commands.topics.filters import Selected, TopicFilters, select_topics, topic_filters
 from kctl.commands.topics.options import (
     AtMinIsr,
     FilterOptions,
@@ -27,7 +31,8 @@ from kctl.commands.topics.options import (
 )
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_id, topic_row
 from kctl.console import ERROR_COLUMNS, Column, Format, is_present
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,11 +133,15 @@ def describe(
     overrides: Overrides = False,
     topic_regex: TopicRegex = None,
     id_: Id = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
     One row per partition; json, jsonl and yaml have one object per topic.  Topics match all filters; of several filters
     of partitions, their partitions match at least one, and the exit status is 3 if there are any.
+
+    With --compat the columns Elr and LastKnownElr, which kafka-3 and kafka-4 have, are N/A, and internal topics are
+    included.
     """
     run: Invocation = ctx.obj
     if names and topic_regex is not None:
@@ -141,6 +150,9 @@ def describe(
         FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
     )
     problems = filters.problems
+
+    if compat:
+        return _describe_as_kafka(run, compat, names, filters)
 
     async def query(client: ClusterClient) -> Selected:
         if names:
@@ -159,6 +171,41 @@ def describe(
     run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
+
+
+def _describe_as_kafka(run: Invocation, compat: str, names: list[str] | None, filters: TopicFilters) -> ExitStatus:
+    """Raises UsageError for --overrides, with which Kafka's tool prints other lines."""
+    if filters.has_overrides:
+        raise UsageError("--compat and --overrides cannot be combined")
+
+    async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
+        topics = await describe_topics(client, names) if names else await list_topics(client)
+        topics, partitions, _ = await select_topics(client, topics, filters, with_configs=False)
+        found = [topic for topic in topics if topic.error is ErrorCode.NONE]
+        selected = partitions if filters.problems else None
+        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
+        described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
+        configs = {one.name: entries for one, entries in described.items() if not isinstance(entries, Outcome)}
+        text = topic_compat.described(compat, found, configs, await _ongoing(client), selected)
+        return [topic for topic in topics if topic not in found], text, bool(selected)
+
+    unknown, text, has_problems = run.on_cluster(query)
+    run.console.verbatim(text)
+    for topic in unknown:
+        run.console.warn(f"topic '{topic.name}': {topic.error.description}")
+    if unknown:
+        return ExitStatus.FAILED
+    return ExitStatus.UNMET if has_problems else ExitStatus.DONE
+
+
+async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
+    """The ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's tool."""
+    try:
+        return await list_reassignments(client)
+    except ApiError as error:
+        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+            return {}
+        raise
 
 
 def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> TopicItem:

@@ -8,6 +8,8 @@ import typer
 
 from kctl.admin.topics import list_topics as all_topics
 from kctl.commands.command import examples
+from kctl.commands.compat import topics as topic_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
@@ -43,22 +45,31 @@ def list_topics(
     overrides: Overrides = False,
     topic_regex: TopicRegex = None,
     id_: Id = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """List topics.
 
     With filters, topics that match all of them; of several filters of partitions, a topic has a partition that matches
     at least one, and the exit status is 3 if there are such topics.
+
+    With --compat internal topics are included, as in Kafka's tool.
     """
     run: Invocation = ctx.obj
     options = FilterOptions(under_replicated, unavailable, under_min_isr, at_min_isr, overrides, topic_regex, id_)
+    internal = internal or compat is not None
     has_problems = False
     if options == NO_FILTERS:
-        topics = [topic for topic in run.on_cluster(all_topics) if internal or not topic.is_internal]
+        found = run.on_cluster(all_topics)
+        run.remember_names("topics", (topic.name for topic in found))
+        topics = [topic for topic in found if internal or not topic.is_internal]
     else:
         from kctl.commands.topics.filters import filtered_topics  # noqa: PLC0415 - without filters it starts faster
 
         selected = filtered_topics(run, options, internal=internal)
         topics, has_problems = selected.topics, bool(selected.partitions)
+    if compat:
+        run.console.verbatim(topic_compat.listed(topic.name for topic in topics))
+        return ExitStatus.UNMET if has_problems else ExitStatus.DONE
     rows = [topic_row(topic) for topic in topics]
     run.console.show(TOPIC_COLUMNS, rows)
     status = run.status_of(rows)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX, SLICE_OBJECTS
-from kctl.model import TopicPartition
+from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.protocol.apis.update_metadata import (
@@ -18,10 +18,12 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.server.control_request_pieces import (
+    parts_of_update_metadata,
     pieces_of_leader_and_isr,
     pieces_of_stop_replica,
     pieces_of_update_metadata,
 )
+from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 
 SIZES = st.lists(st.sampled_from([0, 1, 4, 5, 6, 49, 50, 51, 99, 100, 101, 260]), max_size=6)
 """Partitions of each topic."""
@@ -134,3 +136,38 @@ def test_metadata_is_stored_by_whole_topics(sizes: list[int], is_flat: bool) -> 
     for piece in pieces:
         *before, _ = [len(topic.partition_states) for topic in piece.topic_states] or [0]
         assert sum(before) < SLICE_OBJECTS
+
+
+@given(st.lists(st.sampled_from([1, 1_999, 2_000, 4_100, 9_000]), max_size=4), st.booleans())
+def test_large_topics_are_converted_in_parts_and_stored_as_a_whole(sizes: list[int], is_flat: bool) -> None:
+    request = update_metadata(sizes, is_flat=is_flat)
+    pieces = [named(piece) for piece in pieces_of_update_metadata(request)]
+    stored: list[list[TopicPartition]] = [[]]
+    for part, is_complete in parts_of_update_metadata(request):
+        assert len(named(part)) < 2 * SLICE_OBJECTS
+        stored[-1] += named(part)
+        if is_complete:
+            stored.append([])
+    assert stored.pop() == []
+    assert stored == pieces
+    assert not any(topic.partition_states for topic in request.topic_states), "they are freed meanwhile"
+
+
+def test_the_cache_is_the_same_after_an_update_in_parts() -> None:
+    request, same = (update_metadata([5_000, 3, 9_000], is_flat=False) for _ in range(2))
+    for state in same.topic_states[2].partition_states[:4_000]:
+        state.leader = LEADER_DURING_DELETE
+    for state in request.topic_states[2].partition_states[:4_000]:
+        state.leader = LEADER_DURING_DELETE
+    whole, divided = MetadataCache(), MetadataCache()
+    for cache in (whole, divided):
+        cache.update(update_metadata([1, 1, 9_000], is_flat=False))
+    deleted: list[TopicPartition] = []
+    update = MetadataUpdate()
+    for part, is_complete in parts_of_update_metadata(request):
+        update.add(part)
+        if is_complete:
+            deleted += divided.apply(part, update)
+            update = MetadataUpdate()
+    assert deleted == whole.update(same)
+    assert [divided.partitions(topic) for topic in divided.topics] == [whole.partitions(t) for t in whole.topics]
