@@ -64,7 +64,11 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume __consumer_offsets --formatter offsets",
     ),
 )
-@shows("kctl.commands.record_items:RecordItem", "kctl.commands.consume.reading:DecodedRecordItem")
+@shows(
+    "kctl.commands.record_items:RecordItem",
+    "kctl.commands.record_items:DecodedItem",
+    "kctl.commands.consume.reading:DecodedRecordItem",
+)
 def consume(
     ctx: typer.Context,
     topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],

@@ -33,7 +33,7 @@ READING = (
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
-    *("loggers list", "users list"),
+    *("loggers list", "users list", "api-versions", "features describe", "metadata-quorum describe"),
 )
 """Commands that change nothing."""
 ADDING = (
@@ -45,21 +45,25 @@ ADDING = (
     "loggers set",
     "loggers reset",
     "elect",
+    "features upgrade",
 )
 """Commands that change the cluster, but delete neither data nor positions."""
 DELETING = (
     *("topics delete", "records delete", "groups delete", "groups delete-offsets", "groups reset-offsets"),
-    *("groups restore", "acls remove", "transactions abort"),
+    *("groups restore", "acls remove", "transactions abort", "streams reset", "features downgrade"),
 )
 
 NOT_OFFERED = {
     "it reads standard input": ("produce",),
-    "it connects to a second cluster": ("copy",),
+    "it connects to a second cluster": ("copy", "configs diff"),
     "it reads or writes files of this machine": (
         *("groups export", "groups import", "acls apply", "dump-log", "export", "spark export", "spark warmup"),
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
+        *("plan", "apply"),
+        *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),
     "it runs until it is stopped": ("top", "metrics serve"),
+    "it may load the cluster heavily": ("perf consume", "perf latency", "perf produce", "verify replicas"),
     "it starts, stops or examines processes of this machine": (
         *("broker start", "broker stop", "broker status", "broker check", "broker bundle", "zookeeper start"),
         *("cluster start", "cluster stop", "cluster status", "cluster roll"),

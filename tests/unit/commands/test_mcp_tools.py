@@ -51,7 +51,7 @@ def test_schemas_are_valid(tool: Any) -> None:
 
 
 def test_arguments_become_one_command_line() -> None:
-    line = TOOLS["topics_create"].command_line({"name": "--yes", "partitions": 3, "config": ["a=b", "--c=d"]})
+    line = TOOLS["topics_create"].command_line({"names": ["--yes"], "partitions": 3, "config": ["a=b", "--c=d"]})
     assert line == ["topics", "create", "--partitions=3", "--config=a=b", "--config=--c=d", "--", "--yes"]
     assert TOOLS["consume"].command_line({"topic": "orders"}) == ["consume", "--max-records=100", "--", "orders"]
     assert TOOLS["topics_describe"].command_line({"names": ["a", "b"], "under_replicated": True}) == [
@@ -62,14 +62,14 @@ def test_arguments_become_one_command_line() -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "error"),
     [
-        ("topics_create", {}, "requires the argument name"),
-        ("topics_create", {"name": 7}, "the argument name is a text"),
-        ("topics_create", {"name": "a\0b"}, "the argument name is a text"),
-        ("topics_create", {"name": "x" * 10_001}, "at most 10,000 characters"),
-        ("topics_create", {"name": "a", "partitions": "3"}, "the argument partitions is a whole number"),
-        ("topics_create", {"name": "a", "if_not_exists": "yes"}, "the argument if_not_exists is true or false"),
-        ("topics_create", {"name": "a", "bootstrap_server": "evil:9092"}, "has no argument bootstrap_server"),
-        ("topics_create", {"name": "a", "yes": True}, "has no argument yes"),
+        ("topics_create", {}, "requires the argument names"),
+        ("topics_create", {"names": [7]}, "the argument names is a text"),
+        ("topics_create", {"names": ["a\0b"]}, "the argument names is a text"),
+        ("topics_create", {"names": ["x" * 10_001]}, "at most 10,000 characters"),
+        ("topics_create", {"names": ["a"], "partitions": "3"}, "the argument partitions is a whole number"),
+        ("topics_create", {"names": ["a"], "if_not_exists": "yes"}, "the argument if_not_exists is true or false"),
+        ("topics_create", {"names": ["a"], "bootstrap_server": "evil:9092"}, "has no argument bootstrap_server"),
+        ("topics_create", {"names": ["a"], "yes": True}, "has no argument yes"),
         ("topics_describe", {"names": "a"}, "the argument names is a list"),
         ("consume", {"topic": "a", "max_records": 1_001}, "from 0 to 1,000"),
         ("consume", {"topic": "a", "group": "g"}, "has no argument group"),

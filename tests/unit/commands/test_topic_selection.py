@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kctl.admin.log_dirs import LogDir, LogDirReplica
-from kctl.commands import timed_search
+from kctl.commands import timed_work
 from kctl.commands.cluster.log_dir_rows import TotalRow, total_rows
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.timed_search import NamePattern, SearchTooSlow
@@ -74,7 +74,7 @@ def test_partitions_at_and_under_the_minimum(kctl: Kctl, topics: FakeCluster, li
 
 
 def test_slow_expression_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_search, "SEARCH_S_MAX", 0.2)
+    monkeypatch.setattr(timed_work, "TIME_S_MAX", 0.2)
     with pytest.raises(SearchTooSlow, match="--topic-regex: the search of all names takes more than"):
         NamePattern("--topic-regex", "(a|aa)+b").select(["a" * 200])
 
