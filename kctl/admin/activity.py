@@ -37,6 +37,8 @@ class BrokerActivity(NamedTuple):
     loop_lag_p99_ms: float | None
     idle_percent: float | None
     disk_bytes: int | None
+    disk_free_bytes: int | None
+    """Free space of the file systems of its log directories, from brokers of Kafka 3.3 or newer (KIP-827)."""
     offline_directories: int | None
 
 
@@ -219,6 +221,7 @@ def _broker(
         loop_lag_p99_ms(before, now),
         None if now.idle_share is None else 100 * now.idle_share,
         disk_bytes if is_described else None,
+        new.usable_bytes.get(broker_id),
         new.offline_directories.get(broker_id),
     )
 

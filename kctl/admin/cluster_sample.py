@@ -36,6 +36,8 @@ class ClusterSample:
     """Bytes of each replica, by broker and partition."""
     offline_directories: Mapping[int, int] = field(default_factory=dict)
     """Number of failed log directories by broker, of brokers that have described theirs."""
+    usable_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Free space of the brokers that report it for all their log directories in use."""
     ongoing: Mapping[TopicPartition, Ongoing] = field(default_factory=dict)
     groups: Mapping[str, GroupReading] = field(default_factory=dict)
     readings: Mapping[int, BrokerReading] = field(default_factory=dict)

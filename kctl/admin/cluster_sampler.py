@@ -13,7 +13,7 @@ from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
 from kctl.admin.groups import list_groups, look_up_groups
 from kctl.admin.health import ongoing_if_supported
-from kctl.admin.log_dirs import describe_log_dirs
+from kctl.admin.log_dirs import describe_log_dirs, usable_bytes
 from kctl.admin.metrics import endpoint_of, read_metrics
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
@@ -73,6 +73,7 @@ class Sampler:
             starts or {},
             {(one.broker_id, r.tp): r.size_bytes for one in directories for r in one.replicas if not r.is_future},
             offline,
+            usable_bytes(directories),
             ongoing or {},
             groups,
             readings,

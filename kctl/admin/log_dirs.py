@@ -132,11 +132,11 @@ async def replica_sizes(
                 sizes.copies[replica] = log_dir.path, one.size_bytes
             else:
                 sizes.bytes[replica], sizes.places[replica] = one.size_bytes, log_dir.path
-    sizes.usable_bytes.update(_usable_bytes(log_dirs))
+    sizes.usable_bytes.update(usable_bytes(log_dirs))
     return sizes
 
 
-def _usable_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
+def usable_bytes(log_dirs: Iterable[LogDir]) -> dict[int, int]:
     """Free space by broker; directories with the same value are taken to be on the same file system."""
     found: dict[int, set[int]] = {}
     unknown: set[int] = set()

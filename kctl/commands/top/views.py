@@ -105,6 +105,7 @@ COLUMNS: dict[View, tuple[Column, ...]] = {
         Column("loop_lag_p99_ms", "LOOP p99 ms", compact, 2),
         Column("idle_percent", "IDLE", _percent, 3),
         Column("disk_bytes", "DISK B", compact),
+        Column("disk_free_bytes", "FREE B", compact, 6, is_rare=True),
         Column("offline_directories", "BAD DIRS", _number, 4),
     ),
     View.TOPICS: (

@@ -107,7 +107,7 @@ class ObjectFiles:
     def scratch(self, path: str) -> Path:
         """A file without a name in the folder for temporary files (TMPDIR); it disappears with the process."""
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `discard`
-        scratch = Path(f"/proc/self/fd/{file.fileno()}")
+        scratch = Path(f"/dev/fd/{file.fileno()}")
         self._scratch[scratch] = file
         return scratch
 

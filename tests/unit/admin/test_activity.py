@@ -85,6 +85,12 @@ def test_progress_of_a_move_is_the_share_of_the_leaders_bytes() -> None:
     assert activity(None, sample).partitions[0].copied_percent == 25
 
 
+def test_free_space_is_known_of_brokers_that_report_it() -> None:
+    sample = ClusterSample(1, metadata(partition()), offline_directories={1: 0, 2: 0}, usable_bytes={2: 7_000})
+    free = {one.broker: one.disk_free_bytes for one in activity(None, sample).brokers}
+    assert (free[1], free[2]) == (None, 7_000)
+
+
 def group_activity(old_commit: int, new_commit: int, old_end: int, new_end: int) -> Activity:
     samples = [
         ClusterSample(
