@@ -31,7 +31,7 @@ NOUNS: dict[str, Member] = {
     "cluster": Member(
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
-    "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
+    "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
