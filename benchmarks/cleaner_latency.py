@@ -67,12 +67,18 @@ def main() -> None:
 def _run(
     subject: Subject, folder: Path, table: str, options: argparse.Namespace, note: Callable[[str, str, float], None]
 ) -> None:
-    _fill(subject.bootstrap, table, options)
-    idle = _latencies_ms(subject.bootstrap, seconds=IDLE_S, is_over=lambda: False)
-    _set_dirty_ratio(subject.bootstrap, table, "0")
+    fill(
+        subject.bootstrap,
+        table,
+        partitions=options.partitions,
+        megabytes=options.megabytes,
+        batch_bytes=options.batch_bytes,
+    )
+    idle = latencies_ms_until(subject.bootstrap, seconds=IDLE_S, is_over=lambda: False)
+    set_dirty_ratio(subject.bootstrap, table, "0")
     started, cpu_s = time.perf_counter(), subject.cpu_s()
-    working = _latencies_ms(
-        subject.bootstrap, seconds=TIMEOUT_S, is_over=lambda: _cleaned(folder, table) == options.partitions
+    working = latencies_ms_until(
+        subject.bootstrap, seconds=TIMEOUT_S, is_over=lambda: cleaned(folder, table) == options.partitions
     )
     taken_s = time.perf_counter() - started
     for name, latencies in (("idle", idle), ("cleaning", working)):
@@ -86,43 +92,47 @@ def _run(
     note("processor time of the broker meanwhile", "s/s", (subject.cpu_s() - cpu_s) / taken_s)
 
 
-def _fill(bootstrap: str, table: str, options: argparse.Namespace) -> None:
+def fill(bootstrap: str, table: str, *, partitions: int, megabytes: int, batch_bytes: int) -> None:
+    """A compacted topic with records of 100 B, each key written four times; the cleaner leaves it alone."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     config = {"cleanup.policy": "compact", "segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "1"}
-    admin.create_topics([NewTopic(table, options.partitions, 1, config=config)])[table].result(30)
+    admin.create_topics([NewTopic(table, partitions, 1, config=config)])[table].result(30)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "linger.ms": 50,
-            "batch.size": options.batch_bytes,
+            "batch.size": batch_bytes,
             "queue.buffering.max.messages": 1_000_000,
         }
     )
     chance = random.Random(7)
-    count = options.megabytes * 1_000_000 // (VALUE_BYTES + 24)
+    count = megabytes * 1_000_000 // (VALUE_BYTES + 24)
     value = chance.randbytes(VALUE_BYTES)
     for number in range(count):
-        producer.produce(table, value, b"user-%09d" % chance.randrange(count // 4), number % options.partitions)
+        producer.produce(table, value, b"user-%09d" % chance.randrange(count // 4), number % partitions)
         if not number % 1000:
             producer.poll(0)
     if producer.flush(60):
         raise SystemExit("not all messages were delivered")
 
 
-def _set_dirty_ratio(bootstrap: str, table: str, ratio: str) -> None:
+def set_dirty_ratio(bootstrap: str, table: str, ratio: str) -> None:
+    """With "0" the cleaner begins with the topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     entry = ConfigEntry("min.cleanable.dirty.ratio", ratio, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, table, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
-def _cleaned(folder: Path, table: str) -> int:
+def cleaned(folder: Path, table: str) -> int:
     """How many partitions have been cleaned once."""
     found = next(folder.rglob(CHECKPOINT), None)
     return 0 if found is None else sum(line.startswith(f"{table} ") for line in found.read_text().splitlines())
 
 
-def _latencies_ms(bootstrap: str, *, seconds: float, is_over: Callable[[], bool]) -> list[float]:
+def latencies_ms_until(
+    bootstrap: str, *, seconds: float, is_over: Callable[[], bool], topic: str = "latency"
+) -> list[float]:
     """The latencies of messages until time or something else is over."""
     latencies_ms: list[float] = []
 
@@ -136,7 +146,7 @@ def _latencies_ms(bootstrap: str, *, seconds: float, is_over: Callable[[], bool]
     end_s = next_s + seconds
     sent = 0
     while next_s < end_s:
-        producer.produce("latency", bytes(100), on_delivery=note)
+        producer.produce(topic, bytes(100), on_delivery=note)
         sent += 1
         next_s += 1 / RATE_PER_S
         while (left_s := next_s - time.perf_counter()) > 0:

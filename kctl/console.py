@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TextIO
 
 from kctl.table_layout import NOTHING, TableLayout, block_lines
 from kctl.terminal_text import cut, escape, escape_cell, escape_json, escape_lines
@@ -102,6 +102,9 @@ ERROR_COLUMNS = (Column("error", is_rare=True), Column("message", wraps=True, is
 class Console:
     """The output of one command.  Owner: the command."""
 
+    default_format: ClassVar[Format | None] = None
+    """The format of this process without --format: that of a profile.  None depends on whether stdout is a terminal."""
+
     def __init__(
         self,
         stdout: TextIO,
@@ -135,7 +138,7 @@ class Console:
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         color = not no_color and uses_colors()
-        chosen = Format(format) if format else None
+        chosen = Format(format) if format else cls.default_format
         return cls(sys.stdout, sys.stderr, format=chosen, header=header, color=color, quiet=quiet, stdin=sys.stdin)
 
     @property
@@ -215,13 +218,23 @@ class Console:
             self._json({"error": {"code": code, "message": message, "retryable": retryable}})
         self.stderr.write(f"kctl: {escape(message)}\n")
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a terminal to ask on."""
+        return self.stdin is not None and self.stdin.isatty() and self.stderr.isatty()
+
     def confirm(self, question: str) -> bool | None:
         """Ask for confirmation on the terminal; None if there is no terminal."""
-        if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
+        answer = self.ask(f"{question} [y/N]")
+        return None if answer is None else answer.lower() in {"y", "yes"}
+
+    def ask(self, question: str) -> str | None:
+        """The line that the user types on the terminal after the question; None if there is no terminal."""
+        if self.stdin is None or not self.can_ask:
             return None
-        self.stderr.write(f"{escape(question)} [y/N] ")
+        self.stderr.write(f"{escape(question)} ")
         self.stderr.flush()
-        return self.stdin.readline().strip().lower() in {"y", "yes"}
+        return self.stdin.readline().strip()
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""

@@ -106,6 +106,12 @@ READ_PER_SLICE_MAX = _limit(
 )
 """Fetch and the search by timestamp take 5 us to 20 us for each."""
 
+BUSY_SLICE_MS_MAX = _limit(
+    "time in one iteration for connections that use more than a quarter of the event loop or need several turns",
+    2,
+    "ms",
+    on_excess="connections that use little are served first",
+)
 DELAYED_TRIED_MAX = _limit(
     "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
@@ -230,6 +236,55 @@ NAMED_FILE_BYTES_MAX = _limit(
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
 
+PROFILES_MAX = _limit(
+    "profiles of one user",
+    1_000,
+    "profiles",
+    on_excess="the command that adds another one fails",
+)
+
+NAME_CACHE_NAMES_MAX = _limit(
+    "names of one kind and cluster that commands store for completion by the shell",
+    10_000,
+    "names",
+    on_excess="the first ones by name are stored",
+)
+NAME_CACHE_AGE_MAX_S = _limit(
+    "age of names that the shell completes",
+    3_600,
+    "s",
+    on_excess="they are not completed until a command lists them again",
+)
+NAME_CACHE_FILES_MAX = _limit(
+    "files with names for completion by the shell",
+    200,
+    "files",
+    on_excess="the oldest ones are deleted",
+)
+YAML_BYTES_MAX = _limit(
+    "document of `kctl plan` and `kctl apply`",
+    8 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
+YAML_DEPTH_MAX = _limit(
+    "mappings and lists inside each other in a document of `kctl plan` and `kctl apply`",
+    20,
+    "levels",
+    on_excess="the document is refused",
+)
+DEPENDENTS_TIME_MAX_S = _limit(
+    "time in which `kctl topics delete` looks for each kind of what depends on the topics",
+    10,
+    "s",
+    on_excess="the output names what was not checked",
+)
+DEPENDENTS_GROUPS_MAX = _limit(
+    "groups in which `kctl topics delete` looks for the topics",
+    5_000,
+    "groups",
+    on_excess="the output states how many were not checked",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,
@@ -745,7 +800,7 @@ LOG_FIELDS_MAX = _limit(
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
-    "without a pause (the request does not divide topics)",
+    "without a pause (its topics are converted in parts and stored as a whole)",
     2_000,
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
@@ -945,4 +1000,10 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     20_000,
     "files",
     on_excess="the listing ends with the number that it has",
+)
+EXPORT_TIMES_PER_TASK_MAX = _limit(
+    "days or hours in one task of an export with --partition-by, each with an open file",
+    400,
+    "files",
+    on_excess="the export fails and suggests a smaller --target-file-size",
 )

@@ -69,6 +69,16 @@ def assign_added_partitions(
     return _assign(_Brokers.of(brokers), numbers, len(first), start=position, shift=position)
 
 
+def partitions_sharing_racks(assignment: Mapping[int, Sequence[int]], racks: Mapping[int, str | None]) -> list[int]:
+    """The partitions with several replicas in one rack.  Brokers without a rack share none."""
+    found = []
+    for partition, replicas in assignment.items():
+        used = [rack for replica in replicas if (rack := racks.get(replica)) is not None]
+        if len(set(used)) < len(used):
+            found.append(partition)
+    return found
+
+
 def check_partition_count(count: int) -> None:
     """Raises ApiError(INVALID_PARTITIONS) for more partitions than a topic may have."""
     if count > PARTITIONS_PER_TOPIC_MAX:

@@ -126,7 +126,9 @@ def _produce_from_python(
 
 
 def _consume_from_python(common: Mapping[str, str], topic: str, *, count: int) -> float:
-    consumer = Consumer({**common, "group.id": "benchmark", "enable.auto.commit": False})
+    # librdkafka pauses for a second by default whenever it is ahead of the application.
+    queue = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1}
+    consumer = Consumer({**common, **queue, "group.id": "benchmark", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     read = len(consumer.consume(1, TIMEOUT_S))
     started = time.perf_counter()

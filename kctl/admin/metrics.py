@@ -63,14 +63,34 @@ def read_metrics(host: str, port: int, left_s: Callable[[], float], *, names: tu
         raise ClusterUnreachable(f"{host}:{port} does not respond with metrics: {error}") from None
 
 
-def scrape(host: str, port: int, left_s: Callable[[], float], *, bytes_max: int = METRICS_READ_BYTES_MAX) -> str:
+def scrape(
+    host: str,
+    port: int,
+    left_s: Callable[[], float],
+    *,
+    bytes_max: int = METRICS_READ_BYTES_MAX,
+    accept: str = "text/plain",
+) -> str:
     """The text of the endpoint.  Raises ClusterUnreachable, also for more than `bytes_max` bytes."""
+    return get(host, port, "/metrics", left_s, bytes_max=bytes_max, accept=accept)
+
+
+def get(
+    host: str,
+    port: int,
+    path: str,
+    left_s: Callable[[], float],
+    *,
+    bytes_max: int = METRICS_READ_BYTES_MAX,
+    accept: str = "text/plain",
+) -> str:
+    """The text at a path of the endpoint.  Raises ClusterUnreachable, also if its status is not 200."""
     connection = http.client.HTTPConnection(host, port, timeout=max(left_s(), 0.001))
     try:
-        connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
+        connection.request("GET", path, headers={"Accept": accept})
         response = connection.getresponse()
         if response.status != http.HTTPStatus.OK:
-            raise ClusterUnreachable(f"http://{host}:{port}/metrics responds with status {response.status}")
+            raise ClusterUnreachable(f"http://{host}:{port}{path} responds with status {response.status}")
         pieces: list[bytes] = []
         size = 0
         while piece := response.read(_PIECE_BYTES):
@@ -83,6 +103,6 @@ def scrape(host: str, port: int, left_s: Callable[[], float], *, bytes_max: int 
         return b"".join(pieces).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
-        raise ClusterUnreachable(f"http://{host}:{port}/metrics cannot be read: {reason}") from None
+        raise ClusterUnreachable(f"http://{host}:{port}{path} cannot be read: {reason}") from None
     finally:
         connection.close()

@@ -34,7 +34,13 @@ NOUNS: dict[str, Member] = {
     "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
-    "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
+    "configs": Member(
+        "kctl.commands.configs", "Describe, change and compare properties of topics, brokers, groups and clients."
+    ),
+    "plan": Member(
+        "kctl.commands.plan.command", "Show how a cluster differs from a YAML document, or write such a document."
+    ),
+    "apply": Member("kctl.commands.apply.command", "Change a cluster so that it has what a YAML document requires."),
     "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
     "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
     "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
@@ -51,6 +57,7 @@ NOUNS: dict[str, Member] = {
     ),
     "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
+    "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
 """Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""

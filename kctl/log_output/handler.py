@@ -28,9 +28,10 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
     the same event.  A timer thread exists while a window with counts is open.
     """
 
-    def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
+    def __init__(self, stream: TextIO, log_format: LogFormat, process: int | None = None) -> None:
         super().__init__(stream)
-        self.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else EscapingFormatter(_TEXT))
+        is_json = log_format is LogFormat.JSON
+        self.setFormatter(JsonFormatter(process) if is_json else EscapingFormatter(_TEXT, process))
         self._folding: Folding[logging.LogRecord] = Folding()
         self._timer: threading.Timer | None = None
 
@@ -97,8 +98,11 @@ class FoldingHandler(logging.StreamHandler[TextIO]):
             super().emit(each.line)
 
 
-def set_up_logging(stream: TextIO | None, log_format: LogFormat) -> None:
-    """Replaces all handlers of the root logger; a `stream` of None discards all lines."""
+def set_up_logging(stream: TextIO | None, log_format: LogFormat, process: int | None = None) -> None:
+    """Replaces all handlers of the root logger; a `stream` of None discards all lines.
+
+    `process` is the number of this process among those that write to the stream, for a key in each line.
+    """
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)
@@ -106,7 +110,7 @@ def set_up_logging(stream: TextIO | None, log_format: LogFormat) -> None:
         root.addHandler(logging.NullHandler())
         return
     logging.addLevelName(TRACE, "TRACE")
-    root.addHandler(FoldingHandler(stream, log_format))
+    root.addHandler(FoldingHandler(stream, log_format, process))
     root.setLevel(logging.WARNING)
     for name, level in INITIAL_LEVELS.items():
         logging.getLogger(name).setLevel(level)

@@ -10,7 +10,7 @@ from math import isfinite
 from kctl.limits import LOG_FIELDS_MAX, LOG_MESSAGE_CHARACTERS_MAX
 from kctl.log_output.events import Event, Value, event_of
 
-_OWN = ("ts", "level", "logger", "event", "exception", "traceback")
+_OWN = ("ts", "level", "logger", "event", "process", "exception", "traceback")
 """Members of each object; a field of this name gets an underscore."""
 
 
@@ -21,6 +21,11 @@ class JsonFormatter(logging.Formatter):
     Characters beyond ASCII are escaped, so that a peer cannot inject lines or terminal sequences.
     """
 
+    def __init__(self, process: int | None = None) -> None:
+        """With `process`, each object has this member."""
+        super().__init__()
+        self._own: dict[str, Value] = {} if process is None else {"process": process}
+
     def format(self, record: logging.LogRecord) -> str:
         """One line without its line feed."""
         event = _event(record)
@@ -29,6 +34,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "event": _cut(event.text),
+            **self._own,
         }
         for name, value in list(event.fields.items())[:LOG_FIELDS_MAX]:
             line[f"{name}_" if name in _OWN else name] = _plain(value)

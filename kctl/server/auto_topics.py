@@ -61,7 +61,7 @@ class AutoTopics:
                 "the replication factor is larger than the number of live brokers",
             )
             return ErrorCode.INVALID_REPLICATION_FACTOR
-        brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
+        brokers = self._metadata.racks()
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             if name not in {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}:

@@ -7,6 +7,7 @@ broker.dump     what a running broker writes about itself on SIGUSR1, see `state
 logs/           the log directory, unless log.dirs is set
 zookeeper/      data of the embedded ZooKeeper, if it is used
 security/       certificates and the password of `kctl broker start --secure`
+process-N/      with --processes: the data folder of each broker; broker.lock and broker.json are the supervisor's
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from kctl.errors import KctlError
 
+_PROCESS = "process-"
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_S = 0.001
 
@@ -44,6 +46,8 @@ class RunningBroker:
     metrics_url: str = ""
     """The URL of the metrics; empty without an endpoint."""
     log_dirs: tuple[str, ...] = ()
+    processes: int = 0
+    """How many brokers this process supervises; 0 for a broker.  Address and id are those of the first one."""
 
     @property
     def address(self) -> str:
@@ -150,6 +154,22 @@ class DataFolder:
     def _owner(self) -> str:
         running = self.running()
         return f"the broker at {running.address} (process {running.pid})" if running else "another process"
+
+
+def process_folder(root: DataFolder, index: int) -> DataFolder:
+    """The data folder of one of the brokers of `kctl broker start --processes`."""
+    return DataFolder(root.path / f"{_PROCESS}{index}")
+
+
+def process_folders(root: DataFolder) -> list[DataFolder]:
+    """The data folders of all of them, in order; none for a single broker."""
+    numbers = (path.name.removeprefix(_PROCESS) for path in root.path.glob(f"{_PROCESS}*"))
+    return [process_folder(root, number) for number in sorted(int(text) for text in numbers if text.isdecimal())]
+
+
+def brokers_in(root: DataFolder) -> list[tuple[DataFolder, RunningBroker | None]]:
+    """The broker of a data folder, or those of --processes, each with its own folder."""
+    return [(each, each.running()) for each in process_folders(root) or [root]]
 
 
 def _lock(fd: int) -> bool:

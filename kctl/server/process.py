@@ -9,11 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.config_loading import Examined, examine
@@ -39,7 +39,8 @@ DEFAULT_PORT = 9092
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
 """Prefixes of the lines that kctl prints for the user who started it."""
-_DETACHED = "KCTL_BROKER_DETACHED"
+DETACHED = "KCTL_BROKER_DETACHED"
+"""Environment variable of a process that `start_detached` has started, until it serves."""
 MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 """Environment variable that enables measuring the CPU time of event loop iterations, for tests."""
 SWITCH_INTERVAL_S = 0.0005
@@ -61,6 +62,8 @@ class StartOptions:
     port: int | None = None
     """The port of the secure listener; None for 9092."""
     log_format: LogFormat = LogFormat.TEXT
+    process: int | None = None
+    """The number of the process among the brokers of this machine, a key of its log lines."""
 
     @property
     def given(self) -> dict[str, str]:
@@ -89,25 +92,69 @@ class StartOptions:
         return replace(examined, warnings=warnings)
 
 
+class Host(Protocol):
+    """What a process runs: one broker, or the supervisor of several."""
+
+    folder: DataFolder
+
+    @property
+    def failed(self) -> asyncio.Future[None]:
+        """Done with an exception when it cannot continue."""
+        ...
+
+    async def start(self) -> RunningBroker:
+        """Returns when it serves.  Raises KctlError; `stop` is called then too."""
+        ...
+
+    async def stop(self) -> None:
+        """Stops, also what has been started in part."""
+        ...
+
+
 def run(
     options: StartOptions,
     *,
     on_serving: Callable[[RunningBroker], None],
-    on_warning: Callable[[str], None],
+    on_warning: Callable[[str], None] | None,
     log_stream: TextIO | None,
+    service: ServiceManager | None = None,
 ) -> None:
     """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running.
 
-    With a JSON log, warnings about properties are log lines.
+    `service` is notified; by default it is the service manager that has started this process.
+    """
+    set_up(options, [options], on_warning=on_warning, log_stream=log_stream)
+    properties = options.properties()
+    user = None if options.secure is None else options.secure.user
+    run_host(
+        lambda: BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user),
+        properties,
+        on_serving=on_serving,
+        service=service,
+    )
+
+
+def set_up(
+    options: StartOptions,
+    brokers: Sequence[StartOptions],
+    *,
+    on_warning: Callable[[str], None] | None,
+    log_stream: TextIO | None,
+) -> None:
+    """Prepares this process for brokers with these options: log, limits, warnings about properties.
+
+    Raises BrokerConfigError with all problems of the properties.  With a JSON log, warnings are log lines.
     """
     refuse_client_section(os.environ)
-    set_up_logging(log_stream, options.log_format)
-    properties = options.properties()
-    examined = options.examine()
-    if examined.problems:
-        raise BrokerConfigError(examined.problems)
-    for warning in examined.warnings:
-        if options.log_format is LogFormat.JSON and _DETACHED not in os.environ:
+    set_up_logging(log_stream, options.log_format, options.process)
+    examined = [broker.examine() for broker in brokers]
+    problems = dict.fromkeys(problem for each in examined for problem in each.problems)
+    if problems:
+        raise BrokerConfigError(tuple(problems))
+    for warning in dict.fromkeys(warning for each in examined for warning in each.warnings):
+        if on_warning is None:
+            continue
+        if options.log_format is LogFormat.JSON and DETACHED not in os.environ:
             log.warning("%s", warning)
         else:
             on_warning(warning)
@@ -115,28 +162,38 @@ def run(
     faulthandler.enable()
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+def run_host(
+    host_of: Callable[[], Host],
+    properties: Mapping[str, str],
+    *,
+    on_serving: Callable[[RunningBroker], None],
+    service: ServiceManager | None = None,
+) -> None:
+    """Runs a host, made in the event loop, until SIGINT or SIGTERM.  Raises KctlError; then nothing is left running."""
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_serve(options, properties, on_serving))
+        runner.run(_serve(host_of, properties, on_serving, service or ServiceManager.of_process()))
 
 
 async def _serve(
-    options: StartOptions, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]
+    host_of: Callable[[], Host],
+    properties: Mapping[str, str],
+    on_serving: Callable[[RunningBroker], None],
+    service: ServiceManager,
 ) -> None:
     loop = asyncio.get_running_loop()
-    secure = options.secure
-    user = None if secure is None else secure.user
-    broker = BrokerHost(options.folder, properties, options.embedded_zookeeper_port, user)
-    service = ServiceManager.of_process()
+    host = host_of()
     stop = asyncio.Event()
     background: set[asyncio.Task[None]] = set()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    state_dump.write_on_signal(broker.folder.dump, partial(_numbers, loop), properties)
+    state_dump.write_on_signal(host.folder.dump, partial(_numbers, loop), properties)
     try:
-        starting = loop.create_task(broker.start(), name="broker-start")
+        starting = loop.create_task(host.start(), name="broker-start")
         stopping = loop.create_task(stop.wait(), name="broker-stop")
-        waits: set[asyncio.Future[Any]] = {starting, stopping, broker.failed}
+        waits: set[asyncio.Future[Any]] = {starting, stopping, host.failed}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             running = starting.result()
@@ -144,12 +201,12 @@ async def _serve(
             if isinstance(loop, MeasuredEventLoop):
                 loop.lag.reset()
                 lag = loop.lag.wall
-                collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
+                collecting = garbage_collection.collect(lambda: lag.sum_ms / 1000)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
             await service.ready(f"serving on {running.address}")
-            _go_to_background(broker.folder)
-            waits = {stopping, broker.failed}
+            _go_to_background(host.folder)
+            waits = {stopping, host.failed}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         else:
             starting.cancel()
@@ -159,12 +216,12 @@ async def _serve(
         for task in background:
             task.cancel()
         await service.stopping()
-        await broker.stop()
+        await host.stop()
         if isinstance(loop, MeasuredEventLoop):
             log.info("event_loop %s", loop.lag)
         await service.close()
-    if broker.failed.done():
-        broker.failed.result()
+    if host.failed.done():
+        host.failed.result()
 
 
 def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
@@ -172,8 +229,12 @@ def _numbers(loop: asyncio.AbstractEventLoop) -> dict[str, str]:
     return {**state_dump.process_numbers(), **lag}
 
 
-def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) -> RunningBroker:
+def start_detached(
+    options: StartOptions, *, words: Sequence[str] = (), on_warning: Callable[[str], None]
+) -> RunningBroker:
     """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its error output.
+
+    `words` are further options of the command.
 
     Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
@@ -184,12 +245,12 @@ def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) 
     if options.secure is not None:
         command += ["--secure", *([] if options.port is None else ["--port", str(options.port)])]
     child = subprocess.Popen(
-        command,
+        [*command, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        env={**os.environ, _DETACHED: "1"},
+        env={**os.environ, DETACHED: "1"},
         text=True,
     )
     assert child.stdin is not None
@@ -215,7 +276,7 @@ def start_detached(options: StartOptions, *, on_warning: Callable[[str], None]) 
 
 def _go_to_background(folder: DataFolder) -> None:
     """In a detached process: redirects all output to a file."""
-    if os.environ.pop(_DETACHED, None) is None:
+    if os.environ.pop(DETACHED, None) is None:
         return
     sys.stderr.flush()
     fd = os.open(folder.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -4,6 +4,8 @@ The messages are datagrams of `NAME=value` lines to the socket in NOTIFY_SOCKET.
 event loop sends at half of the interval in WATCHDOG_USEC: when the loop does not run any more, the message is missing,
 and the service manager restarts the broker.
 
+The supervisor of several brokers (`kctl.server.machine`) gets the same messages over a stream.
+
 Owner: event loop.
 """
 
@@ -54,11 +56,15 @@ class ServiceSettings(NamedTuple):
 class ServiceManager:
     """Does nothing without a service manager.  Call `ready` when the broker serves, `stopping`, and `close`."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, stream: socket.socket | None = None) -> None:
+        """`stream` leads to a supervisor, in place of the address in the settings."""
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._socket = stream
+        self._end = "" if stream is None else "\n"
         self._watchdog: asyncio.Task[None] | None = None
-        if settings.address is not None:
+        if stream is not None:
+            stream.setblocking(False)
+        elif settings.address is not None:
             self._socket = _connected(settings.address)
 
     @classmethod
@@ -93,7 +99,7 @@ class ServiceManager:
             return
         try:
             async with asyncio.timeout(_SEND_S):
-                await asyncio.get_running_loop().sock_sendall(self._socket, message.encode())
+                await asyncio.get_running_loop().sock_sendall(self._socket, (message + self._end).encode())
         except OSError as error:
             first_line = message.partition("\n")[0]
             log.warning(

@@ -8,14 +8,18 @@ Owner: event loop.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
+from kctl import placement
 from kctl.environment import Random
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.model import ZERO_UUID
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
+
+log = logging.getLogger(__name__)
 
 Assignment = Mapping[int, tuple[int, ...]]
 """Partition to the brokers that replicate it, the preferred leader first."""
@@ -26,9 +30,20 @@ _METADATA_TOPIC_ID = UUID(int=1)
 class TopicWriter:
     """Writes topics and configurations that are validated already."""
 
-    def __init__(self, zookeeper: ZooKeeper, random: Random, *, has_topic_ids: bool = True) -> None:
-        """`has_topic_ids` is False while brokers older than 2.8 may be in the cluster."""
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        random: Random,
+        *,
+        racks: Callable[[], Mapping[int, str | None]] = dict,
+        has_topic_ids: bool = True,
+    ) -> None:
+        """`racks` returns the racks of the live brokers, for a warning when replicas share one.
+
+        `has_topic_ids` is False while brokers older than 2.8 may be in the cluster.
+        """
         self._zookeeper = zookeeper
+        self._racks = racks
         self._random = random
         self._has_topic_ids = has_topic_ids
 
@@ -43,6 +58,7 @@ class TopicWriter:
             await self._zookeeper.create(paths.topic(name), znodes.encode_topic(znode))
         except NodeExistsError as error:
             raise _exists(name) from error
+        self._warn_of_shared_racks(name, assignment)
         return ZERO_UUID if topic_id is None else topic_id
 
     async def assignment(self, name: str) -> znodes.TopicAssignment:
@@ -69,6 +85,7 @@ class TopicWriter:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         except BadVersionError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {name} was changed concurrently; try again") from error
+        self._warn_of_shared_racks(name, added)
 
     async def request_deletion(self, name: str) -> None:
         """Requests the deletion of the topic from the controller; idempotent."""
@@ -143,6 +160,19 @@ class TopicWriter:
             except NodeExistsError:
                 # Another writer created it first; the last write wins.
                 await self._zookeeper.set(path, data)
+
+    def _warn_of_shared_racks(self, name: str, assignment: Assignment) -> None:
+        racks = self._racks()
+        sharing = placement.partitions_sharing_racks(assignment, racks)
+        if sharing:
+            log.warning(
+                "replicas of a partition are in the same rack topic=%s partitions=%s first=%s racks=%s brokers=%s",
+                name,
+                len(sharing),
+                sharing[0],
+                len({rack for rack in racks.values() if rack is not None}),
+                len(racks),
+            )
 
     def _new_id(self) -> UUID:
         """A random id whose text does not begin with a dash, which shells would treat as an option."""

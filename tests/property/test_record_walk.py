@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import shutil
-from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +27,9 @@ from kctl.records.walk import (
     locate_records,
     walk_keys,
 )
+from tests.property import walk_inputs
 from tests.property.examples import examples
+from tests.property.walk_inputs import WALKS, outcome
 
 SIZES = st.sampled_from((0, 1, 30, 62, 63, 64, 65, 8191, 8192, 8193))
 DELTAS = st.sampled_from((0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62)))
@@ -106,33 +104,7 @@ def test_lengths_below_zero_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def interpreted() -> ModuleType:
-    """The walk as CPython interprets its source, whether or not it was compiled."""
-    source = Path(kctl.records.__file__).with_name("walk.py")
-    spec = importlib.util.spec_from_loader("interpreted_walk", SourceFileLoader("interpreted_walk", str(source)))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert str(module.__file__).endswith(".py")
-    return module
-
-
-WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
-    "check_records": lambda module, region, count: list(module.check_records(region, count)),
-    "locate_records": lambda module, region, count: list(module.locate_records(region, [(0, len(region), count)])),
-    "locate_records in two regions": lambda module, region, count: list(
-        module.locate_records(region, [(0, len(region) // 2, count), (len(region) // 2, len(region), count)])
-    ),
-    "walk_keys": lambda module, region, count: [list(part) for part in module.walk_keys(region, count, shortened)],
-}
-
-
-def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
-    """What a walk returns, or the type and text of its error."""
-    try:
-        return WALKS[name](module, region, count)
-    except (IndexError, ValueError) as error:
-        return type(error), str(error)
+    return walk_inputs.interpreted(str(Path(kctl.records.__file__).with_name("walk.py")))
 
 
 @given(st.lists(records, min_size=1, max_size=50))

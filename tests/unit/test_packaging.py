@@ -18,6 +18,7 @@ from kctl.commands.root import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "packaging/systemd/kctl-broker.service"
+PROCESSES = ROOT / "packaging/systemd/processes.conf"
 CONTAINERFILE = ROOT / "packaging/container/Containerfile"
 README = ROOT / "packaging/README.md"
 HIGHEST_EXPOSURE = 2.0
@@ -62,6 +63,16 @@ def test_unit_starts_the_broker_with_options_that_it_has() -> None:
     program, *words = shlex.split(start)
     assert program == "/opt/kctl/bin/kctl"
     check_options(words)
+
+
+def test_drop_in_starts_several_brokers_with_the_same_options() -> None:
+    lines = PROCESSES.read_text().replace("\\\n", " ").splitlines()
+    reset, start = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
+    assert reset == ""  # Without it the drop-in would add a second command.
+    assert shlex.split(start)[:-2] == shlex.split(unit()["ExecStart"][0])
+    assert shlex.split(start)[-2:] == ["--processes", "${KCTL_PROCESSES}"]
+    assert "Environment=KCTL_PROCESSES=4" in lines
+    check_options(shlex.split(start)[1:])
 
 
 def test_unit_agrees_with_what_the_broker_does() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.placement import assign_added_partitions, assign_replicas
+from kctl.placement import assign_added_partitions, assign_replicas, partitions_sharing_racks
 
 
 class Chosen:
@@ -110,3 +110,31 @@ def test_replicas_are_distinct_spread_over_racks_and_leaders_even(
         if with_racks:
             assert len({racks[replica] for replica in replicas}) == min(rack_count, replication_factor)
     assert set(Counter(replicas[0] for replicas in assignment.values()).values()) == {rounds}
+
+
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    replication_factor=st.integers(1, 6),
+    seed=st.integers(0, 1000),
+)
+def test_racks_of_any_sizes_have_no_two_replicas_if_there_are_enough(
+    sizes: list[int], replication_factor: int, seed: int
+) -> None:
+    """Machines with different numbers of brokers, for new topics and for added partitions."""
+    racks: dict[int, str | None] = {
+        rack * 100 + number: f"machine-{rack}" for rack, size in enumerate(sizes) for number in range(size)
+    }
+    replication_factor = min(replication_factor, len(racks))
+    assignment = assign_replicas(racks, 2 * len(racks), replication_factor, Random(seed))
+    added = assign_added_partitions(racks, assignment, len(racks))
+    assert len(assignment) + len(added) == 3 * len(racks)
+    for replicas in (assignment | added).values():
+        assert len(set(replicas)) == replication_factor
+        assert len({racks[replica] for replica in replicas}) == min(len(sizes), replication_factor)
+    sharing = partitions_sharing_racks(assignment | added, racks)
+    assert sharing == ([] if len(sizes) >= replication_factor else list(assignment | added))
+
+
+def test_brokers_without_a_rack_share_none() -> None:
+    racks = {0: None, 1: None, 2: "a", 3: "a"}
+    assert partitions_sharing_racks({0: (0, 1), 1: (0, 2), 2: (2, 3), 3: (9, 8)}, racks) == [2]

@@ -23,7 +23,7 @@ from kctl.integers import INT32_MAX
 from kctl.limits import BUNDLE_FILE_BYTES_MAX, BUNDLE_METRICS_BYTES_MAX
 from kctl.operating_system import open_files_of
 from kctl.server.bundle import Missing, Part, machine_parts, redactor, tail, write_archive
-from kctl.server.data_folder import DataFolder, RunningBroker
+from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
 from kctl.server.state_dump import SIGNAL
 
 app = typer.Typer(add_completion=False)
@@ -95,7 +95,7 @@ def bundle(
     its directories with sizes, checkpoints and meta.properties.  It has no records, and passwords are hidden.  It has
     names of hosts, topics and files.  Only you may read it; look into it before you send it.
 
-    The broker may run or not.
+    The broker may run or not.  With --processes all brokers of the service are in it.
     """
     run: Invocation = ctx.obj
     if pid is not None and data_dir is not None:
@@ -107,11 +107,19 @@ def bundle(
     running = folder.running()
     named = properties.get("log.dirs") or properties.get("log.dir") or ""
     log_dirs = [each.strip() for each in named.split(",") if each.strip()]
-    log_dirs = log_dirs or list(running.log_dirs if running else ()) or [str(folder.logs)]
+    several = [(each, there) for each, there in brokers_in(folder) if each.path != folder.path]
+    if several:
+        log_dirs = [directory for each, there in several for directory in _log_dirs(each, there)]
+    log_dirs = log_dirs or _log_dirs(folder, running)
     now = datetime.now(UTC)
     path = Path(output or f"kctl-bundle-{now:%Y%m%d-%H%M%S}.tar.gz").expanduser()
     parts = [
         *_broker_parts(folder, running, properties if config is not None else None),
+        *(
+            part._replace(name=f"{each.path.name}/{part.name}")
+            for each, there in several
+            for part in _broker_parts(each, there, None)
+        ),
         *machine_parts(folder.path, log_dirs, [folder.output, *map(Path, log or [])]),
     ]
     try:
@@ -126,6 +134,10 @@ def bundle(
         shown = "; ".join(f"{name} ({message})" for name, message in missing)
         run.console.show_one(BundleOverview(item.file, item.bytes, item.parts, shown))
     return ExitStatus.DONE
+
+
+def _log_dirs(folder: DataFolder, running: RunningBroker | None) -> list[str]:
+    return list(running.log_dirs if running else ()) or [str(folder.logs)]
 
 
 def _broker_parts(

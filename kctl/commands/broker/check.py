@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
+from kctl.commands.broker.processes import PortStep, Processes, machine_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.console import Column
 from kctl.server.data_folder import DataFolder
-from kctl.server.preflight import findings
+from kctl.server.machine.layout import unexpected_data
+from kctl.server.preflight import Finding, Severity, findings
 from kctl.server.process import StartOptions
-
-if TYPE_CHECKING:
-    from kctl.server.preflight import Finding
 
 app = typer.Typer(add_completion=False)
 
@@ -41,6 +40,7 @@ class FindingRow(NamedTuple):
     epilog=examples(
         "kctl broker check --config server.properties",
         "kctl broker check --config server.properties --data-dir /srv/kafka --connect --strict",
+        "kctl broker check --config server.properties --processes 4",
         "kctl broker check --config server.properties --format json",
     ),
 )
@@ -51,6 +51,8 @@ def check(
     override: Overrides = None,
     data_dir: DataDir = None,
     port: Port = None,
+    processes: Processes = None,
+    port_step: PortStep = None,
     connect: Annotated[
         bool, typer.Option("--connect", help="Also connect to ZooKeeper and compare the ids of cluster and broker.")
     ] = False,
@@ -73,7 +75,9 @@ def check(
         FindingRow(_WARNING, path, "contains secrets, and every user can read it; run chmod 600 on it")
         for path in exposed_files(config or "", options.given)
     ]
-    found = asyncio.run(_findings(options, connects=connect))
+    machine = machine_of(options, processes, port_step)
+    checked = [options] if machine is None else machine.processes()
+    found = dict.fromkeys(asyncio.run(_findings(options.folder, checked, processes, connects=connect)))
     rows += [FindingRow(each.severity.value, each.subject, each.message) for each in found]
     # The errors first, each kind in the order of the checks.
     rows.sort(key=lambda row: row.severity != _ERROR)
@@ -84,5 +88,9 @@ def check(
     return ExitStatus.UNMET if errors or (strict and rows) else ExitStatus.DONE
 
 
-async def _findings(options: StartOptions, *, connects: bool) -> list[Finding]:
-    return [finding async for finding in findings(options, connects=connects)]
+async def _findings(
+    root: DataFolder, checked: list[StartOptions], processes: int | None, *, connects: bool
+) -> list[Finding]:
+    problem = unexpected_data(root, processes)
+    of_folder = [] if problem is None else [Finding(Severity.ERROR, str(root.path), problem)]
+    return [*of_folder, *[finding for options in checked async for finding in findings(options, connects=connects)]]

@@ -5,30 +5,31 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
 from kctl.commands.broker.given_properties import ConfigFile, Overrides, Port, overrides_of
+from kctl.commands.broker.processes import PortStep, Processes, machine_of
 from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import LogFormatOption, log_format_of
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.integers import PORT_MAX
 from kctl.log_output.formats import LogFormat
 from kctl.server import process
-from kctl.server.data_folder import DataFolder
+from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
+from kctl.server.machine.layout import MachineOptions, unexpected_data
+from kctl.server.machine.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from kctl.server.secure_setup import SecureSetup
 
 app = typer.Typer(add_completion=False)
-
-
-DEFAULT_PORT = 9092
 
 
 @app.command(
@@ -39,6 +40,7 @@ DEFAULT_PORT = 9092
         "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
         "kctl broker start --secure --host kafka.example.com",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
+        "kctl broker start --config server.properties --data-dir /srv/kafka --processes 4",
     ),
 )
 def start(
@@ -86,6 +88,8 @@ def start(
             min=0,
         ),
     ] = None,
+    processes: Processes = None,
+    port_step: PortStep = None,
     log_format: LogFormatOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
@@ -100,6 +104,10 @@ def start(
     --secure is for development: it creates a certificate authority, a certificate and a user `admin` in
     DATA_DIR/security, and writes client properties there.  Properties that are set explicitly, such as `listeners`,
     take precedence.
+
+    --processes runs several brokers as one service, because one broker uses one core.  Broker K of them, from 0, has
+    broker.id + K, the ports + K, and the folder DATA_DIR/process-K.  The host name of the machine is the broker.rack of
+    all, unless it is set.  A broker that ends is started again.
     """
     run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
@@ -116,19 +124,47 @@ def start(
     )
     if host and not secure:
         raise UsageError("--host: only --secure makes a certificate")
+    machine = machine_of(options, processes, port_step)
+    if machine is not None:
+        machine.processes()  # Reports ports that are equal, before a process is started.
     if detach:
-        running = process.start_detached(options, on_warning=run.console.warn)
-        _show_next_steps(run, running.address, folder, options.secure)
+        words = [] if machine is None else ["--processes", str(machine.count), "--port-step", str(machine.port_step)]
+        process.start_detached(options, words=words, on_warning=run.console.warn)
+        _show_next_steps(run, folder, options.secure)
         return ExitStatus.DONE
-    process.run(
-        options,
-        on_serving=lambda running: _show_next_steps(
-            run, running.address, folder, options.secure, is_shown=options.log_format is LogFormat.TEXT
-        ),
-        on_warning=run.console.warn,
-        log_stream=sys.stderr if not run.console.quiet else None,
-    )
+    log_stream = sys.stderr if not run.console.quiet else None
+    is_shown = options.log_format is LogFormat.TEXT
+
+    def on_serving(_: RunningBroker) -> None:
+        _show_next_steps(run, folder, options.secure, is_shown=is_shown)
+
+    if machine is None:
+        _refuse_data_of_several(folder)
+        process.run(options, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
+    else:
+        _run_machine(machine, on_serving=on_serving, on_warning=run.console.warn, log_stream=log_stream)
     return ExitStatus.DONE
+
+
+def _refuse_data_of_several(folder: DataFolder) -> None:
+    problem = unexpected_data(folder, None)
+    if problem is not None:
+        raise KctlError(problem)
+
+
+def _run_machine(
+    machine: MachineOptions,
+    *,
+    on_serving: Callable[[RunningBroker], None],
+    on_warning: Callable[[str], None],
+    log_stream: TextIO | None,
+) -> None:
+    process.set_up(machine.service, machine.processes(), on_warning=on_warning, log_stream=log_stream)
+    process.run_host(
+        lambda: Supervisor(machine, is_quiet=log_stream is None),
+        machine.service.properties(),
+        on_serving=on_serving,
+    )
 
 
 def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
@@ -137,21 +173,20 @@ def _setup(folder: DataFolder, hosts: list[str]) -> SecureSetup:
     return prepare(folder.security.absolute(), hosts)
 
 
-def _show_next_steps(
-    run: Invocation, address: str, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True
-) -> None:
+def _show_next_steps(run: Invocation, folder: DataFolder, secure: SecureSetup | None, *, is_shown: bool = True) -> None:
     """Writes the files of --secure, and what to try next; not between log lines in JSON."""
     kctl = _own_command()
-    where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
+    addresses = ",".join(each.address for _, each in brokers_in(folder) if each is not None)
+    where = "" if addresses == f"127.0.0.1:{process.DEFAULT_PORT}" else f" --bootstrap-server {addresses}"
     if secure is not None:
-        secure.write_client_files(address)
+        secure.write_client_files(addresses)
         where = f" --command-config {shlex.quote(str(secure.client_properties))}"
     if not is_shown:
         return
     if secure is not None:
         run.console.note(f"client properties: {secure.client_properties}, for PKCS12: {secure.java_properties}")
     for line in (
-        f"broker serving on {address}, data in {folder.path}; try:",
+        f"broker serving on {addresses}, data in {folder.path}; try:",
         f"  {kctl} topics create hello --partitions 3{where}",
         f"  echo 'first record' | {kctl} produce hello{where}",
         f"  {kctl} consume hello{where}",

@@ -11,7 +11,7 @@ from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.console import Column
-from kctl.server.data_folder import DataFolder
+from kctl.server.data_folder import DataFolder, RunningBroker, brokers_in
 
 app = typer.Typer(add_completion=False)
 
@@ -38,14 +38,18 @@ class BrokerRow(NamedTuple):
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
-    """Check whether the broker of a data folder is running.
+    """Check whether the broker of a data folder is running; with --processes, a row for each broker.
 
-    The exit status is 0 if it accepts connections, else 3.
+    The exit status is 0 if it accepts connections, else 3; of several brokers, all have to.
     """
     run: Invocation = ctx.obj
-    folder = DataFolder(data_dir_of(data_dir))
-    running = folder.running()
-    row = BrokerRow(
+    found = brokers_in(DataFolder(data_dir_of(data_dir)))
+    run.console.show(COLUMNS, [_row(folder, running) for folder, running in found])
+    return ExitStatus.DONE if all(running for _, running in found) else ExitStatus.UNMET
+
+
+def _row(folder: DataFolder, running: RunningBroker | None) -> BrokerRow:
+    return BrokerRow(
         state="serving" if running else "starting" if folder.is_locked() else "stopped",
         address=running.address if running else None,
         broker_id=running.broker_id if running else None,
@@ -53,5 +57,3 @@ def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
         zookeeper=running.zookeeper if running else None,
         data_dir=str(folder.path),
     )
-    run.console.show(COLUMNS, [row])
-    return ExitStatus.DONE if running else ExitStatus.UNMET

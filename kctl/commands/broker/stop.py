@@ -26,6 +26,9 @@ _POLL_S = 0.05
 def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Stop the broker of a data folder by a controlled shutdown, and wait until it has ended.
 
+    With --processes all brokers are stopped.  A single one of them, given by its own folder DATA_DIR/process-N, is
+    restarted by the service.
+
     The exit status is 3 if no broker is running in the folder.
     """
     run: Invocation = ctx.obj
@@ -35,19 +38,23 @@ def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
         run.console.note(f"no broker is running in {folder.path}")
         return ExitStatus.UNMET
     os.kill(running.pid, signal.SIGTERM)
-    if not _wait_unlocked(folder):
+    if not _wait_ended(folder, running.pid):
         raise KctlError(
             f"the broker at {running.address} (process {running.pid}) has not stopped in {STOP_WAIT_S:.0f} s"
         )
-    run.console.note(f"stopped the broker at {running.address}")
+    what = f"{running.processes} brokers" if running.processes else "broker"
+    run.console.note(f"stopped the {what} at {running.address}")
     return ExitStatus.DONE
 
 
-def _wait_unlocked(folder: DataFolder) -> bool:
-
+def _wait_ended(folder: DataFolder, pid: int) -> bool:
+    """Waits until the folder is unlocked, or its broker is another process."""
     deadline = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < deadline:
         if not folder.is_locked():
+            return True
+        following = folder.running()
+        if following is not None and following.pid != pid:
             return True
         time.sleep(_POLL_S)
     return False

@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
 from kctl.admin.quotas import alter_quotas
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import configs as config_compat
 from kctl.commands.configs import clients
 from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
@@ -58,11 +58,12 @@ class ConfigChangeRow(NamedTuple):
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
+        "kctl configs alter group billing --set consumer.session.timeout.ms=60000",
         "kctl configs alter user alice --client app --set producer_byte_rate=1048576",
     ),
 )
@@ -72,8 +73,8 @@ def alter(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="Topics, or broker ids, or 'default' for all brokers; users, client ids or IP addresses, or"
-            " '<default>'.",
+            help="Topics, groups, subscriptions to client metrics, or broker ids, or 'default' for all brokers; users,"
+            " client ids or IP addresses, or '<default>'.",
             metavar="NAME",
         ),
     ],

@@ -92,6 +92,8 @@ class ConfigRow(NamedTuple):
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
         "kctl configs describe broker default --format json",
+        "kctl configs describe logger 1 --property kctl.server.controller",
+        "kctl configs describe group billing",
         "kctl configs describe user alice --client app",
         "kctl configs describe user --compat kafka-2.8",
     ),
@@ -102,8 +104,8 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Topics, or broker ids, or 'default' for the properties that are set for all brokers; users, client"
-            " ids or IP addresses, or '<default>'.  Default: all of the type.",
+            help="Topics, groups, subscriptions to client metrics, or broker ids, or 'default' for the properties that"
+            " are set for all brokers; users, client ids or IP addresses, or '<default>'.  Default: all of the type.",
             metavar="NAME",
         ),
     ] = None,
@@ -124,12 +126,13 @@ def describe(
     sensitive properties.
 
     The properties of users, clients and ips are quotas; users also have SCRAM credentials.  `user --client` shows the
-    quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7.
+    quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7, for loggers 2.4,
+    for client metrics 3.7, and for groups 4.0.
     """
     run: Invocation = ctx.obj
     if type_ in clients.TYPES:
         if all_ or property_:
-            raise UsageError("--all and --property are for topics and brokers")
+            raise UsageError("--all and --property are not for users, clients and ips")
         return _describe_clients(run, clients.filters(type_, names, client), type_, compat=compat is not None)
     if client is not None or compat is not None:
         raise UsageError("--client and --compat are for users, clients and ips")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ConfirmedCommand, examples
 from kctl.commands.consume.reading import Reading, read_topic
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -37,7 +37,7 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
 
 @app.command(
     "consume",
-    cls=ClusterCommand,
+    cls=ConfirmedCommand,
     epilog=examples(
         "kctl consume orders",
         "kctl consume orders --from -10 --partition 0",
@@ -152,6 +152,7 @@ def consume(
             raise UsageError("--group assigns partitions; leave out --partition-of-key")
         if run.console.format is Format.JSON:
             raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")
+        run.authorize_change(ctx.command_path)
     if formatter and run.console.format is not Format.JSON:
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)

@@ -8,7 +8,7 @@ import typer
 
 from kctl.admin.election import ElectionType, elect_leaders, predict_elections
 from kctl.admin.reassignment_spec import parse_partitions
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
@@ -50,7 +50,7 @@ class ElectionRow(NamedTuple):
 
 @app.command(
     "elect",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl elect --preferred --dry-run",
         "kctl elect --preferred --topic orders",

@@ -15,7 +15,7 @@ from kctl.admin.offsets import partitions_of
 from kctl.client.producer import Producer, ProducerSettings
 from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
@@ -67,7 +67,7 @@ AFTER_INTERRUPT_S = 5.0
 
 @app.command(
     "produce",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",

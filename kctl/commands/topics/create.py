@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "create",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
         "kctl topics create orders --replica-assignment 0:1,1:2,2:0",

@@ -27,5 +27,6 @@ def list_topics(
     run: Invocation = ctx.obj
     topics = run.on_cluster(query)
     rows = [topic_row(topic) for topic in topics if internal or not topic.is_internal]
+    run.remember_names("topics", (topic.name for topic in topics))
     run.console.show(TOPIC_COLUMNS, rows)
     return run.status_of(rows)

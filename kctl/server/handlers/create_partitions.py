@@ -125,7 +125,7 @@ class CreatePartitionsHandler:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"A partition reassignment is in progress for the topic '{topic.name}'.",
             )
-        brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
+        brokers = self._metadata.racks()
         added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers, room=room)
         if not validate_only:
             if allowance is not None:

@@ -98,7 +98,7 @@ class CreateTopicsHandler:
         plans: dict[str, NewTopicPlan] = {}
         outcomes: dict[str, Outcome] = {}
         named = Counter(topic.name for topic in request.topics)
-        brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
+        brokers = self._metadata.racks()
         existing = {*self._metadata.topics, *self._under_way}
         room = PartitionRoom(self._metadata.total_partition_count())
         for topic in request.topics:

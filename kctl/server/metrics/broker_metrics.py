@@ -110,7 +110,7 @@ class BrokerMetrics:
         if lag is not None:
             yield from lag_metrics.families(lag, of_exporter=False)
 
-    def _not_ready(self) -> str:
+    async def _not_ready(self) -> str:
         state = self._state()
         if state is not BrokerState.RUNNING or self._sources is None:
             return f"the broker is in the state {state.name}"

@@ -55,7 +55,7 @@ class MetricsEndpoint:
     """
 
     def __init__(
-        self, scrape: Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]], not_ready: Callable[[], str]
+        self, scrape: Callable[[str], Awaitable[tuple[str, Sequence[bytes]]]], not_ready: Callable[[], Awaitable[str]]
     ) -> None:
         self._scrape = scrape
         self._not_ready = not_ready
@@ -147,7 +147,7 @@ class MetricsEndpoint:
             case "/healthz":
                 return Page(200, _TEXT, (b"ok\n",))
             case "/readyz":
-                reason = self._not_ready()
+                reason = await self._not_ready()
                 return Page(503, _TEXT, (f"{reason}\n".encode(),)) if reason else Page(200, _TEXT, (b"ok\n",))
         return Page(404, _TEXT, (b"not found; there are /metrics, /healthz and /readyz\n",))
 

@@ -38,7 +38,7 @@ class LagExporter:
         warn: Callable[[str], None],
     ) -> None:
         """A collection is used for `cache_ms`; `warn` gets each new reason why there is none."""
-        self.endpoint = MetricsEndpoint(self.scrape, lambda: self._problem)
+        self.endpoint = MetricsEndpoint(self.scrape, self._not_ready)
         self._client = client
         self._reader = reader
         self._cache_s = cache_ms / 1000
@@ -67,6 +67,9 @@ class LagExporter:
         if self._collecting is not None:
             self._collecting.cancel()
             await asyncio.gather(self._collecting, return_exceptions=True)
+
+    async def _not_ready(self) -> str:
+        return self._problem
 
     async def _collect(self) -> ClusterLag:
         try:

@@ -24,9 +24,16 @@ async def small(accept: str) -> tuple[str, Sequence[bytes]]:
     return "text/plain", [b"a 1\n", b"b 2\n"]
 
 
+async def no_reason() -> str:
+    return ""
+
+
 @asynccontextmanager
 async def endpoint(scrape: Scrape = small, not_ready: str = "") -> AsyncIterator[int]:
-    one = MetricsEndpoint(scrape, lambda: not_ready)
+    async def reason() -> str:
+        return not_ready
+
+    one = MetricsEndpoint(scrape, reason)
     port = one.bind("127.0.0.1", 0)
     await one.start()
     try:
@@ -146,7 +153,7 @@ def test_a_busy_port_is_reported_in_one_line() -> None:
         port = other.getsockname()[1]
 
         async def main() -> None:
-            MetricsEndpoint(small, lambda: "").bind("127.0.0.1", port)
+            MetricsEndpoint(small, no_reason).bind("127.0.0.1", port)
 
         with pytest.raises(
             ListenError, match=rf"^127.0.0.1:{port} is in use by another process: [^\n]*--metrics-port$"

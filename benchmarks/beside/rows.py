@@ -1,0 +1,313 @@
+"""The rows of the table: what is done to one side, and what it costs.
+
+Each row runs once per side and turn, in topics of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks import cleaner_latency, produce_latency
+from benchmarks.beside.sides import Side
+from benchmarks.harness import librdkafka, small_requests
+from tests.peers.probe import wait_until
+
+TIMEOUT_S = 300
+COMPACTED_PARTITIONS = 2
+READERS = 10
+POLLING_CONSUMERS = 1_000
+PIPELINED = 64
+SINGLE_CONNECTIONS = 40
+REPLICATED_IN_FLIGHT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much each row does."""
+
+    megabytes: int
+    """Written or read by a row about throughput."""
+    requests: int
+    """Of rows about single requests."""
+    latency_s: float
+    """Length of rows about latency, at 1,000 messages a second."""
+    compacted_megabytes: int
+
+
+FULL = Scale(megabytes=1_000, requests=100_000, latency_s=10, compacted_megabytes=256)
+QUICK = Scale(megabytes=100, requests=10_000, latency_s=2, compacted_megabytes=24)
+
+Values = dict[str, float]
+"""The value in each unit."""
+
+
+class Measured(NamedTuple):
+    """What a row has measured."""
+
+    values: Values
+    client_share: float = 0.0
+    """Processor time of the client while it worked by the time that passed; 0 where throughput is not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table; its key selects it on the command line."""
+
+    key: str
+    name: str
+    measure: Callable[[Side, Scale, str], Measured]
+    """Gets the side, the scale, and four letters that no other measurement of the side has."""
+    is_replicated: bool = False
+    """Whether it needs three brokers."""
+
+
+def client_cpu_s() -> float:
+    """Processor time of this process and of the programs that it has run."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+@contextlib.contextmanager
+def topic(side: Side, name: str, *, replicas: tuple[int, ...] = (0,), **config: str) -> Iterator[str]:
+    """A topic of one partition, led by the first of the replicas; it is deleted again."""
+    admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
+    ids = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    assignment = [[ids[replica] for replica in replicas]]
+    properties = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, 1, replica_assignment=assignment, config=properties)])[name].result(TIMEOUT_S)
+    wait_until(lambda: _is_led(admin, name), what=f"a leader of {name}", timeout_s=TIMEOUT_S)
+    yield name
+    admin.delete_topics([name])[name].result(TIMEOUT_S)
+
+
+def _is_led(admin: AdminClient, name: str) -> bool:
+    partitions = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
+    return bool(partitions) and all(partition.leader >= 0 for partition in partitions.values())
+
+
+class Work(NamedTuple):
+    """What some work took, in seconds."""
+
+    took_s: float
+    client_share: float
+    broker_cpu_s: float
+
+
+def _timed(side: Side, work: Callable[[], float]) -> Work:
+    """Runs work that returns the seconds it took; starting and stopping the client do not count as such."""
+    before_s, client_before_s, started = side.cpu_s(), client_cpu_s(), time.perf_counter()
+    took_s = work()
+    client_s = client_cpu_s() - client_before_s
+    return Work(took_s, client_s / (time.perf_counter() - started), side.cpu_s() - before_s)
+
+
+def _per_gigabyte(side: Side, megabytes: float, work: Callable[[], float], *, message_bytes: int = 1024) -> Measured:
+    """Megabytes a second, of small messages millions of them, and the processor time of the brokers."""
+    done = _timed(side, work)
+    speed = megabytes / done.took_s
+    throughput = {"MB/s": speed} if message_bytes >= 1_000 else {"million messages/s": speed / message_bytes}
+    return Measured({**throughput, "CPU s/GB": done.broker_cpu_s / megabytes * 1000}, done.client_share)
+
+
+def _produce(size: int) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
+        count = scale.megabytes * 1_000_000 // size
+        with topic(side, name):
+            return _per_gigabyte(
+                side,
+                scale.megabytes,
+                lambda: librdkafka.produce(side.bootstrap, name, count=count, size=size),
+                message_bytes=size,
+            )
+
+    return measure
+
+
+def _consume(size: int) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
+        count = scale.megabytes * 1_000_000 // size
+        with topic(side, name):
+            librdkafka.produce(side.bootstrap, name, count=count, size=size)
+            return _per_gigabyte(
+                side,
+                scale.megabytes,
+                lambda: librdkafka.consume(side.bootstrap, name, count=count),
+                message_bytes=size,
+            )
+
+    return measure
+
+
+def _ten_readers(side: Side, scale: Scale, name: str) -> Measured:
+    megabytes = scale.megabytes / READERS * 2
+    count = int(megabytes * 1_000_000) // 1024
+
+    def read() -> float:
+        started = time.perf_counter()
+        with ThreadPoolExecutor(READERS) as pool:
+            list(pool.map(lambda _: librdkafka.consume(side.bootstrap, name, count=count), range(READERS)))
+        return time.perf_counter() - started
+
+    with topic(side, name):
+        librdkafka.produce(side.bootstrap, name, count=count, size=1024)
+        return _per_gigabyte(side, megabytes * READERS, read)
+
+
+def _recompressed(side: Side, scale: Scale, name: str) -> Measured:
+    count = scale.megabytes * 1_000_000 // 1024
+    with topic(side, name, compression_type="zstd"):
+        return _per_gigabyte(
+            side,
+            scale.megabytes,
+            lambda: librdkafka.produce(
+                side.bootstrap, name, count=count, size=1024, settings={"compression.codec": "lz4"}
+            ),
+        )
+
+
+def _single_requests(
+    *, connections: int, in_flight: int, acks: int, replicas: tuple[int, ...] = (0,)
+) -> Callable[[Side, Scale, str], Measured]:
+    def measure(side: Side, scale: Scale, name: str) -> Measured:
+        with topic(side, name, replicas=replicas):
+            frame = small_requests.produce_frame(name, acks=acks)
+            done = _timed(
+                side,
+                lambda: small_requests.send(
+                    side.bootstrap, frame, count=scale.requests, connections=connections, in_flight=in_flight
+                ),
+            )
+        values = {"CPU us": done.broker_cpu_s / scale.requests * 1e6, "requests/s": scale.requests / done.took_s}
+        return Measured(values, done.client_share)
+
+    return measure
+
+
+def _replicated(side: Side, scale: Scale, name: str) -> Measured:
+    count = scale.megabytes * 1_000_000 // 1024
+    with topic(side, name, replicas=(0, 1, 2)):
+        return _per_gigabyte(
+            side,
+            scale.megabytes,
+            lambda: librdkafka.produce(side.bootstrap, name, count=count, size=1024, acks=-1),
+        )
+
+
+def _memory(side: Side, scale: Scale, name: str) -> Measured:
+    del scale, name
+    return Measured({"MB of memory": side.brokers[0].resident_mb()})
+
+
+def _start(side: Side, scale: Scale, name: str) -> Measured:
+    del scale, name
+    return Measured({"s": side.start_s})
+
+
+def _quantiles(latencies_ms: list[float]) -> Measured:
+    cuts = statistics.quantiles(latencies_ms, n=100)
+    return Measured({"p50 ms": cuts[49], "p99 ms": cuts[98]})
+
+
+def _paced(side: Side, name: str, seconds: float) -> Measured:
+    count = int(seconds * produce_latency.RATE_PER_S)
+    return _quantiles(produce_latency.measure(side.bootstrap, name, count=count))
+
+
+def _idle_latency(side: Side, scale: Scale, name: str) -> Measured:
+    with topic(side, name):
+        return _paced(side, name, scale.latency_s)
+
+
+def _latency_under_compaction(side: Side, scale: Scale, name: str) -> Measured:
+    table = f"{name}-table"
+    cleaner_latency.fill(
+        side.bootstrap,
+        table,
+        partitions=COMPACTED_PARTITIONS,
+        megabytes=scale.compacted_megabytes,
+        batch_bytes=16_384,
+    )
+    with topic(side, name):
+        cleaner_latency.set_dirty_ratio(side.bootstrap, table, "0")
+        latencies_ms = cleaner_latency.latencies_ms_until(
+            side.bootstrap,
+            seconds=cleaner_latency.TIMEOUT_S,
+            is_over=lambda: cleaner_latency.cleaned(side.logs, table) == COMPACTED_PARTITIONS,
+            topic=name,
+        )
+    librdkafka.delete_topic(side.bootstrap, table)
+    return _quantiles(latencies_ms)
+
+
+def _latency_under_long_polls(side: Side, scale: Scale, name: str) -> Measured:
+    with (
+        topic(side, f"{name}-quiet") as quiet,
+        topic(side, name),
+        small_requests.long_polls(side.bootstrap, quiet, POLLING_CONSUMERS),
+    ):
+        return _paced(side, name, scale.latency_s)
+
+
+def _latency_under_catching_up(side: Side, scale: Scale, name: str) -> Measured:
+    """Broker 1 is held while broker 0 takes a topic that both replicate, and let go when the latency is measured."""
+    count = scale.megabytes * 1_000_000 // 1024
+    with topic(side, f"{name}-held", replicas=(0, 1)) as held, topic(side, name):
+        os.kill(side.brokers[1].pid, signal.SIGSTOP)
+        try:
+            librdkafka.produce(side.bootstrap, held, count=count, size=1024)
+        finally:
+            os.kill(side.brokers[1].pid, signal.SIGCONT)
+        return _paced(side, name, scale.latency_s)
+
+
+ROWS = (
+    Row("start", "start to serving, without ZooKeeper", _start),
+    Row("produce-1k", "produce 1 KB", _produce(1024)),
+    Row("produce-100", "produce 100 B", _produce(100)),
+    Row("consume-1k", "consume 1 KB", _consume(1024)),
+    Row("consume-100", "consume 100 B", _consume(100)),
+    Row(
+        "pipelined",
+        f"one message per request, {PIPELINED} in flight",
+        _single_requests(connections=1, in_flight=PIPELINED, acks=1),
+    ),
+    Row(
+        "single",
+        f"one message per request, {SINGLE_CONNECTIONS} connections, one in flight",
+        _single_requests(connections=SINGLE_CONNECTIONS, in_flight=1, acks=1),
+    ),
+    Row("recompressed", "lz4 recompressed to zstd", _recompressed),
+    Row("readers", f"{READERS} readers of one topic", _ten_readers),
+    Row("memory", "memory after the load", _memory),
+    Row("latency-idle", "produce at 1,000/s, idle", _idle_latency),
+    Row("latency-compaction", "produce at 1,000/s, under compaction", _latency_under_compaction),
+    Row(
+        "latency-polls",
+        "produce at 1,000/s, 1,000 consumers in long polls",
+        _latency_under_long_polls,
+    ),
+    Row("replicated", "three brokers, acks=all, 1 KB", _replicated, is_replicated=True),
+    Row(
+        "replicated-single",
+        f"three brokers, acks=all, one message per request, {REPLICATED_IN_FLIGHT} in flight",
+        _single_requests(connections=1, in_flight=REPLICATED_IN_FLIGHT, acks=-1, replicas=(0, 1, 2)),
+        is_replicated=True,
+    ),
+    Row(
+        "latency-catching-up",
+        "produce at 1,000/s, a follower catching up",
+        _latency_under_catching_up,
+        is_replicated=True,
+    ),
+)

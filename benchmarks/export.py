@@ -1,0 +1,161 @@
+"""What does an export to Parquet cost in processor time, beside a loop over records, and what does an increment cost?
+
+    python -m benchmarks.export [--runs 3] [--megabytes 1000] [--spark]
+
+The loop is what a script would be: a confluent-kafka consumer in one process, whose records become columns of a
+pyarrow table.  Both write zstd and read batches that a producer compressed with lz4.  Processor time is that of all
+processes of the command, without the broker; measuring it needs Linux.  `--spark` measures `kctl spark export` too,
+which starts a JVM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.harness.report import Figure, report
+from tests.peers.kctl_broker import kctl_broker
+
+PARTITIONS = 4
+TIMEOUT_S = 600
+VALUE_BYTES = {"1 KB": 1000, "100 B": 100}
+GOALS = {"1 KB": "<= 0.6", "100 B": "<= 0.35"}
+INCREMENT = 10_000
+LOOP_ROWS = 200_000
+"""Rows that the loop gathers before it writes them."""
+ADOPT = """
+import ctypes, os, subprocess, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+status = subprocess.run(sys.argv[1:]).returncode
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    sys.exit(status)
+"""
+"""Runs a command and waits for all its processes (PR_SET_CHILD_SUBREAPER), so that their processor time is counted."""
+WORDS = [f"word{number}" for number in range(2_000)]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--megabytes", type=int, default=1000, help="of values in each topic")
+    options.add_argument("--spark", action="store_true")
+    options.add_argument("--loop", nargs=3, metavar=("BOOTSTRAP", "TOPIC", "FILE"), help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.loop:
+        loop(*given.loop)
+        return
+    with tempfile.TemporaryDirectory(prefix="kctl-bench-") as name, kctl_broker(Path(name) / "broker") as broker:
+        folder = Path(name)
+        figures = [
+            figure
+            for size in VALUE_BYTES
+            for figure in measure(broker.bootstrap, size, given.megabytes, given.runs, folder, has_spark=given.spark)
+        ]
+    report("export", figures, runs=given.runs, megabytes=given.megabytes)
+
+
+def measure(bootstrap: str, size: str, megabytes: int, runs: int, folder: Path, *, has_spark: bool) -> Iterator[Figure]:
+    """The figures of one topic, measured in turns."""
+    topic = f"values-{VALUE_BYTES[size]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
+    fill(bootstrap, topic, VALUE_BYTES[size], megabytes * 1_000_000 // VALUE_BYTES[size])
+    engines = ["export", *(["spark export"] if has_spark else [])]
+    used: dict[str, list[float]] = {name: [] for name in ("loop", "increment", *engines)}
+    for _ in range(runs):
+        command = [sys.executable, "-m", "benchmarks.export", "--loop", bootstrap, topic, str(folder / "loop")]
+        used["loop"].append(processor_s(command))
+        for engine in engines:
+            target = folder / "exported"
+            command = [sys.executable, "-m", "kctl", *engine.split(), topic, "--to", str(target), "--quiet"]
+            used[engine].append(processor_s([*command, "--bootstrap-server", bootstrap]))
+            if engine == "export":
+                fill(bootstrap, topic, VALUE_BYTES[size], INCREMENT)
+                used["increment"].append(processor_s([*command, "--bootstrap-server", bootstrap]))
+            shutil.rmtree(target)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    yield Figure(f"{size}, loop over records", "CPU s", used["loop"])
+    for engine in engines:
+        yield Figure(f"{size}, kctl {engine}", "CPU s", used[engine])
+        ratios = [one / other for one, other in zip(used[engine], used["loop"], strict=True)]
+        yield Figure(f"{size}, kctl {engine} / loop", "", ratios, GOALS[size] if engine == "export" else "")
+    yield Figure(f"{size}, increment of {INCREMENT:,} records", "CPU s", used["increment"], "<= 1")
+
+
+def fill(bootstrap: str, topic: str, value_bytes: int, count: int) -> None:
+    """Records with keys, and values of words that compress about threefold."""
+    chosen = random.Random(20261122)
+    values = [" ".join(chosen.choices(WORDS, k=value_bytes // 6)).encode()[:value_bytes] for _ in range(5_000)]
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": "lz4",
+            "linger.ms": 50,
+            "batch.size": 200_000,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, values[number % 5_000], b"key-%d" % (number % 100_000))
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def loop(bootstrap: str, topic: str, file: str) -> None:
+    """Writes all records of the topic to a Parquet file, with the columns of an export."""
+    import pyarrow as pa  # noqa: PLC0415 - only the process that is measured needs it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    fields = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "offset": pa.int64()}
+    schema = pa.schema({**fields, "timestamp": pa.timestamp("ms", tz="UTC"), "timestampType": pa.int32()})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "loop", "enable.auto.commit": False})
+    ends = {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
+        for partition in range(PARTITIONS)
+    }
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    left = sum(ends.values())
+    columns: list[list[object]] = [[] for _ in schema]
+    with contextlib.closing(consumer), pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        while left:
+            for message in consumer.consume(10_000, timeout=1.0):
+                assert message.error() is None
+                kind, timestamp_ms = message.timestamp()
+                row = (message.key(), message.value(), message.partition(), message.offset(), timestamp_ms, kind - 1)
+                for column, value in zip(columns, row, strict=True):
+                    column.append(value)
+                left -= 1
+            if len(columns[0]) >= LOOP_ROWS or not left:
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                columns = [[] for _ in schema]
+
+
+def processor_s(command: list[str]) -> float:
+    """Processor time of a command with its processes, also of those that outlive it; plus 0.02 s for `ADOPT`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", ADOPT, *command], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Requests with one message each over raw sockets, as many in flight as wanted, for what a request costs a broker.
+
+The frames are encoded once, so that the client costs little more than its system calls.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kctl.client.framing import request_frame
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+
+PRODUCE_VERSION, FETCH_VERSION = 7, 11
+TIMEOUT_S = 120
+_SIZE = struct.Struct(">i")
+_ERROR_POSITION = 22
+"""Of the error code in a response with one partition, behind correlation id, counts, and a name of 4 bytes."""
+TOPIC_NAME_BYTES = 4
+
+
+def produce_frame(topic: str, *, acks: int, size: int = 100) -> bytes:
+    """A Produce request with one message of `size` bytes for partition 0 of a topic whose name has 4 letters."""
+    assert len(topic) == TOPIC_NAME_BYTES
+    batch = build_batch([Record(0, int(time.time() * 1000), None, bytes(size))])
+    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=data)
+    return b"".join(request_frame(request, PRODUCE_VERSION, correlation_id=1, client_id="benchmark"))
+
+
+def send(address: str, frame: bytes, *, count: int, connections: int, in_flight: int) -> float:
+    """Sends the frame `count` times, with `in_flight` requests on each connection; returns the seconds it took.
+
+    Raises SystemExit when a response has an error code.
+    """
+    with selectors.DefaultSelector() as selector:
+        sockets = [connect(address) for _ in range(connections)]
+        buffers = {each: bytearray() for each in sockets}
+        started = time.perf_counter()
+        sent = done = 0
+        for each in sockets:
+            selector.register(each, selectors.EVENT_READ)
+            first = min(in_flight, count - sent)
+            each.sendall(frame * first)
+            sent += first
+        while done < count:
+            ready = selector.select(TIMEOUT_S)
+            if not ready:
+                raise SystemExit(f"only {done} of {count} requests were answered")
+            for key, _ in ready:
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                answered = _take_responses(sock, buffers[sock])
+                done += answered
+                more = min(answered, count - sent)
+                if more:
+                    sock.sendall(frame * more)
+                    sent += more
+        took_s = time.perf_counter() - started
+        for each in sockets:
+            each.close()
+    return took_s
+
+
+@contextmanager
+def long_polls(address: str, topic: str, count: int, *, wait_ms: int = 5_000) -> Iterator[None]:
+    """So many consumers, each with a connection and a Fetch request that waits for records that never come."""
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        topics=[
+            FetchTopic(
+                topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+            )
+        ],
+    )
+    frame = b"".join(request_frame(request, FETCH_VERSION, correlation_id=1, client_id="benchmark"))
+    sockets = [connect(address) for _ in range(count)]
+    is_over = threading.Event()
+
+    def serve() -> None:
+        with selectors.DefaultSelector() as selector:
+            for index, each in enumerate(sockets):
+                selector.register(each, selectors.EVENT_READ)
+                each.sendall(frame)
+                if not index % 50:
+                    time.sleep(wait_ms / 1000 * 50 / count)  # Spread over the time that they wait.
+            while not is_over.is_set():
+                for key, _ in selector.select(0.1):
+                    sock = key.fileobj
+                    assert isinstance(sock, socket.socket)
+                    if sock.recv(1 << 16):
+                        sock.sendall(frame)
+
+    thread = threading.Thread(target=serve, name="long polls")
+    thread.start()
+    try:
+        time.sleep(wait_ms / 1000)
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        for each in sockets:
+            each.close()
+
+
+def connect(address: str) -> socket.socket:
+    """A connection without Nagle's algorithm."""
+    host, _, port = address.rpartition(":")
+    sock = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _take_responses(sock: socket.socket, buffer: bytearray) -> int:
+    """Receives once; returns how many responses are complete."""
+    received = sock.recv(1 << 18)
+    if not received:
+        raise SystemExit("the broker has closed the connection")
+    buffer += received
+    count = position = 0
+    while len(buffer) - position >= _SIZE.size:
+        (size,) = _SIZE.unpack_from(buffer, position)
+        end = position + _SIZE.size + size
+        if len(buffer) < end:
+            break
+        (error,) = struct.unpack_from(">h", buffer, position + _SIZE.size + _ERROR_POSITION)
+        if error:
+            raise SystemExit(f"a message was refused with error code {error}")
+        position = end
+        count += 1
+    del buffer[:position]
+    return count
