@@ -153,20 +153,30 @@ def test_metadata_is_stored_by_whole_topics(sizes: list[int], is_flat: bool) -> 
         assert sum(before) < SLICE
 
 
-@given(st.lists(st.sampled_from([1, SLICE - 1, SLICE, 2 * SLICE + 5, 4 * SLICE + 25]), max_size=4), st.booleans())
-def test_large_topics_are_converted_in_parts_and_stored_as_a_whole(sizes: list[int], is_flat: bool) -> None:
+@given(
+    st.lists(st.sampled_from([1, SLICE - 1, SLICE, 2 * SLICE + 5, 4 * SLICE + 25]), max_size=4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_large_topics_are_converted_in_parts_and_stored_as_a_whole(
+    sizes: list[int], is_flat: bool, may_clear: bool
+) -> None:
     request = update_metadata(sizes, is_flat=is_flat)
+    before = named(request)
     with small_slices():
         pieces = [named(piece) for piece in pieces_of_update_metadata(request)]
         stored: list[list[TopicPartition]] = [[]]
-        for part, is_complete in parts_of_update_metadata(request):
+        for part, is_complete in parts_of_update_metadata(request, may_clear=may_clear):
             assert len(named(part)) < 2 * SLICE
             stored[-1] += named(part)
             if is_complete:
                 stored.append([])
     assert stored.pop() == []
     assert stored == pieces
-    assert not any(topic.partition_states for topic in request.topic_states), "they are freed meanwhile"
+    if may_clear:
+        assert not any(topic.partition_states for topic in request.topic_states), "they are freed meanwhile"
+    else:
+        assert named(request) == before, "topics of a request that is shared are unchanged"
 
 
 def test_the_cache_is_the_same_after_an_update_in_parts() -> None:
