@@ -1,4 +1,4 @@
-"""The only module that prints: rows in six formats, notes, errors and progress.  Data goes to stdout, talk to stderr.
+"""The only module that prints: rows in six formats, notes, errors and progress; data to stdout, messages to stderr.
 
     table   columns for people, fitted to the width of the terminal; the default when stdout is a terminal
     plain   one row per line, columns separated by tabs, `-` for null, no header unless requested; the default otherwise

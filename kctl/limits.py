@@ -680,7 +680,7 @@ QUOTA_GROUPS_MAX = _limit(
     "groups of clients whose usage is kept, for each kind of quota",
     10_000,
     "groups",
-    on_excess="the usage of those that have been silent longest is forgotten",
+    on_excess="the usage of those that have been idle longest is dropped",
 )
 QUOTA_CLIENTS_MAX = _limit(
     "pairs of user and client id whose quotas are kept ready for the next request",
@@ -989,7 +989,7 @@ GROUP_HISTORY_BYTES_MAX = _limit(
     on_excess="history ends with a warning, and restore is refused; both suggest a later time or a backup file",
 )
 GROUP_HISTORY_COMMITS_MAX = _limit(
-    "commits that `kctl groups history` shows, and partitions that `restore --at` remembers",
+    "commits that `kctl groups history` shows, and partitions that `restore --at` finds",
     100_000,
     "items",
     on_excess="history omits the oldest commits with a warning, and restore is refused",

@@ -1,4 +1,4 @@
-"""A Kafka client of our own, for the commands, the exporter and brokers that talk to brokers.
+"""A Kafka client of our own, for the commands, the exporter and connections between brokers.
 
 Reading order: settings; transport (the port: connections, waiting, doing things at once) and its two implementations,
 asyncio_transport and blocking_transport; budget (the deadline of a command); framing and versions (what a connection

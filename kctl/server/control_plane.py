@@ -103,8 +103,11 @@ class BrokerControlPlane:
             self._fetchers.close_idle()
         return errors
 
-    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+    async def update_metadata(self, request: UpdateMetadataRequest, *, may_clear: bool = False) -> None:
+        """Applies metadata; with `may_clear`, frees the partitions of the request meanwhile.
+
+        Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST.
+        """
         update = MetadataUpdate()
 
         def apply(piece: tuple[UpdateMetadataRequest, bool]) -> None:
@@ -124,7 +127,7 @@ class BrokerControlPlane:
         async with self._turn:
             self._check_epochs(request)
             check_live_brokers(request.live_brokers)
-            await self._in_slices(parts_of_update_metadata(request), apply)
+            await self._in_slices(parts_of_update_metadata(request, may_clear=may_clear), apply)
             if self._broker_id in self._metadata.brokers:
                 self.known.set()
 

@@ -62,16 +62,20 @@ def pieces_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[Update
         yield request
 
 
-def parts_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[tuple[UpdateMetadataRequest, bool]]:
+def parts_of_update_metadata(
+    request: UpdateMetadataRequest, *, may_clear: bool = False
+) -> Iterator[tuple[UpdateMetadataRequest, bool]]:
     """Parts of about SLICE_OBJECTS partitions, for work that may be done on a part of a topic.
 
-    True with the last part of each of `pieces_of_update_metadata`: all its topics are complete then.  Removes the
-    partitions from the request meanwhile: freeing the states of 100,000 at once takes tens of milliseconds.
+    True with the last part of each of `pieces_of_update_metadata`: all its topics are complete then.  With
+    `may_clear`, removes the partitions from the request meanwhile: freeing the states of 100,000 at once takes tens of
+    milliseconds.  A request within the process of the controller shares its topics with those to other brokers.
     """
     for piece in pieces_of_update_metadata(request):
         if sum(len(topic.partition_states) for topic in piece.topic_states) < 2 * SLICE_OBJECTS:
             yield piece, True
-            _clear(piece)
+            if may_clear:
+                _clear(piece)
             continue
         last: UpdateMetadataRequest | None = None
         for topics in _cut(piece.topic_states, lambda _topic, _partition: 1, SLICE_OBJECTS):
@@ -80,7 +84,8 @@ def parts_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[tuple[U
             last = replace(request, topic_states=topics, ungrouped_partition_states=[])
         if last is not None:
             yield last, True
-        _clear(piece)
+        if may_clear:
+            _clear(piece)
 
 
 def _clear(piece: UpdateMetadataRequest) -> None:

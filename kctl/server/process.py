@@ -158,7 +158,7 @@ def set_up(
             log.warning("%s", warning)
         else:
             on_warning(warning)
-    # The watchdog of a service manager ends a process with SIGABRT: the stacks of its threads tell why.
+    # The watchdog of a service manager ends a process with SIGABRT; the stacks of its threads are written then.
     faulthandler.enable()
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)

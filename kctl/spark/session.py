@@ -44,7 +44,7 @@ JVM_DEATH_TIMEOUT_S = 5
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
-"""Attempts of a task on a local master if its worker process dies; other masters use spark.task.maxFailures."""
+"""Attempts of a task on a local master if its worker process crashes; other masters use spark.task.maxFailures."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
