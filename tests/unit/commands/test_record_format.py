@@ -231,6 +231,7 @@ def test_partition_of_the_record_is_used_and_topic_and_offset_are_ignored(kctl: 
         "consume orders -f %v --value-only",
         "consume orders -f %v --formatter offsets",
         "consume orders --value-only --format json",
+        "consume orders --value-only --format csv",
         "consume orders --value-only --reversible",
         "consume orders --reversible",
         "consume orders --null-marker NULL",

@@ -54,6 +54,17 @@ def test_topics_with_properties_of_their_own(kctl: Kctl, topics: FakeCluster, li
     assert names(kctl(f"{line} --overrides --format json")) == ["payments"]
 
 
+def test_filters_apply_to_the_output_of_kafkas_tool(kctl: Kctl, topics: FakeCluster) -> None:
+    assert kctl("topics list --compat kafka-3 --topic-regex orders.*").out == "orders\norders.old\n"
+    described = kctl("topics describe --compat kafka-3 --topic-regex pay.*")
+    assert (described.status, described.out.count("Topic: payments")) == (ExitStatus.DONE, 3)
+    assert "orders" not in described.out
+    properties = kctl("configs describe topic --compat kafka-3 --topic-regex pay.*")
+    assert properties.out.startswith("Dynamic configs for topic payments are:\n")
+    refused = kctl("topics describe --compat kafka-3 --overrides")
+    assert (refused.status, refused.out) == (ExitStatus.USAGE, "")
+
+
 def test_topics_by_id(kctl: Kctl, topics: FakeCluster) -> None:
     described = kctl("topics describe --format json").document
     ids = {one["topic"]: one["topic_id"] for one in described}
@@ -84,6 +95,11 @@ def test_invalid_expression_is_refused_before_the_cluster_is_asked(kctl: Kctl, c
     assert ran.status == ExitStatus.USAGE
     assert "--topic-regex: '(' is not a valid regular expression" in ran.err
     assert cluster.requests == []
+
+
+def test_several_topics_are_created_as_by_kafkas_tool(kctl: Kctl, cluster: FakeCluster) -> None:
+    ran = kctl("topics create a b --partitions 1 --compat kafka-3")
+    assert ran.out == "Created topic a.\nCreated topic b.\n"
 
 
 def test_several_topics_are_created_altered_and_deleted(kctl: Kctl, cluster: FakeCluster) -> None:
