@@ -22,6 +22,7 @@ from kctl.admin.state_diff import (
     differences,
 )
 from kctl.admin.yaml_text import Yaml, plain, read_yaml, write_yaml
+from kctl.documents import yaml_text
 from kctl.errors import UsageError
 from kctl.limits import YAML_BYTES_MAX, YAML_DEPTH_MAX
 from kctl.security.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
@@ -103,7 +104,9 @@ PRESENT = st.builds(
 
 @given(DESIRED)
 def test_document_is_read_as_it_was_written(desired: DesiredState) -> None:
-    again = parse_state(read_yaml(write_yaml(format_state(desired)).encode(), "x"), "x")
+    document = format_state(desired)
+    again = parse_state(read_yaml(write_yaml(document).encode(), "x"), "x")
+    assert parse_state(read_yaml(yaml_text(document).encode(), "x"), "x") == again  # plan --export --format yaml
     assert again == replace(desired, acls=None if desired.acls is None else sorted(desired.acls))
 
 
