@@ -10,7 +10,7 @@ import pytest
 
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.partitioner import partition_of_key
+from kctl.client.partitioner import DefaultPartitioner, partition_of_key
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -46,7 +46,9 @@ def produce(
     async def main() -> None:
         async with ClusterClient(cluster.settings(), transport()) as client:
             chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
-            producer = Producer(client, chosen, deliveries.append, clock_ms=lambda: 1_000, choose=lambda _: 0)
+            producer = Producer(
+                client, chosen, deliveries.append, clock_ms=lambda: 1_000, partitioner=DefaultPartitioner(lambda _: 0)
+            )
             await work(producer)
             await producer.flush()
 
