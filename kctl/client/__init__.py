@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kctl.client.blocking_producer import Producer
     from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
     from kctl.client.list_offsets import OffsetAt
-    from kctl.client.partitioner import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
+    from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
     from kctl.client.producer_batches import RecordMetadata
     from kctl.client.rebalance_listener import RebalanceListener
     from kctl.model import TopicPartition
@@ -59,17 +59,17 @@ _MODULES = {
     "Consumer": "kctl.client.blocking_consumer",
     "ConsumerConfig": "kctl.client.application_settings",
     "ConsumerRecord": "kctl.client.async_consumer",
-    "DefaultPartitioner": "kctl.client.partitioner",
+    "DefaultPartitioner": "kctl.client.partitioners",
     "OffsetAt": "kctl.client.list_offsets",
-    "Partitioner": "kctl.client.partitioner",
+    "Partitioner": "kctl.client.partitioners",
     "Producer": "kctl.client.blocking_producer",
     "ProducerConfig": "kctl.client.application_settings",
     "ProducerInterceptor": "kctl.client.interceptors",
     "ProducerRecord": "kctl.client.interceptors",
     "RebalanceListener": "kctl.client.rebalance_listener",
     "RecordMetadata": "kctl.client.producer_batches",
-    "RoundRobinPartitioner": "kctl.client.partitioner",
-    "StickyPartitioner": "kctl.client.partitioner",
+    "RoundRobinPartitioner": "kctl.client.partitioners",
+    "StickyPartitioner": "kctl.client.partitioners",
     "TopicPartition": "kctl.model",
 }
 

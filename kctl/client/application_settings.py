@@ -10,7 +10,7 @@ from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
 from kctl.client.fetching import FetchLimits
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.membership.member import MembershipSettings
-from kctl.client.partitioner import Partitioner
+from kctl.client.partitioners import Partitioner
 from kctl.client.producer import ACKS_ALL, ProducerSettings
 from kctl.client.settings import CONNECT_TIMEOUT_MS_MAX, ClientSettings, parse_servers
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS

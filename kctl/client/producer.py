@@ -18,7 +18,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
-from kctl.client.partitioner import DefaultPartitioner, Partitioner, StickyPartitioner
+from kctl.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from kctl.client.producer_batches import Batch, OnResult, size_of
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transaction import Transaction

@@ -10,7 +10,8 @@ import pytest
 
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
-from kctl.client.partitioner import DefaultPartitioner, partition_of_key
+from kctl.client.partitioner import partition_of_key
+from kctl.client.partitioners import DefaultPartitioner
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
