@@ -14,6 +14,7 @@ from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from kctl.client.lost_positions import lost_positions
 from kctl.client.ready_records import ReadyRecords
 from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.transport import Connection
@@ -261,7 +262,7 @@ class AsyncConsumer:
         end_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         while not self._ready:
             if self._fetching is None:
-                self._fetching = asyncio.create_task(reader.poll(), name="fetch records")
+                self._fetching = asyncio.create_task(self._poll_once(reader), name="fetch records")
             left_s = end_s - asyncio.get_running_loop().time()
             await asyncio.wait({self._fetching}, timeout=max(0.0, left_s))
             if self._fetching.done():
@@ -269,6 +270,16 @@ class AsyncConsumer:
                 self._ready.add(fetching.result())
             if left_s <= 0:
                 return
+
+    async def _poll_once(self, reader: GroupConsumer | Consumer) -> list[tuple[TopicPartition, list[Record]]]:
+        """Polls; a consumer without a group begins again in partitions whose position is outside the log."""
+        try:
+            return await reader.poll()
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or isinstance(reader, GroupConsumer):
+                raise
+            reader.positions.update(await self._begin(await lost_positions(self._client, reader.positions)))
+            return []
 
     def _take_over(self) -> None:
         """Takes the records of a finished fetch over; its error stays for the next `poll`."""

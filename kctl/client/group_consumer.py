@@ -21,7 +21,8 @@ from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import FetchLimits
 from kctl.client.group_progress import GroupProgress
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets_at
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.lost_positions import lost_positions
 from kctl.client.membership.actions import (
     Action,
     Assign,
@@ -301,8 +302,7 @@ class GroupConsumer:
     async def _begin_again(self) -> None:
         """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
         positions = self._consumer.positions
-        found = await list_offsets_at(self._client, positions, (EARLIEST, LATEST))
-        lost = [tp for tp, position in positions.items() if not _lies_between(found[tp], position)]
+        lost = await lost_positions(self._client, positions)
         begun = await self._begin(lost) if lost else {}
         for tp, offset in begun.items():
             self._on_lost(tp, positions[tp], offset)
@@ -469,10 +469,3 @@ class GroupConsumer:
 
     def _now_ms(self) -> int:
         return self._client.transport.monotonic_ms()
-
-
-def _lies_between(bounds: tuple[OffsetAt, ...] | ApiError, position: int) -> bool:
-    if isinstance(bounds, ApiError):
-        raise bounds
-    start, end = bounds
-    return start.offset <= position <= end.offset

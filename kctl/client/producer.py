@@ -198,7 +198,9 @@ class Producer:
         size = size_of(record)
         if queue.open.records and queue.open.size + size > self._settings.batch_bytes:
             self._close_batch(queue)
-        queue.open.append(record, size, on_result, self._client.transport.monotonic_ms())
+        if not queue.open.records:
+            queue.open.created_ms = self._client.transport.monotonic_ms()
+        queue.open.append(record, size, on_result)
         self._buffer(1, size)
         if queue.open.size >= self._settings.batch_bytes or len(queue.open.records) >= self._settings.batch_records:
             self._close_batch(queue)

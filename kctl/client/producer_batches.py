@@ -39,10 +39,8 @@ class Batch:
         """Time of the first record, of a monotonic clock."""
         self._callbacks: list[tuple[int, OnResult]] = []
 
-    def append(self, record: Record, size: int, on_result: OnResult | None, now_ms: int) -> None:
-        """Adds a record; `now_ms` is of a monotonic clock."""
-        if not self.records:
-            self.created_ms = now_ms
+    def append(self, record: Record, size: int, on_result: OnResult | None) -> None:
+        """Adds a record of this size."""
         if on_result is not None:
             self._callbacks.append((len(self.records), on_result))
         self.records.append(record)

@@ -38,7 +38,7 @@ class Owned(BlockingRebalanceListener):
         self.partitions.difference_update(partitions)
 
 
-def member(bootstrap: str, group: str, assignor: str, **settings: bool) -> Consumer:
+def member(bootstrap: str, group: str, assignor: str, *, commits: bool = True) -> Consumer:
     return Consumer(
         ConsumerConfig(
             bootstrap_servers=bootstrap,
@@ -46,7 +46,7 @@ def member(bootstrap: str, group: str, assignor: str, **settings: bool) -> Consu
             auto_offset_reset="earliest",
             heartbeat_interval_ms=500,
             assignors=(assignor,),
-            **settings,
+            enable_auto_commit=commits,
         )
     )
 
@@ -123,7 +123,7 @@ def test_shares_a_group_with_librdkafka(bootstrap: str, topic: str, assignor: st
     seen: list[bytes | None] = []
     owned = Owned()
     other = librdkafka(bootstrap, topic, assignor)
-    with member(bootstrap, topic, assignor, enable_auto_commit=False) as ours:
+    with member(bootstrap, topic, assignor, commits=False) as ours:
         ours.subscribe([topic], owned)
 
         def poll_until_all(count: int) -> None:

@@ -158,6 +158,18 @@ def test_auto_offset_reset_none_and_wrong_use(cluster: FakeCluster) -> None:
         consumer.poll(0)
 
 
+def test_position_outside_the_log_is_reset(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 99})
+        assert values(consumer.poll(WAIT_MS))[0] == b"0"
+    settings = ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none")
+    with Consumer(settings) as consumer:
+        consumer.assign({ORDERS: 99})
+        with pytest.raises(ApiError) as lost:
+            consumer.poll(WAIT_MS)
+    assert lost.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 def test_async_iteration(cluster: FakeCluster) -> None:
     async def main() -> list[Any]:
         found = []
