@@ -3,8 +3,8 @@
     python -m benchmarks.controlled_shutdown [--runs 5] [--partitions 1500] [--apache 2.8.2]
 
 Three brokers, every partition with three replicas, so that each broker leads a third of them.  One that is not the
-controller gets SIGTERM.  Time ends when another broker tells clients that it leads nothing any more, and again when the
-process is gone.
+controller gets SIGTERM.  Two times are measured: until the metadata of another broker names it as leader of no
+partition, and until the process has ended.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How long does a cluster with many partitions need to get over the death of its controller?
+"""How long does a cluster with many partitions take to recover from a killed controller?
 
     python -m benchmarks.controller_failover [--runs 3] [--partitions 1000 5000] [--apache 2.8.2]
 
-Three brokers, every partition with three replicas, so that each of them is touched: a third needs a new leader, all
-lose a member of their in-sync replicas.  The controller is ended by `kill -9`.  Time begins when ZooKeeper ends its
-session, and ends when both survivors tell clients a live leader for every partition, and again when they tell
-in-sync replicas without the dead broker.  Processor time is that of the new controller.
+Three brokers, every partition with three replicas, so that the failure affects each of them: a third needs a new
+leader, all lose an in-sync replica.  The controller is ended by `kill -9`.  Time begins when ZooKeeper expires its
+session.  Two times are measured: until the metadata of both other brokers has a live leader for every partition, and
+until it has in-sync replicas without the killed broker.  Processor time is that of the new controller.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks.failover [--runs 5] [--session-timeout-ms 6000] [--apache 2.8.2]
 
-Three brokers, one partition with three replicas.  Most of the time is ZooKeeper's: it ends the session of the dead
-broker one time-out after its last sign of life.  What is left is ours: the controller elects and tells, the new leader
-takes over, its follower finds out where to go on and fetches.  The client requests metadata and produces, again and
-again, a few milliseconds apart; clients that back off for longer see that on top.
+Three brokers, one partition with three replicas.  Most of the time is ZooKeeper's: it expires the session of the
+killed broker one time-out after its last heartbeat.  The rest is the broker's: the controller elects a leader and sends
+LeaderAndIsr and UpdateMetadata, the new leader starts, and its follower looks up the epoch's end and fetches.  The
+client requests metadata and produces every few milliseconds; the backoff of other clients adds to the result.
 """
 
 from __future__ import annotations

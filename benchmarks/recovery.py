@@ -123,7 +123,7 @@ def start_many(at: str, *, is_last: bool) -> float:
 
 
 def resident_mb() -> float:
-    """What the process holds now; the peak where the kernel does not tell."""
+    """What the process holds now; the peak where the kernel does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

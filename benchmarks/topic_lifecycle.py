@@ -1,9 +1,9 @@
-"""How long does a topic with 1,000 partitions and three replicas take to come and to go?
+"""How long does a topic with 1,000 partitions and three replicas take to be created and deleted?
 
     python -m benchmarks.topic_lifecycle [--runs 5] [--partitions 1000] [--apache 2.8.2]
 
-Three brokers.  Creation ends when every broker tells clients a live leader for each partition and all replicas in sync,
-deletion when the response to DeleteTopics arrives.  Processor time is that of the three brokers together.
+Three brokers.  Creation ends when the metadata of every broker has a live leader and all replicas in sync for each
+partition, deletion when the response to DeleteTopics arrives.  Processor time is that of the three brokers together.
 """
 
 from __future__ import annotations

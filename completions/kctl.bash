@@ -5,7 +5,7 @@ _kctl() {
     COMPREPLY=()
     for ((position = 1; position < COMP_CWORD; position++)); do
         case ${COMP_WORDS[position]} in
-        --bootstrap-server | --command-config | --timeout | --format) ((position++)) ;;
+        --bootstrap-server | --command-config | --profile | --timeout | --format) ((position++)) ;;
         -*) ;;
         *)
             if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi
@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers offsets records cluster top reassign elect configs acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile mcp completion' flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -22,13 +22,21 @@ _kctl() {
     groups) [[ -n $verb ]] || words='list describe lag members history delete delete-offsets reset-offsets restore export import' flags=--help ;;
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
+    streams) [[ -n $verb ]] || words='reset' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     records) [[ -n $verb ]] || words='delete' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe log-dirs roll maintenance health start status stop' flags=--help ;;
+    verify) [[ -n $verb ]] || words='replicas' flags=--help ;;
+    perf) [[ -n $verb ]] || words='produce consume latency' flags=--help ;;
+    api-versions) verb=api-versions ;;
+    features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
+    metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
     top) verb=top ;;
     reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
-    configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    configs) [[ -n $verb ]] || words='describe alter diff' flags=--help ;;
+    plan) verb=plan ;;
+    apply) verb=apply ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
     quotas) [[ -n $verb ]] || words='describe alter check' flags=--help ;;
     users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
@@ -41,300 +49,410 @@ _kctl() {
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
+    profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
+    mcp) verb=mcp ;;
     completion) verb=completion ;;
     esac
     case "$noun $verb" in
     *' ')
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics list')
-        flags='--internal --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--internal --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'topics describe')
-        flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partitions | --replica-assignment | --config | --delete-config | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'topics delete')
-        flags='--if-exists -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--if-exists -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id --bootstrap-server --command-config --profile --timeout --confirm --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
         --acks) words='all -1 1 0' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        -f | --record-format | --key | --key-separator | --null-marker | -H | --header | --partition | --value-schema | --key-schema | --schema-registry | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --expect --partition --follow --group --assignor --isolation --formatter -f --record-format --null-marker --reversible --value-only --decode --schema-registry --mask --mask-regex --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --group) kind='names-groups' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
+        --decode) words='value key both' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --expect | --partition | --assignor | -f | --record-format | --null-marker | --schema-registry | --mask | --mask-regex | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'copy copy')
-        flags='--from-cluster --from-config --to-cluster --to-config --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from-cluster --from-config --from-profile --to-cluster --to-config --to-profile --from --until --key --partition-of-key --grep --where --record-header -n --max-records --limit --partition --partitions --isolation --codec --rate --resume-group --transactional-id --groups --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --from-config) kind='file' ;;
+        --from-profile) kind='names-profiles' ;;
         --to-config) kind='file' ;;
+        --to-profile) kind='names-profiles' ;;
         --partitions) words='keep hash' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
+        --resume-group) kind='names-groups' ;;
+        --groups) kind='names-groups' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --resume-group | --transactional-id | --groups | --bootstrap-server | --timeout) kind='none' ;;
+        --from-cluster | --to-cluster | --from | --until | --key | --grep | --where | --record-header | -n | --max-records | --limit | --partition | --rate | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'groups list')
-        flags='--state --type --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --type --compat --verbose --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--show --all --compat --verbose --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups lag')
-        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
+        --topic) kind='names-topics' ;;
         --sort) words='lag time verdict name' flags='' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
+        --lag | --window | --interval | --rounds | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups members')
-        flags='--all --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups history')
-        flags='--topic --since --limit --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --since --limit --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --since | --limit | --bootstrap-server | --timeout) kind='none' ;;
+        --since | --limit | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete')
-        flags='--all -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
         --backup-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --at | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --at | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups export')
-        flags='--all --topic --as --file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all --topic --as --file --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --as) words='json csv' flags='' ;;
         --file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups import')
-        flags='--group --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--group --topic --execute --dry-run --no-backup --backup-dir --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --group) kind='names-groups' ;;
+        --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --group | --topic | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'transactions list')
-        flags='--state --producer-id --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --producer-id --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --producer-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions describe')
-        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-transactions' ;;
         esac
         ;;
     'transactions find-hanging')
-        flags='--topic --idle --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --idle --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --idle | --bootstrap-server | --timeout) kind='none' ;;
+        --idle | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'producers describe')
-        flags='--partition --broker --open --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partition --broker --open --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partition | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --partition | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'streams reset')
+        flags='--input-topic --intermediate-topic --internal-topic --to-earliest --to-latest --to-offset --shift-by --to-datetime --by-duration --from-file --no-backup --backup-dir -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --input-topic) kind='names-topics' ;;
+        --intermediate-topic) kind='names-topics' ;;
+        --internal-topic) kind='names-topics' ;;
+        --from-file) kind='file' ;;
+        --backup-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'offsets get')
-        flags='--time --partition --committed --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--time --partition --committed --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'records delete')
-        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --before-offset | --before-time | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'cluster describe')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster log-dirs')
-        flags='--broker --topic --replicas --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --topic --replicas --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
+        --topic) kind='names-topics' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
-        esac
-        ;;
-    'cluster roll')
-        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        case $prev in
-        --data-dir) kind='directory' ;;
-        --command-config) kind='file' ;;
-        --format) words='table plain json jsonl' flags='' ;;
-        --restart-command | --brokers | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
-        esac
-        ;;
-    'cluster maintenance')
-        flags='--allow-unavailable --state-dir -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='on off'
-        case $prev in
-        --state-dir) kind='directory' ;;
-        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'cluster roll')
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --brokers) kind='names-brokers' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --restart-command | --broker-timeout | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'cluster maintenance')
+        flags='--allow-unavailable --state-dir -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        words='on off'
+        case $prev in
+        --state-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(on|off)' '* ]] || kind='names-brokers' ;;
+        esac
+        ;;
     'cluster health')
-        flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--wait --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --wait | --bootstrap-server | --timeout) kind='none' ;;
         esac
@@ -342,10 +460,11 @@ _kctl() {
     'cluster start')
         flags='--brokers --data-dir --port --zookeeper --secure -o --override --log-format --format --header --no-color --quiet --debug --help'
         case $prev in
+        --brokers) kind='names-brokers' ;;
         --data-dir) kind='directory' ;;
         --log-format) words='text json' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
+        --port | --zookeeper | -o | --override) kind='none' ;;
         esac
         ;;
     'cluster status')
@@ -362,250 +481,435 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         esac
         ;;
-    'top top')
-        flags='--interval --once --metrics --no-metrics --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'verify replicas')
+        flags='--topic --once --interval --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --topic) kind='names-topics' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --interval | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'perf produce')
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all -1 1 0' flags='' ;;
+        --compression) words='none gzip snappy lz4 zstd' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --linger | --batch-size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'perf consume')
+        flags='--from --records --duration --warmup --interval --client --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) words='start end' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --warmup | --interval | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'perf latency')
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --payload-file) kind='file' ;;
+        --acks) words='all 1' flags='' ;;
+        --client) words='auto librdkafka kctl' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --records | --duration | --rate | --size | --warmup | --interval | --partitions | --replication-factor | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'api-versions api-versions')
+        flags='--differing --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features describe')
+        flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features upgrade')
+        flags='--feature --metadata-version --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'features downgrade')
+        flags='--feature --metadata-version --unsafe --dry-run -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --feature | --metadata-version | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'metadata-quorum describe')
+        flags='--replication --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'top top')
+        flags='--interval --once --metrics --no-metrics --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --interval | --metrics | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign plan')
-        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --to-brokers --exclude --leaders-only --throttle --phases --max-moves --output --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         words='drain add replication-factor rebalance'
         case $prev in
+        --topic) kind='names-topics' ;;
+        --to-brokers) kind='names-brokers' ;;
         --output) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --to-brokers | --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
+        --exclude | --throttle | --phases | --max-moves | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --throttle | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
-        flags='--reassignment-json-file --state-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign verify')
-        flags='--reassignment-json-file --state-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign cancel')
-        flags='--reassignment-json-file --all --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign list')
-        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --topic) kind='names-topics' ;;
         --path-to-json-file) kind='file' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --topic | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        --partition | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'configs describe')
-        flags='--all --property --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        flags='--all --property --client --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker logger group client-metrics user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --property | --client | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
-        words='topic broker user client ip'
+        flags='--set --delete --append --subtract --dry-run --client --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        words='topic broker logger group client-metrics user client ip'
         case $prev in
-        --compat) words='kafka-2.8' flags='' ;;
+        --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --set | --delete | --append | --subtract | --client | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        esac
+        ;;
+    'configs diff')
+        flags='--own --property --file --other-bootstrap-server --other-command-config --other-profile --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker logger group client-metrics user client ip'
+        case $prev in
+        --file) kind='file' ;;
+        --other-command-config) kind='file' ;;
+        --other-profile) kind='names-profiles' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --property | --other-bootstrap-server | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@(topic|broker|logger|group|client-metrics|user|client|ip)' '* ]] || kind='names-resources' ;;
+        esac
+        ;;
+    'plan plan')
+        flags='--delete --export --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'apply apply')
+        flags='--delete -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'acls list')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls add')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls remove')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls check')
-        flags='--host --from --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--host --from --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --from) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --host | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls export')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'acls apply')
-        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
     'quotas describe')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --user | --client-id | --ip | --producer-rate | --consumer-rate | --request-percentage | --mutation-rate | --connection-rate | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'quotas check')
-        flags='--user --client-id --ip --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--user --client-id --ip --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --user | --client-id | --ip | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users list')
-        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-users' ;;
         esac
         ;;
     'tokens create')
-        flags='--renewer --max-lifetime --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--renewer --max-lifetime --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens describe')
-        flags='--owner --show-hmac --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--owner --show-hmac --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --owner | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens renew')
-        flags='--period --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--period --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --period | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tokens expire')
-        flags='--after -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--after -y --yes --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --after | --bootstrap-server | --timeout) kind='none' ;;
         esac
@@ -624,49 +928,61 @@ _kctl() {
         esac
         ;;
     'tls check')
-        flags='--server-name --expires-after --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--server-name --expires-after --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers list')
-        flags='--broker --match --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --match --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --match | --bootstrap-server | --timeout) kind='none' ;;
+        --match | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers set')
-        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'loggers reset')
-        flags='--broker --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--broker --dry-run --bootstrap-server --command-config --profile --timeout --confirm --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics show')
-        flags='--match --endpoint --broker --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--match --endpoint --broker --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --match | --endpoint | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --match | --endpoint | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'metrics serve')
-        flags='--port --listen --cache --window --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--port --listen --cache --window --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --port | --listen | --cache | --window | --bootstrap-server | --timeout) kind='none' ;;
         esac
@@ -749,35 +1065,96 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --table) words='parquet iceberg delta' flags='' ;;
+        --partition-by) words='none date hour' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --compression) words='zstd snappy none' flags='' ;;
         --on-data-loss) words='fail warn' flags='' ;;
+        --table) words='parquet iceberg delta' flags='' ;;
+        --partition-by) words='none date hour' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark warmup')
         flags='--format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'profile add')
+        flags='--bootstrap-server --command-config --property --cluster-id --pin-cluster-id --protected --read-only --default-format --default-timeout --replace --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --default-format) words='table plain json jsonl' flags='' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --property | --cluster-id | --default-timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'profile use')
+        flags='--none --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'profile list')
+        flags='--format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'profile show')
+        flags='--format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'profile rename')
+        flags='--format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'profile remove')
+        flags='--format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='names-profiles' ;;
+        esac
+        ;;
+    'mcp mcp')
+        flags='--allow-writes --bootstrap-server --command-config --profile --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'completion completion')
@@ -792,6 +1169,11 @@ _kctl() {
     file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     directory) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     none) ;;
+    names-*)
+        compopt +o filenames 2> /dev/null
+        local line=${COMP_LINE:0:COMP_POINT}
+        mapfile -t COMPREPLY < <(command kctl __names "${kind#names-}" "$cur" "$line" 2> /dev/null)
+        ;;
     *)
         [[ $cur == -* ]] && words=$flags
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from kctl import __version__
+from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format, terminal_width, uses_colors
-from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
+from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, GuardRefused, KctlError, UsageError
 from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; writes errors to stderr and never raises."""
     command_line = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_streams()
+    Console.default_format = None
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = _run(command_line)
@@ -54,7 +56,7 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.INTERRUPTED
         case UsageError() | ConfigError():
             return ExitStatus.USAGE
-        case Refused():
+        case Refused() | GuardRefused():
             return ExitStatus.REFUSED
         case ClusterUnreachable() | TimeoutError() | ApiError(code=ErrorCode.REQUEST_TIMED_OUT):
             return ExitStatus.UNREACHABLE
@@ -65,6 +67,11 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 def _run(command_line: list[str]) -> int:
     if command_line == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
+        return ExitStatus.DONE
+    if command_line[:1] == [PROGRAM_WORD]:
+        from kctl.commands.completion.names import completions  # noqa: PLC0415 - only shells call this
+
+        sys.stdout.write(completions(command_line[1:]))
         return ExitStatus.DONE
     columns = terminal_width(sys.stdout) if sys.stdout.isatty() else None
     page = page_for(command_line, columns=columns, with_styles=columns is not None and uses_colors())
@@ -117,7 +124,7 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "USAGE", str(error), False
         case ConfigError():
             return "INVALID_CONFIG", str(error), False
-        case Refused():
+        case Refused() | GuardRefused():
             return "REFUSED", str(error), False
         case KctlError():
             return "FAILED", str(error), False

@@ -1,4 +1,4 @@
-"""The only module that prints: rows in four formats, notes, errors and progress.  Data goes to stdout, talk to stderr.
+"""The only module that prints: rows in four formats, notes, errors and progress; data to stdout, messages to stderr.
 
     table   columns for people, fitted to the width of the terminal; the default when stdout is a terminal
     plain   one row per line, columns separated by tabs, `-` for null, no header unless requested; the default otherwise
@@ -6,7 +6,8 @@
     jsonl   one JSON object per line, written as it becomes known
 
 Names, keys, values and error texts come from clients and brokers.  Everything is escaped here, so that none of it
-reaches a terminal as a control sequence.  The one exception is `verbatim`, and that only where stdout is no terminal.
+reaches a terminal as a control sequence.  The exceptions are `verbatim` and `data`, and those only where stdout is no
+terminal.
 
 A row is a NamedTuple, which a command declares beside its columns.  Its fields are the members of the JSON object, in
 this order and under these names; a column shows the field of its name, and is empty where the row has no such field.
@@ -30,7 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TextIO
 
 from kctl.table_layout import NOTHING, TableLayout, block_lines
 from kctl.terminal_text import cut, escape, escape_cell, escape_json, escape_lines
@@ -102,6 +103,9 @@ ERROR_COLUMNS = (Column("error", is_rare=True), Column("message", wraps=True, is
 class Console:
     """The output of one command.  Owner: the command."""
 
+    default_format: ClassVar[Format | None] = None
+    """The format of this process without --format: that of a profile.  None depends on whether stdout is a terminal."""
+
     def __init__(
         self,
         stdout: TextIO,
@@ -135,7 +139,7 @@ class Console:
             if stream is not None and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         color = not no_color and uses_colors()
-        chosen = Format(format) if format else None
+        chosen = Format(format) if format else cls.default_format
         return cls(sys.stdout, sys.stderr, format=chosen, header=header, color=color, quiet=quiet, stdin=sys.stdin)
 
     @property
@@ -196,6 +200,13 @@ class Console:
         """Write text in the format of another program, or data; unchanged except on a terminal."""
         self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
 
+    def data(self, data: bytes) -> None:
+        """Write bytes in a format that the user gave; unchanged except on a terminal.  The command writes no text."""
+        if self.stdout.isatty():
+            self.stdout.write(escape_lines(data.decode(errors="surrogateescape")))
+        else:
+            self.stdout.buffer.write(data)
+
     def note(self, text: str) -> None:
         """Write a note to stderr; --quiet suppresses it."""
         if not self.quiet:
@@ -215,13 +226,23 @@ class Console:
             self._json({"error": {"code": code, "message": message, "retryable": retryable}})
         self.stderr.write(f"kctl: {escape(message)}\n")
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a terminal to ask on."""
+        return self.stdin is not None and self.stdin.isatty() and self.stderr.isatty()
+
     def confirm(self, question: str) -> bool | None:
         """Ask for confirmation on the terminal; None if there is no terminal."""
-        if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
+        answer = self.ask(f"{question} [y/N]")
+        return None if answer is None else answer.lower() in {"y", "yes"}
+
+    def ask(self, question: str) -> str | None:
+        """The line that the user types on the terminal after the question; None if there is no terminal."""
+        if self.stdin is None or not self.can_ask:
             return None
-        self.stderr.write(f"{escape(question)} [y/N] ")
+        self.stderr.write(f"{escape(question)} ")
         self.stderr.flush()
-        return self.stdin.readline().strip().lower() in {"y", "yes"}
+        return self.stdin.readline().strip()
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
         """A line on stderr with the progress of a long command; --quiet suppresses it."""

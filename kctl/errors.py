@@ -322,6 +322,10 @@ class UsageError(KctlError):
     """Invalid usage of the command line; exit status 2."""
 
 
+class GuardRefused(KctlError):
+    """The client refused to send a request: it is connected to another cluster than expected, or may not change it."""
+
+
 class AuthenticationFailed(KctlError):
     """A broker refused this client, or this client refused the broker's certificate or proof.
 

@@ -106,6 +106,12 @@ READ_PER_SLICE_MAX = _limit(
 )
 """Fetch and the search by timestamp take 5 us to 20 us for each."""
 
+BUSY_SLICE_MS_MAX = _limit(
+    "time in one iteration for connections that use more than a quarter of the event loop or need several turns",
+    2,
+    "ms",
+    on_excess="connections that use little are served first",
+)
 DELAYED_TRIED_MAX = _limit(
     "waiting requests that one change completes in a row; one that waits for 50 partitions counts as two",
     100,
@@ -230,11 +236,73 @@ NAMED_FILE_BYTES_MAX = _limit(
     on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
 
+PROFILES_MAX = _limit(
+    "profiles of one user",
+    1_000,
+    "profiles",
+    on_excess="the command that adds another one fails",
+)
+
+NAME_CACHE_NAMES_MAX = _limit(
+    "names of one kind and cluster that commands store for completion by the shell",
+    10_000,
+    "names",
+    on_excess="the first ones by name are stored",
+)
+NAME_CACHE_AGE_MAX_S = _limit(
+    "age of names that the shell completes",
+    3_600,
+    "s",
+    on_excess="they are not completed until a command lists them again",
+)
+NAME_CACHE_FILES_MAX = _limit(
+    "files with names for completion by the shell",
+    200,
+    "files",
+    on_excess="the oldest ones are deleted",
+)
+YAML_BYTES_MAX = _limit(
+    "document of `kctl plan` and `kctl apply`",
+    8 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
+YAML_DEPTH_MAX = _limit(
+    "mappings and lists inside each other in a document of `kctl plan` and `kctl apply`",
+    20,
+    "levels",
+    on_excess="the document is refused",
+)
+DEPENDENTS_TIME_MAX_S = _limit(
+    "time in which `kctl topics delete` looks for each kind of what depends on the topics",
+    10,
+    "s",
+    on_excess="the output names what was not checked",
+)
+DEPENDENTS_GROUPS_MAX = _limit(
+    "groups in which `kctl topics delete` looks for the topics",
+    5_000,
+    "groups",
+    on_excess="the output states how many were not checked",
+)
 PROBLEM_TEXT_MAX = _limit(
     "description of one damaged position in the output of dump-log",
     300,
     "characters",
     on_excess="the text is truncated and ends in three dots",
+)
+
+FORMATTED_RECORD_BYTES_MAX = _limit(
+    "text of one record that `kctl produce -f` reads",
+    256 << 20,
+    "bytes",
+    on_excess="the command fails",
+)
+FORMATTED_HEADERS_MAX = _limit(
+    "headers of one record that `kctl produce -f` reads",
+    100_000,
+    "headers",
+    on_excess="the command fails",
 )
 
 # Groups and transactions.
@@ -606,7 +674,7 @@ QUOTA_GROUPS_MAX = _limit(
     "groups of clients whose usage is kept, for each kind of quota",
     10_000,
     "groups",
-    on_excess="the usage of those that have been silent longest is forgotten",
+    on_excess="the usage of those that have been idle longest is dropped",
 )
 QUOTA_CLIENTS_MAX = _limit(
     "pairs of user and client id whose quotas are kept ready for the next request",
@@ -745,7 +813,7 @@ LOG_FIELDS_MAX = _limit(
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
-    "without a pause (the request does not divide topics)",
+    "without a pause (its topics are converted in parts and stored as a whole)",
     2_000,
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
@@ -859,6 +927,31 @@ RESPONSE_READ_BYTES_MAX = _limit(
     on_excess="the buffer grows as bytes arrive, at most to twice their size",
 )
 
+VERIFY_FETCH_BYTES_MAX = _limit(
+    "records that `kctl verify replicas` fetches at once, over all brokers; a larger batch is fetched whole",
+    64 << 20,
+    "bytes",
+    on_excess="the rest is fetched when these records have been compared",
+)
+VERIFY_RECORD_BYTES_MAX = _limit(
+    "decompressed records of one batch of a compacted topic that `kctl verify replicas` compares",
+    64 << 20,
+    "bytes",
+    on_excess="the partition is reported as not compared",
+)
+PERF_PAYLOAD_BYTES_MAX = _limit(
+    "size of a test record of `kctl perf`, and of its payload file",
+    64 << 20,
+    "bytes",
+    on_excess="the command ends with an error before it writes",
+)
+PERF_BUFFERED_BYTES_MAX = _limit(
+    "records that `kctl perf` has sent without acknowledgement, or received and not counted",
+    64 << 20,
+    "bytes",
+    on_excess="it waits for acknowledgements, or fetches later",
+)
+
 CONCURRENT_REQUESTS_MAX = _limit(
     "concurrent requests of a command",
     64,
@@ -890,7 +983,7 @@ GROUP_HISTORY_BYTES_MAX = _limit(
     on_excess="history ends with a warning, and restore is refused; both suggest a later time or a backup file",
 )
 GROUP_HISTORY_COMMITS_MAX = _limit(
-    "commits that `kctl groups history` shows, and partitions that `restore --at` remembers",
+    "commits that `kctl groups history` shows, and partitions that `restore --at` finds",
     100_000,
     "items",
     on_excess="history omits the oldest commits with a warning, and restore is refused",
@@ -906,6 +999,50 @@ LAG_LOOKS_MAX = _limit(
     64,
     "observations",
     on_excess="every second one is dropped",
+)
+
+REGISTRY_RESPONSE_BYTES_MAX = _limit(
+    "response of a schema registry",
+    4 << 20,
+    "bytes",
+    on_excess="the response is not used, and records with the schema are shown undecoded",
+)
+REGISTRY_TIMEOUT_MS = _limit(
+    "time to get a schema and those that it uses from a registry",
+    10_000,
+    "ms",
+    on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
+)
+REGISTRY_REFERENCES_MAX = _limit(
+    "schemas that a schema of a registry uses, also indirectly",
+    200,
+    "schemas",
+    on_excess="records with the schema are shown undecoded",
+)
+
+TOOL_OUTPUT_BYTES_MAX = _limit(
+    "output of one tool call of `kctl mcp`",
+    1 << 20,
+    "bytes",
+    on_excess="the command is ended, and the result is an error that suggests to select less",
+)
+TOOL_MESSAGES_BYTES_MAX = _limit(
+    "warnings and errors in the result of one tool call of `kctl mcp`",
+    16 << 10,
+    "bytes",
+    on_excess="the others are dropped",
+)
+TOOL_TIMEOUT_MS = _limit(
+    "time for one tool call of `kctl mcp`",
+    120_000,
+    "ms",
+    on_excess="the command is ended, and the result is an error",
+)
+TOOL_CALLS_MAX = _limit(
+    "commands that `kctl mcp` runs at the same time",
+    4,
+    "commands",
+    on_excess="further calls wait",
 )
 
 # Reports about a broker.
@@ -945,4 +1082,10 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     20_000,
     "files",
     on_excess="the listing ends with the number that it has",
+)
+EXPORT_TIMES_PER_TASK_MAX = _limit(
+    "days or hours in one task of an export with --partition-by, each with an open file",
+    400,
+    "files",
+    on_excess="the export fails and suggests a smaller --target-file-size",
 )

@@ -115,7 +115,7 @@ def disk_bytes() -> tuple[int, int] | None:
 
 
 def open_files_of(pid: int) -> list[str]:
-    """The paths of the files that a process has open.  Raises OSError, also on systems that do not tell."""
+    """The paths of the files that a process has open.  Raises OSError, also on systems that do not report them."""
     found = []
     for each in (_PROCESSES / str(pid) / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # Closed meanwhile.

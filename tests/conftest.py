@@ -33,6 +33,17 @@ settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands read neither the profiles nor the cached names of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("xdg")
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.delenv("KCTL_PROFILE", raising=False)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_log_handlers_of_commands() -> Iterator[None]:
     """A server that a test starts in this process logs to a stream that is closed after the test."""

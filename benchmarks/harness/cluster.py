@@ -245,7 +245,7 @@ class Observer:
         *,
         brokers: Sequence[int] = BROKERS,
     ) -> float:
-        """Waits until the claim holds of every partition as each of the brokers tells it; returns when that was.
+        """Waits until the claim holds for every partition in the metadata of each broker; returns when that was.
 
         A topic that is as it should be is not requested again, so that the requests cost the brokers little.
         """
@@ -262,7 +262,7 @@ class Observer:
             partitions = metadata.topics[topic].partitions
             return bool(partitions) and all(claim(partition, metadata) for partition in partitions)
 
-        await poll(holds, what=f"topic {topic} as broker {broker_id} tells it")
+        await poll(holds, what=f"topic {topic} in the metadata of broker {broker_id}")
 
     def _fired(self, event: WatchEvent) -> None:
         gone = self._gone.get(event.path)
@@ -271,7 +271,7 @@ class Observer:
 
 
 async def poll(claim: Callable[[], Awaitable[bool]], *, what: str) -> float:
-    """Asks again and again until the claim holds; returns when that was, on the clock of time.perf_counter."""
+    """Polls until the claim holds; returns when that was, on the clock of time.perf_counter."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if await claim():

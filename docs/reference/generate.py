@@ -166,7 +166,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/security.md": limits_table,
     "docs/metrics.md": metric_tables,
 }
-"""Each page and the function from its present text to the text that the code asks for."""
+"""Each page and the function from its present text to its generated text."""
 
 
 def main(*, check: bool) -> int:

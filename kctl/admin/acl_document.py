@@ -79,14 +79,14 @@ def read_document(text: bytes, path: str) -> list[AclBinding]:
     found: dict[AclBinding, None] = {}
     for number, each in enumerate(acls, start=1):
         try:
-            found[_binding_of(each)] = None
+            found[binding_of(each)] = None
         except ValueError as error:
             raise UsageError(f"{path}: ACL {number}: {error}") from None
     return list(found)
 
 
-def _binding_of(each: Any) -> AclBinding:
-    """Raises ValueError."""
+def binding_of(each: Any) -> AclBinding:
+    """The ACL that an object of the document describes.  Raises ValueError."""
     if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
         raise ValueError("expected an object whose values are text")
     unknown = each.keys() - {*_REQUIRED, *_OPTIONAL}

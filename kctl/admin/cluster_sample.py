@@ -1,4 +1,4 @@
-"""One look at a cluster, as input of `activity`.  Pure."""
+"""One sample of a cluster, the input of `activity`.  Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
-    """What was seen.  What could not be read is missing, and named in `problems`."""
+    """The state of a cluster at one time.  What could not be read is missing, and named in `problems`."""
 
     at_ms: int
     """Of the monotonic clock."""

@@ -25,7 +25,7 @@ from kctl.model import TopicPartition
 T = TypeVar("T")
 
 ENDPOINT_REMEMBERED_MS = 60_000
-"""How long the endpoint of a broker, or that it has none, is remembered."""
+"""How long the endpoint of a broker, or that it has none, is cached."""
 SCRAPE_MS_MAX = 2_000
 """How long one endpoint may take: the rest of the screen does not wait longer for it."""
 

@@ -1,6 +1,6 @@
-"""Describes and alters the properties of topics and brokers, and the levels of brokers' loggers.
+"""Describes and alters the properties of topics, brokers, groups and client metrics, and the levels of loggers.
 
-Requests about one broker are sent to that broker, requests about topics and cluster-wide defaults to any broker.
+Requests about one broker are sent to that broker, all others to any broker.
 """
 
 from __future__ import annotations
@@ -57,10 +57,23 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     """Its properties are loggers, their values levels.  KIP-412, Kafka 2.4."""
+    CLIENT_METRICS = 16
+    """A subscription to metrics of clients.  KIP-714, Kafka 3.7."""
+    GROUP = 32
+    """Of the protocol of KIP-848.  Kafka 4.0."""
+
+
+_OWN_SOURCES: Mapping[ResourceType, str] = {
+    ResourceType.TOPIC: SOURCES[1],
+    ResourceType.BROKER: SOURCES[2],
+    ResourceType.BROKER_LOGGER: SOURCES[6],
+    ResourceType.CLIENT_METRICS: SOURCES[7],
+    ResourceType.GROUP: SOURCES[8],
+}
 
 
 class ConfigResource(NamedTuple):
-    """A topic by name, a broker or its loggers by id, or BROKER_DEFAULTS."""
+    """A topic, group or subscription by name, a broker or its loggers by id, or BROKER_DEFAULTS."""
 
     type: ResourceType
     name: str
@@ -68,16 +81,14 @@ class ConfigResource(NamedTuple):
     @property
     def broker_id(self) -> int | None:
         """The broker to send requests to, or None for any."""
-        return None if self.type is ResourceType.TOPIC or self.name == BROKER_DEFAULTS else int(self.name)
+        is_of_broker = self.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
+        return int(self.name) if is_of_broker and self.name != BROKER_DEFAULTS else None
 
     @property
     def own_source(self) -> str:
         """The source of values set for this resource itself."""
-        if self.type is ResourceType.TOPIC:
-            return SOURCES[1]
-        if self.type is ResourceType.BROKER_LOGGER:
-            return SOURCES[6]
-        return SOURCES[3] if self.name == BROKER_DEFAULTS else SOURCES[2]
+        is_default = self.type is ResourceType.BROKER and self.name == BROKER_DEFAULTS
+        return SOURCES[3] if is_default else _OWN_SOURCES[self.type]
 
 
 class ConfigOperation(IntEnum):
@@ -128,8 +139,12 @@ async def describe_configs(
     *,
     names: Sequence[str] | None = None,
     synonyms: bool = True,
+    is_sorted: bool = True,
 ) -> Described:
-    """The properties of the resources, all or only `names`, with sources and optionally synonyms."""
+    """The properties of the resources, all or only `names`, with sources and optionally synonyms.
+
+    Without `is_sorted` they are in the order of the response.
+    """
 
     async def send_to(connection: Connection, some: list[ConfigResource]) -> Described:
         version = connection.versions.highest(DescribeConfigsRequest)
@@ -152,7 +167,7 @@ async def describe_configs(
                 found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
             else:
                 entries = [_entry(config, resource, version) for config in result.configs]
-                found[resource] = sorted(entries, key=lambda entry: entry.name)
+                found[resource] = sorted(entries, key=lambda entry: entry.name) if is_sorted else entries
         return found
 
     return await _on_brokers_of(client, resources, send_to)

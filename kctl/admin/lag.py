@@ -55,7 +55,7 @@ class LagOptions:
 
 @dataclass(slots=True)
 class LagReader:
-    """Reads the lag of groups; what it has seen before improves the rates of the next call.  Owner: one task."""
+    """Reads the lag of groups; earlier observations improve the rates of the next call.  Owner: one task."""
 
     options: LagOptions
     history: CommitHistory = field(default_factory=CommitHistory)
@@ -214,7 +214,7 @@ class LagReader:
         self.history.keep(present)
 
     def _remember(self, key: Key, look: Look) -> None:
-        """Keeps the looks of the window, and the last one before it."""
+        """Keeps the observations of the window, and the last one before it."""
         looks = self._looks.setdefault(key, [])
         looks.append(look)
         start_ms = look.time_ms - self.options.window_ms

@@ -1,4 +1,4 @@
-"""Restarts one broker of a rolling restart, and waits until the cluster is as well as before.
+"""Restarts one broker of a rolling restart, and waits until the cluster is healthy again.
 
 The restart itself is the caller's.  A broker that is stopped by SIGTERM transfers its leaders before it ends
 (controlled shutdown), so that clients find the new ones.
@@ -25,7 +25,7 @@ _REASONS_SHOWN = 3
 
 
 class RollStopped(KctlError):
-    """The rolling restart must not go on; the text says why."""
+    """The rolling restart must not continue; the text is the reason."""
 
 
 class NotHealthy(RollStopped):
@@ -55,7 +55,7 @@ class RollingRestart:
         Raises RollStopped: the cluster is not healthy before, or not within the time, or the broker was not
         restarted; and what `run` raises.
         """
-        stage = "no answer about its state"
+        stage = "its state cannot be read"
         try:
             async with asyncio.timeout(timeout_s):
                 problem = await self._problem()

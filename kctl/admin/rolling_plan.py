@@ -14,8 +14,8 @@ from kctl.model import TopicPartition
 PLACEHOLDERS = ("id", "host", "port", "rack")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _SAFE = re.compile(r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%/\[\]-]*|")
-"""Addresses and racks are what brokers say: a text that begins with `-`, or has blanks or characters of a shell, would
-change the command."""
+"""Addresses and racks are reported by brokers: a text that begins with `-`, or has blanks or characters of a shell,
+would change the command."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """True if more fetching would tell nothing that is needed."""
+        """True if no further fetch is needed."""
         return self.has_found or self.is_complete
 
     @property
@@ -66,7 +66,7 @@ def advance(searches: Sequence[Search], fetched: FetchedPartition, isolation: Is
     for header, is_visible in visible_batches(fetched, isolation):
         batch = _Batch(fetched.records, header)
         for search in searches:
-            # One whose position is behind an earlier batch has seen that batch too, or began in it.
+            # A search whose position follows an earlier batch has processed that batch, or began in it.
             if header.base_offset <= search.position <= header.last_offset or (
                 reached <= search.position < header.base_offset
             ):

@@ -80,6 +80,19 @@ def parse_where(expression: str) -> Condition:
     return condition
 
 
+def parse_path(text: str, option: str) -> Path:
+    """A path alone, such as `value.items[0].id`.  Raises UsageError; `option` names the option in its text."""
+    try:
+        if len(text) > EXPRESSION_CHARACTERS_MAX:
+            raise WhereError(f"more than {EXPRESSION_CHARACTERS_MAX:,} characters", EXPRESSION_CHARACTERS_MAX + 1)
+        parser = _Parser(_tokens(text))
+        path = parser.path()
+        parser.expect_end()
+    except WhereError as error:
+        raise UsageError(str(error).replace("--where", option, 1)) from None
+    return path
+
+
 def _tokens(expression: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
@@ -140,7 +153,7 @@ class _Parser:
             return condition
         if self._accept("name", "exists"):
             self._expect("(")
-            path = self._path()
+            path = self.path()
             self._expect(")")
             return Exists(path)
         left = self._operand()
@@ -156,7 +169,7 @@ class _Parser:
 
     def _operand(self) -> Operand:
         if self._peek.kind == "name" and self._peek.text not in _LITERALS:
-            return self._path()
+            return self.path()
         return Constant(self._literal())
 
     def _literal(self) -> Json:
@@ -186,7 +199,7 @@ class _Parser:
         self._depth -= 1
         return values
 
-    def _path(self) -> Path:
+    def path(self) -> Path:
         token = self._peek
         field = next((one for one in _FIELDS if token.kind == "name" and one == token.text), None)
         if field is None:

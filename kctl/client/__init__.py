@@ -1,4 +1,4 @@
-"""A Kafka client of our own: for applications (docs/client.md), the commands, the exporter, and brokers that talk to
+"""A Kafka client of our own: for applications (docs/client.md), the commands, the exporter and connections between
 brokers.
 
 Applications import the names in `__all__` from here; they are loaded when they are used, so that importing this package

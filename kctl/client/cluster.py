@@ -260,4 +260,8 @@ class ClusterClient:
             await connection.close()
             text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
-        return connection
+        if self.settings.guard is None:
+            return connection
+        from kctl.client.guard import guarded  # noqa: PLC0415 - only with a profile
+
+        return await guarded(connection, self.settings.guard)

@@ -61,10 +61,12 @@ async def fetch_batches(
     limits: FetchLimits,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     rack: str = "",
+    replica_id: int = NO_REPLICA,
 ) -> list[FetchedPartition]:
     """Fetches record batches from the given positions.  Raises ApiError, ConnectionLost.
 
-    Without a `rack` the leader names no preferred read replica.
+    Without a `rack` the leader names no preferred read replica.  `replica_id` is NO_REPLICA or, to read from
+    any replica, DEBUGGING_CONSUMER.
     """
     topics: dict[str, FetchTopic] = {}
     for tp, offset in positions.items():
@@ -73,6 +75,7 @@ async def fetch_batches(
             FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=limits.partition_max_bytes)
         )
     request = FetchRequest(
+        replica_id=replica_id,
         max_wait_ms=limits.max_wait_ms,
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,

@@ -22,6 +22,8 @@ from kctl.protocol.apis.list_offsets import (
 LATEST = -1
 EARLIEST = -2
 NO_OFFSET = -1
+DEBUGGING_CONSUMER = -2
+"""The replica id of a reader that compares replicas: any replica responds, up to its own high watermark."""
 
 
 class IsolationLevel(IntEnum):
@@ -71,10 +73,23 @@ async def list_offsets_at(
     return await on_leaders(client, partitions, send_to)
 
 
+async def list_offsets_of_replicas(
+    connection: Connection, tps: Collection[TopicPartition], timestamp: int
+) -> Outcomes[OffsetAt]:
+    """EARLIEST or LATEST in the replicas of one broker, leading or not: the start or the end of their logs."""
+    request = _request(list(tps), dict.fromkeys(tps, timestamp))
+    request.replica_id = DEBUGGING_CONSUMER
+    return _outcomes(await connection.send(request, ListOffsetsResponse))
+
+
 async def _send_one(
     connection: Connection, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> Outcomes[OffsetAt]:
-    response = await connection.send(_request(list(timestamps), timestamps, isolation), ListOffsetsResponse)
+    request = _request(list(timestamps), timestamps, isolation)
+    return _outcomes(await connection.send(request, ListOffsetsResponse))
+
+
+def _outcomes(response: ListOffsetsResponse) -> Outcomes[OffsetAt]:
     return {
         TopicPartition(topic.name, partition.partition_index): _outcome(partition)
         for topic in response.topics
@@ -89,7 +104,9 @@ def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] |
 
 
 def _request(
-    tps: list[TopicPartition], timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
+    tps: list[TopicPartition],
+    timestamps: Mapping[TopicPartition, int],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for tp in tps:

@@ -11,13 +11,13 @@ import contextlib
 import http.client
 import json
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from kctl.client.http_deadline import shut_down_after
 from kctl.client.sasl_settings import OAuthSettings
 from kctl.errors import AuthenticationFailed, ConfigError
 from kctl.input_files import read_regular
@@ -107,7 +107,7 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
     try:
         connection.connect()
         read_s = max(0.0, min(settings.read_timeout_ms / 1000, end_s - time.monotonic()))
-        with _shut_down_after(read_s, connection.sock, expired):
+        with shut_down_after(read_s, connection.sock, expired):
             status, body = _request(connection, settings)
     except (OSError, http.client.HTTPException) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
@@ -121,24 +121,6 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
     if status != http.client.OK:
         raise AuthenticationFailed(f"{where} refused the client: {_reason(status, body)}")
     return _token_of_response(body, where)
-
-
-@contextlib.contextmanager
-def _shut_down_after(timeout_s: float, sock: socket.socket, expired: threading.Event) -> Iterator[None]:
-    """Closes the connection at the deadline: the timeout of a socket restarts with each byte."""
-
-    def give_up() -> None:
-        expired.set()
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
-
-    watch = threading.Timer(timeout_s, give_up)
-    watch.daemon = True
-    watch.start()
-    try:
-        yield
-    finally:
-        watch.cancel()
 
 
 def _connection(settings: OAuthSettings, timeout_s: float) -> http.client.HTTPConnection:

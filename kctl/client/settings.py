@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.addresses import parse_addresses
 from kctl.client.transport import Security
 from kctl.errors import ConfigError, UsageError
 from kctl.integers import parse_integer
+
+if TYPE_CHECKING:
+    from kctl.client.guard import Guard
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
@@ -27,6 +30,8 @@ class ClientSettings(NamedTuple):
     """client.rack, for fetching from the nearest replica (KIP-392)."""
     security: Security | None = None
     """None for PLAINTEXT."""
+    guard: Guard | None = None
+    """Checks of every connection; None for none."""
 
 
 def client_settings(

@@ -22,22 +22,24 @@ import typer.core
 from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of every declaration
 from kctl.commands.help import write_command_help, write_exit_statuses
 from kctl.commands.invocation import Invocation
-from kctl.commands.options import cluster_options, output_options
+from kctl.commands.options import change_options, cluster_options, output_options
 from kctl.commands.parameters import Parameter, flags_of
 from kctl.commands.values_of_parameters import check
-from kctl.console import Console
+from kctl.console import Console, Format
 
 
 class LocalCommand(typer.core.TyperCommand):
     """A command with the output options; its function gets an `Invocation` as `ctx.obj`."""
 
     takes_cluster_options = False
+    takes_change_options = False
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.own_params: list[Parameter] = list(self.params)
         own_flags = {flag for param in self.own_params for flag in flags_of(param)}
-        common = (cluster_options() if self.takes_cluster_options else []) + output_options()
+        common = cluster_options() if self.takes_cluster_options else []
+        common = common + (change_options() if self.takes_change_options else []) + output_options()
         # A command's own option replaces the common one of the same name.
         self.common_params = [param for param in common if not own_flags.intersection(flags_of(param))]
         self.params = [*self.own_params, *self.common_params]
@@ -54,11 +56,15 @@ class LocalCommand(typer.core.TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Calls the function of the command, with an `Invocation` of the common options as `ctx.obj`."""
         common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
+        ctx.obj = self.invocation(common, ctx)
+        return super().invoke(ctx)
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """The invocation with these values of the common options."""
         console = Console.standard(
             common["format_"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
         )
-        ctx.obj = Invocation(console, common)
-        return super().invoke(ctx)
+        return Invocation(console, common)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes help: with rich to a terminal, otherwise as plain text."""
@@ -77,6 +83,30 @@ class ClusterCommand(LocalCommand):
     """A command that connects to a cluster."""
 
     takes_cluster_options = True
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """Applies the output format of the profile in use."""
+        run = super().invocation(common, ctx)
+        if common["format_"] is None and run.profile is not None and run.profile.format:
+            Console.default_format = run.console.format = Format(run.profile.format)
+        return run
+
+
+class ConfirmedCommand(ClusterCommand):
+    """A command that changes a cluster with some options only, and then calls `Invocation.authorize_change`."""
+
+    takes_change_options = True
+
+
+class ChangingCommand(ConfirmedCommand):
+    """A command that changes a cluster, unless --dry-run or --check is given or --execute is not."""
+
+    def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
+        """Returns if the profile in use allows the change.  Raises Refused."""
+        run = super().invocation(common, ctx)
+        if not (ctx.params.get("dry_run") or ctx.params.get("check") or ctx.params.get("execute") is False):
+            run.authorize_change(ctx.command_path)
+        return run
 
 
 def has_help_option(arguments: Sequence[str]) -> bool:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.budget import Budget
 from kctl.client.cluster import ClusterClient
+from kctl.client.guard import Guard
 from kctl.client.settings import client_settings
 from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.name_cache import cluster_key, remember_names
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
+from kctl.commands.profile_properties import resolved_properties, secret_files
+from kctl.commands.profile_store import selected_name
+from kctl.commands.profile_use import profile_in_use
 from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
@@ -22,13 +28,17 @@ from kctl.integers import INT32_MAX
 if TYPE_CHECKING:
     from kctl.client.settings import ClientSettings
     from kctl.client.transport import Security
+    from kctl.commands.profile_document import Profile
     from kctl.console import Console, TypedRow
 
 T = TypeVar("T")
 
 
 class Invocation:
-    """One run of one command.  The precedence of settings is: option, environment, --command-config, default."""
+    """One run of one command.
+
+    The precedence of settings is: option, environment, --command-config, profile, default.
+    """
 
     def __init__(self, console: Console, given: dict[str, Any] | None = None) -> None:
         self.console = console
@@ -38,22 +48,42 @@ class Invocation:
         self._security: Security | None = None
         self._exposed: set[str] = set()
         self._reads_environment = True
+        self._is_authorized = False
 
-    def of_side(self, bootstrap_server: str | None, command_config: str | None) -> Invocation:
+    def of_side(self, bootstrap_server: str | None, command_config: str | None, profile: str | None) -> Invocation:
         """The invocation for one of two clusters, from its own options; without any, this invocation.
 
-        Settings of --command-config, which may contain secrets, apply only to a side without own options.
+        Settings of --command-config and --profile, which may contain secrets, apply only to a side without own options.
         """
-        if bootstrap_server is None and command_config is None:
+        if bootstrap_server is None and command_config is None and profile is None:
             return self
         side = Invocation(
             self.console,
-            {**self._given, "bootstrap_server": bootstrap_server, "command_config": command_config},
+            {
+                **self._given,
+                "bootstrap_server": bootstrap_server,
+                "command_config": command_config,
+                "profile": profile,
+            },
         )
         side._reads_environment = False
-        if bootstrap_server is None and "bootstrap.servers" not in side.client_properties():
-            side._given["bootstrap_server"] = self._bootstrap_servers
+        if bootstrap_server is None and "bootstrap.servers" not in side.client_properties() and side.profile is None:
+            side._given["bootstrap_server"] = self._servers
+            # The same cluster as without the side's options, so that the same is allowed there.
+            side.profile = self.profile
         return side
+
+    @functools.cached_property
+    def profile(self) -> Profile | None:
+        """The profile that applies.  Raises UsageError."""
+        if not self._reads_environment and not self._given.get("profile"):
+            return None
+        return profile_in_use(
+            self._given.get("profile"),
+            os.environ,
+            other_servers=lambda: self._bootstrap_servers or self._file_properties.get("bootstrap.servers"),
+            note=self.console.note,
+        )
 
     @property
     def debug(self) -> bool:
@@ -62,16 +92,48 @@ class Invocation:
 
     def client_settings(self) -> ClientSettings:
         """Bootstrap servers, timeout and security.  Raises UsageError and ConfigError."""
-        timeout = self._given.get("timeout")
+        timeout = self._given.get("timeout") or (self.profile and self.profile.timeout)
         properties = self.client_properties()
-        return client_settings(
-            bootstrap_servers=self._bootstrap_servers,
+        settings = client_settings(
+            bootstrap_servers=self._servers,
             properties=properties,
             security=self._security_of(properties),
-            timeout_ms=_duration_ms(timeout) if timeout else None,
+            timeout_ms=duration_ms(timeout, "--timeout") if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
+        return settings if self.profile is None else settings._replace(guard=self._guard(self.profile))
+
+    def _guard(self, profile: Profile) -> Guard:
+        """What the client checks for the profile, even if a command does not call `authorize_change`."""
+        refusal = None
+        if profile.read_only:
+            refusal = f"the profile '{profile.name}' is read-only: a request that changes the cluster was not sent"
+        elif profile.protected and not self._is_authorized:
+            refusal = f"the profile '{profile.name}' is protected, and the change was not confirmed"
+        return Guard(profile.cluster_id, refusal)
+
+    def authorize_change(self, command: str) -> None:
+        """Return if the profile allows that `command` changes the cluster.  Raises Refused.
+
+        A protected profile requires its name, from --confirm or from the terminal.
+        """
+        given, profile = self._given.get("confirm"), self.profile
+        if given is not None and (profile is None or given != profile.name):
+            used = "no profile applies" if profile is None else f"the profile '{profile.name}' applies"
+            raise Refused(f"--confirm {given} does not confirm this change: {used}")
+        if profile is None:
+            return
+        if profile.read_only:
+            raise Refused(f"the profile '{profile.name}' is read-only: '{command}' would change the cluster")
+        if profile.protected and given is None:
+            answer = self.console.ask(f"The profile '{profile.name}' is protected.  Its name confirms '{command}':")
+            self.restart_timeout()
+            if answer is None:
+                raise Refused(f"the profile '{profile.name}' is protected; repeat with --confirm {profile.name}")
+            if answer != profile.name:
+                raise Refused(f"cancelled: '{answer}' is not the name of the profile, {profile.name}")
+        self._is_authorized = True
 
     def _security_of(self, properties: dict[str, str]) -> Security | None:
         """TLS and SASL of --command-config; warns about files with secrets that all users can read."""
@@ -81,7 +143,10 @@ class Invocation:
 
         if self._security is None and (security := client_security(properties)) is not None:
             self._security = security
-            self._warn_of_exposure(self._config_file or "", properties, security.secret_files)
+            path, more = self._config_file or "", security.secret_files
+            if self.profile is not None and not path:
+                path, more = self.profile.command_config or "", (*more, *secret_files(self.profile))
+            self._warn_of_exposure(os.path.expanduser(path), properties, more)
         return self._security
 
     def secret_properties(self, path: str) -> dict[str, str]:
@@ -103,16 +168,28 @@ class Invocation:
 
     def cluster_options(self) -> str:
         """The options of this command line that select the cluster, quoted for another command line."""
-        names = ("bootstrap_server", "command_config")
+        names = ("bootstrap_server", "command_config", "profile")
         given = {name: self._given[name] for name in names if self._given.get(name)}
         return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
 
     def client_properties(self) -> dict[str, str]:
-        """The properties of --command-config; empty without it.  Raises UsageError."""
+        """The properties of --command-config, else those of the profile.  Raises UsageError."""
+        if self._config_file or self.profile is None:
+            return self._file_properties
         if self._properties is None:
-            # Once: the file may be a pipe.
-            self._properties = self.secret_properties(self._config_file) if self._config_file else {}
+            self._properties = resolved_properties(self.profile)
         return self._properties
+
+    @functools.cached_property
+    def _file_properties(self) -> dict[str, str]:
+        """The properties of --command-config; read once, because the file may be a pipe."""
+        return self.secret_properties(self._config_file) if self._config_file else {}
+
+    @property
+    def _servers(self) -> str | None:
+        """The bootstrap servers; None for the default."""
+        given = self._bootstrap_servers or self._file_properties.get("bootstrap.servers")
+        return given or (self.profile.bootstrap_servers if self.profile else None)
 
     @property
     def _bootstrap_servers(self) -> str | None:
@@ -170,9 +247,15 @@ class Invocation:
 
         return asyncio.run(main())
 
+    def remember_names(self, kind: str, names: Iterable[str]) -> None:
+        """Stores names that a command has listed, for completion by the shell."""
+        profile = selected_name(self._given.get("profile"), os.environ)
+        key = cluster_key(self._bootstrap_servers, self._config_file, profile)
+        remember_names(os.environ, kind, key, names, now_s=time())
+
     def consent(self, question: str, *, yes: bool) -> None:
         """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""
-        if yes:
+        if yes or (self._is_authorized and self._given.get("confirm")):
             return
         confirmed = self.console.confirm(question)
         self.restart_timeout()
@@ -190,8 +273,9 @@ class Invocation:
         return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
 
 
-def _duration_ms(text: str) -> int:
-    duration_ms = parse_duration_ms(text)
-    if not 0 < duration_ms <= INT32_MAX:
-        raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
-    return duration_ms
+def duration_ms(text: str, option: str) -> int:
+    """The time that an option gives a cluster to respond.  Raises UsageError."""
+    found_ms = parse_duration_ms(text)
+    if not 0 < found_ms <= INT32_MAX:
+        raise UsageError(f"{option} must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
+    return found_ms

@@ -15,7 +15,7 @@ import typer.main
 
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.help import write_exit_statuses, write_group_help
-from kctl.commands.options import cluster_options, output_options
+from kctl.commands.options import change_options, cluster_options, output_options
 from kctl.commands.parameters import flags_of, is_flag
 from kctl.errors import UsageError
 
@@ -132,7 +132,7 @@ def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str
 
 def takes_value(flag: str) -> bool | None:
     """True if the common option `flag` has a value; None if it is not a common option."""
-    for option in [*cluster_options(), *output_options()]:
+    for option in [*cluster_options(), *change_options(), *output_options()]:
         if flag in flags_of(option):
             return not is_flag(option)
     return None

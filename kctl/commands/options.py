@@ -21,6 +21,7 @@ CLUSTER_PANEL = "Cluster options"
 OUTPUT_PANEL = "Output options"
 
 _cluster = typer.Typer(add_completion=False)
+_change = typer.Typer(add_completion=False)
 _output = typer.Typer(add_completion=False)
 
 
@@ -44,6 +45,16 @@ def _cluster_options(
             rich_help_panel=CLUSTER_PANEL,
         ),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="PROFILE",
+            help="Stored settings of a cluster ('kctl profile add'); also KCTL_PROFILE.  Default: the current profile"
+            " ('kctl profile use'), if any.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +62,20 @@ def _cluster_options(
             metavar="DURATION",
             help="How long the cluster may take to respond, such as 10s or 500ms.  Default: 30s, of which at most 5s to"
             " connect.",
+            rich_help_panel=CLUSTER_PANEL,
+        ),
+    ] = None,
+) -> None: ...
+
+
+@_change.command()
+def _change_options(
+    confirm: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm",
+            metavar="PROFILE",
+            help="Confirm the change of a cluster whose profile is protected, by the name of that profile.",
             rich_help_panel=CLUSTER_PANEL,
         ),
     ] = None,
@@ -88,8 +113,14 @@ def _output_options(
 
 @functools.cache
 def cluster_options() -> list[Parameter]:
-    """--bootstrap-server, --command-config and --timeout."""
+    """--bootstrap-server, --command-config, --profile and --timeout."""
     return list(typer.main.get_command(_cluster).params)
+
+
+@functools.cache
+def change_options() -> list[Parameter]:
+    """--confirm, of the commands that change a cluster."""
+    return list(typer.main.get_command(_change).params)
 
 
 @functools.cache

@@ -55,6 +55,33 @@ def completes(param: Parameter) -> str:
     return {"FILE": "file", "FILE[,...]": "file", "DIR": "directory"}.get(metavar_of(param), "")
 
 
+_NAMES = {
+    "TOPIC": "topics",
+    "TOPIC[:N,N-N]": "topics",
+    "TOPIC:PARTITION": "topics",
+    "SRC": "topics",
+    "DST": "topics",
+    "GROUP": "groups",
+    "GROUP[,...]": "groups",
+    "BROKER": "brokers",
+    "USER": "users",
+    "TRANSACTIONAL_ID": "transactions",
+    "PROFILE": "profiles",
+}
+"""Kinds of names by the metavar."""
+
+
+def completes_names(param: Parameter) -> str:
+    """The kind of names that a shell completes (kctl.commands.name_cache); "resources" depends on the type before."""
+    if choices_of(param):
+        return ""
+    if param.name in {"broker", "brokers", "to_brokers"}:
+        return "brokers"
+    if param.name == "names" and metavar_of(param) == "NAME":
+        return "resources"
+    return _NAMES.get(metavar_of(param), "")
+
+
 def name_of(param: Parameter) -> str:
     """The name in error messages: the longest flag, or the metavar of an argument."""
     return metavar_of(param) if is_argument(param) else max(param.opts, key=len)

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kctl.commands.record_format.read_record import ReadRecord
 from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.console import Column
@@ -27,16 +29,6 @@ RECORD_COLUMNS = (
     Column("value", wraps=True),
     Column("headers", wraps=True),
 )
-
-
-class ReadRecord(NamedTuple):
-    """A record as a JSON object contains it; None for missing fields."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    partition: int | None
-    timestamp_ms: int | None
 
 
 class HeaderItem(NamedTuple):
@@ -59,6 +51,26 @@ class RecordItem(NamedTuple):
     key_encoding: str | None
     value: str | None
     value_encoding: str | None
+    headers: list[HeaderItem]
+
+
+class DecodedItem(NamedTuple):
+    """A record whose key or value was decoded by a schema registry; `read_record` reads it back.
+
+    With the encoding `json`, a key or value is any JSON value, else text as in RecordItem.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    time: str | None
+    key: object
+    key_encoding: str | None
+    key_schema_id: int | None
+    value: object
+    value_encoding: str | None
+    value_schema_id: int | None
     headers: list[HeaderItem]
 
 
@@ -92,6 +104,36 @@ def record_item(tp: TopicPartition, record: Record) -> RecordItem:
     )
 
 
+def decoded_item(
+    tp: TopicPartition, record: Record, key_schema_id: int | None, value_schema_id: int | None
+) -> DecodedItem:
+    """A record with JSON values where there is a schema."""
+    key, key_encoding = encode_bytes(record.key) if key_schema_id is None else _parsed(record.key)
+    value, value_encoding = encode_bytes(record.value) if value_schema_id is None else _parsed(record.value)
+    return DecodedItem(
+        tp.topic,
+        tp.partition,
+        record.offset,
+        known(record.timestamp),
+        format_time(record.timestamp),
+        key,
+        key_encoding,
+        key_schema_id,
+        value,
+        value_encoding,
+        value_schema_id,
+        [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
+    )
+
+
+def _parsed(data: bytes | None) -> tuple[object, str | None]:
+    """(JSON value, "json"); text if a mask has left no JSON."""
+    try:
+        return json.loads(data or b""), "json"
+    except (ValueError, RecursionError):
+        return encode_bytes(data)
+
+
 def record_row(tp: TopicPartition, record: Record) -> RecordRow:
     """A record with bytes that are not UTF-8 as \\xNN."""
     return RecordRow(
@@ -110,7 +152,9 @@ def header_cells(record: Record) -> list[dict[str, str | None]]:
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:
-    """The inverse of encode_bytes.  Raises UsageError."""
+    """The inverse of encode_bytes, and the text of a JSON value with the encoding `json`.  Raises UsageError."""
+    if encoding == "json":
+        return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
     if text is None:
         return None
     if not isinstance(text, str):

@@ -8,7 +8,9 @@ import typer
 
 from kctl.admin.record_filter import RecordFilter, parse_bytes, parse_header_match
 from kctl.admin.where_syntax import parse_where
-from kctl.commands.timed_search import SEARCHED_BYTES_MAX, TimedSearch
+from kctl.commands.timed_search import TimedSearch
+from kctl.commands.timed_work import SEARCHED_BYTES_MAX
+from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
 
@@ -65,6 +67,27 @@ Limit = Annotated[
 ]
 Partition = Annotated[
     str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+]
+RecordFormat = Annotated[
+    str | None,
+    typer.Option("-f", "--record-format", metavar="FORMAT", help=r"The format of each record, such as '%k %v\n'."),
+]
+NullMarker = Annotated[
+    str | None,
+    typer.Option(
+        "--null-marker", metavar="TEXT", help="Text that stands for a null key or value (a tombstone).", parser=any_text
+    ),
+]
+SchemaRegistry = Annotated[
+    str | None,
+    typer.Option("--schema-registry", metavar="URL", help="Schema registry.  Default: schema.registry.url."),
+]
+Mask = Annotated[
+    list[str] | None, typer.Option("--mask", metavar="PATH", help="Hide what is at this path, such as value.password.")
+]
+MaskRegex = Annotated[
+    list[str] | None,
+    typer.Option("--mask-regex", metavar="RE", help="Hide what matches in keys, values and values of headers."),
 ]
 
 

@@ -26,15 +26,29 @@ NOUNS: dict[str, Member] = {
     ),
     "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
     "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
+    "streams": Member("kctl.commands.streams", "Reset applications of Kafka Streams."),
     "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
     "records": Member("kctl.commands.records", "Delete the oldest records of partitions."),
     "cluster": Member(
         "kctl.commands.cluster", "Describe a cluster, check its health, restart it, run one for development."
     ),
-    "top": Member("kctl.commands.top.command", "Show on one screen what a cluster does."),
+    "verify": Member("kctl.commands.verify", "Check that replicas hold the same records."),
+    "perf": Member("kctl.commands.perf", "Measure throughput and latency with test records."),
+    "api-versions": Member(
+        "kctl.commands.api_versions.command", "Show the API versions that each broker supports, beside those of kctl."
+    ),
+    "features": Member("kctl.commands.features", "Describe, upgrade and downgrade the features of a cluster."),
+    "metadata-quorum": Member("kctl.commands.metadata_quorum", "Describe the controllers of a KRaft cluster."),
+    "top": Member("kctl.commands.top.command", "Show the activity of a cluster on one screen."),
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
-    "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
+    "configs": Member(
+        "kctl.commands.configs", "Describe, change and compare properties of topics, brokers, groups and clients."
+    ),
+    "plan": Member(
+        "kctl.commands.plan.command", "Show how a cluster differs from a YAML document, or write such a document."
+    ),
+    "apply": Member("kctl.commands.apply.command", "Change a cluster so that it has what a YAML document requires."),
     "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
     "quotas": Member("kctl.commands.quotas", "Describe and change client quotas, show which one applies."),
     "users": Member("kctl.commands.users", "List, create, alter and delete SCRAM users."),
@@ -49,8 +63,16 @@ NOUNS: dict[str, Member] = {
     "zookeeper": Member(
         "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
     ),
-    "export": Member("kctl.commands.export.command", "Export topics to Parquet files, each record exactly once."),
+    "export": Member(
+        "kctl.commands.export.command",
+        "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
+    ),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
+    "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
+    "mcp": Member(
+        "kctl.commands.mcp.command",
+        "Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.",
+    ),
     "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
 }
 """Noun -> module of its typer app and its line in help, which a test compares with the help of the app."""

@@ -11,7 +11,9 @@ from kctl.config.properties import decode_properties, parse_properties
 from kctl.errors import UsageError
 from kctl.input_files import read_input
 
-_SECRET = re.compile(r"password$|secret|jaas\.config$|keystore\.key$|master\.key$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password$|secret|jaas\.config$|keystore\.key$|master\.key$|user\.info$|bearer\.auth\.token$", re.IGNORECASE
+)
 _KEYSTORE = re.compile(r"ssl\.keystore\.location$", re.IGNORECASE)
 
 

@@ -212,7 +212,7 @@ def _network(config: BrokerConfig) -> Iterator[Problem]:
         yield _problem(
             config,
             "max.connections.per.ip",
-            "admits nobody",
+            "allows no connections",
             "name who may connect in max.connections.per.ip.overrides",
         )
     for part in filter(None, (entry.strip() for entry in config.max_connections_per_ip_overrides.split(","))):

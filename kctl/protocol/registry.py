@@ -1,9 +1,10 @@
 """The supported APIs, by name and by key, from the definitions in `kctl/protocol/apis`.
 
 The broker serves those of a Kafka 2.8 broker with ZooKeeper, and 65 and 66 from 3.0.  The client also supports some
-newer ones, for the groups of Kafka 4.  Nothing is listed here: a definition is imported when its API is looked up by
-name, and adds itself to `REQUESTS` when it is imported.  A lookup by key imports the other definitions only if none of
-the imported ones has the key, so a process that only encodes some requests does not import the others.
+newer ones, for the groups and the metadata log of Kafka 4.  Nothing is listed here: a definition is imported when its
+API is looked up by name, and adds itself to `REQUESTS` when it is imported.  A lookup by key imports the other
+definitions only if none of the imported ones has the key, so a process that only encodes some requests does not import
+the others.
 """
 
 from __future__ import annotations

@@ -222,15 +222,16 @@ def _fit_to_topic(
     """Return the batch with the codec, timestamp type and max timestamp that the topic requires."""
     plain = _plain(view, header, allowance)
     is_ordered, max_timestamp = _check_records(plain, header, rules, now_ms)
-    codec = header.codec if rules.codec is None else rules.codec
+    given = header.codec
+    codec = given if rules.codec is None else rules.codec
     is_rebuilt = codec is not Codec.NONE and not is_ordered
-    if header.codec is Codec.NONE and codec is not Codec.NONE:
+    if given is Codec.NONE and codec is not Codec.NONE:
         allowance.take_bytes(len(plain))
     if is_rebuilt:
         allowance.take_records(header.record_count)
         view = memoryview(_renumbered(plain, header, codec))
         header = parse_header(view)
-    elif codec != header.codec:
+    elif codec is not given:
         view = memoryview(recompress(view, header, plain, codec))
         header = parse_header(view)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -254,8 +255,9 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
         message = "Compacted topic cannot accept message without key."
         errors = [(index, message) for index, record in enumerate(iterate_plain(plain, header)) if record.key is None]
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", errors)
+    difference_max_ms = rules.timestamp_difference_max_ms
     if rules.timestamp_type is TimestampType.CREATE_TIME and not (
-        _is_in_range(first, now_ms, rules) and _is_in_range(last, now_ms, rules)
+        now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms
     ):
         _refuse_mistimed(plain, header, rules, now_ms)
     return is_ordered, max(last, NO_TIMESTAMP)

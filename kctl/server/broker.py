@@ -495,8 +495,9 @@ class Broker:
         try:
             await announce_failed_log_dir(zookeeper, self.broker_id)
         except ZooKeeperError as error:
-            message = "cannot notify the controller of a failed log directory, it learns it later broker=%s error=%s"
-            log.warning(message, self.broker_id, error)
+            log.warning(
+                "cannot notify the controller of a failed log directory broker=%s error=%s", self.broker_id, error
+            )
 
     def _fail(self, error: KctlError) -> None:
         if not self.failed.done():

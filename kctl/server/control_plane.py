@@ -25,13 +25,13 @@ from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.control_request_checks import check_live_brokers, remove_invalid_partitions
 from kctl.server.control_request_pieces import (
+    parts_of_update_metadata,
     pieces_of_leader_and_isr,
     pieces_of_stop_replica,
-    pieces_of_update_metadata,
 )
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetcher import ReplicaFetchers
 from kctl.server.replication.log_dir_moves import LogDirMoves
@@ -103,12 +103,31 @@ class BrokerControlPlane:
             self._fetchers.close_idle()
         return errors
 
-    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+    async def update_metadata(self, request: UpdateMetadataRequest, *, may_clear: bool = False) -> None:
+        """Applies metadata; with `may_clear`, frees the partitions of the request meanwhile.
+
+        Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST.
+        """
+        update = MetadataUpdate()
+
+        def apply(piece: tuple[UpdateMetadataRequest, bool]) -> None:
+            nonlocal update
+            part, is_complete = piece
+            self._check_epochs(part)
+            problems = remove_invalid_partitions(part)
+            if problems:
+                log.warning(
+                    "ignoring invalid partitions of UpdateMetadata count=%d error=%s", len(problems), problems[0]
+                )
+            update.add(part)
+            if is_complete:
+                self._apply_metadata(part, update)
+                update = MetadataUpdate()
+
         async with self._turn:
             self._check_epochs(request)
             check_live_brokers(request.live_brokers)
-            await self._in_slices(pieces_of_update_metadata(request), self._apply_metadata)
+            await self._in_slices(parts_of_update_metadata(request, may_clear=may_clear), apply)
             if self._broker_id in self._metadata.brokers:
                 self.known.set()
 
@@ -166,19 +185,15 @@ class BrokerControlPlane:
             self._fetchers.follow(partition)
         changed.clear()
 
-    def _apply_metadata(self, request: UpdateMetadataRequest) -> None:
-        self._check_epochs(request)
-        problems = remove_invalid_partitions(request)
-        if problems:
-            log.warning("ignoring invalid partitions of UpdateMetadata count=%d error=%s", len(problems), problems[0])
-        deleted = self._metadata.update(request)
+    def _apply_metadata(self, request: UpdateMetadataRequest, update: MetadataUpdate) -> None:
+        deleted = self._metadata.apply(request, update)
         if deleted:
             topics = {topic_partition.topic for topic_partition in deleted}
             self._groups.topics_deleted(topics)
             self._markers.partitions_deleted(deleted)
             for topic in topics:
                 self._configs.forget_topic(topic)
-        topic_names = _topics_of(request)
+        topic_names = list(update.topics)
         self._config_changes.topics_appeared(topic for topic in topic_names if topic in self._metadata.topics)
         self._metadata_waits.changed(topic_names)
 
@@ -210,7 +225,7 @@ class BrokerControlPlane:
             coordinated.on_resign(index, partition.leader_epoch)
 
 
-def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
+def _topics_of(request: LeaderAndIsrRequest) -> list[str]:
     """The topics in a request, each once, in request order."""
     grouped = (topic.topic_name for topic in request.topic_states)
     ungrouped = (state.topic_name for state in request.ungrouped_partition_states)

@@ -1,6 +1,6 @@
 """The data folder of one broker: its lock, its address for other commands, its logs, its embedded ZooKeeper.
 
-broker.lock     locked while the process lives; the operating system releases it when the process ends
+broker.lock     locked while the process runs; the operating system releases it when the process ends
 broker.json     the fields of RunningBroker, valid while the lock is held
 broker.out      output of a detached broker
 broker.dump     what a running broker writes about itself on SIGUSR1, see `state_dump`

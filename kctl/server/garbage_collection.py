@@ -1,9 +1,10 @@
-"""Schedules full garbage collections, which stop the event loop for tens of milliseconds.
+"""Schedules garbage collections, so that none stops the event loop for tens of milliseconds.
 
 Reference counting frees almost everything; the collector frees cycles only.  Collections of young objects are bounded
-by their threshold.  A full collection visits all objects that were created since the start, and Python would run it
-while the broker is busy.  It is run when the loop is idle instead, or after a long time without an idle moment.
-docs/decisions/garbage-collection.md has the measurements.
+by their thresholds.  A collection of the oldest objects visits all of them: 36 for each partition.  So it is run after
+each collection of the middle generation, while there are few, and its survivors are frozen: later collections do not
+visit them.  Frozen objects that become cyclic garbage are freed by a thorough collection, which is rare and waits for
+an idle loop.  docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
 """
@@ -13,20 +14,21 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from typing import Any
 
 YOUNG_OBJECTS = 10_000
 """New objects before a collection of the young ones, which takes at most about 10 ms if all of them are garbage."""
-_MIDDLE_COLLECTIONS = 5
+_MIDDLE_COLLECTIONS = 2
 _NEVER = 1 << 30
 CHECK_INTERVAL_S = 5.0
-INTERVAL_MIN_S = 60.0
-INTERVAL_MAX_S = 900.0
+INTERVAL_MIN_S = 6 * 3600.0
+INTERVAL_MAX_S = 48 * 3600.0
 IDLE_SHARE = 0.05
 """The share of time that an idle loop is busy."""
 
 
-class FullCollections:
-    """Decides when a full collection is due.  Pure."""
+class ThoroughCollections:
+    """Decides when a thorough collection is due.  Pure."""
 
     def __init__(self, now_s: float, busy_s: float) -> None:
         self._last_s = now_s
@@ -46,17 +48,28 @@ class FullCollections:
 
 
 def freeze() -> None:
-    """Excludes the objects created at start, which live as long as the process, and sets the thresholds."""
+    """Frees cycles, excludes all objects that exist from later collections, and sets the thresholds."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, _MIDDLE_COLLECTIONS, _NEVER)
 
 
-async def collect_when_idle(busy_s: Callable[[], float]) -> None:
-    """Runs full collections until cancelled; `busy_s` returns how long the loop has been busy since its start."""
+async def collect(busy_s: Callable[[], float]) -> None:
+    """Runs collections until cancelled; `busy_s` returns how long the loop has been busy since its start."""
     loop = asyncio.get_running_loop()
-    collections = FullCollections(loop.time(), busy_s())
-    while True:
-        await asyncio.sleep(CHECK_INTERVAL_S)
-        if collections.is_due(loop.time(), busy_s()):
-            gc.collect()
+
+    def on_collection(phase: str, info: dict[str, Any]) -> None:
+        if phase == "stop" and info["generation"] == 1:
+            # Also in threads; a collection cannot begin another one.
+            loop.call_soon_threadsafe(freeze)
+
+    thorough = ThoroughCollections(loop.time(), busy_s())
+    gc.callbacks.append(on_collection)
+    try:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if thorough.is_due(loop.time(), busy_s()):
+                gc.unfreeze()
+                freeze()
+    finally:
+        gc.callbacks.remove(on_collection)

@@ -8,7 +8,8 @@ Owner: event loop.  Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from kctl.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint, TopicPartition
@@ -30,15 +31,60 @@ class LiveBroker:
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """The state of one partition."""
+class PartitionInfo(NamedTuple):
+    """The state of one partition: a tuple of atomic values, which the garbage collector does not visit."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicUpdate:
+    """Changes of one topic."""
+
+    topic_id: UUID = ZERO_UUID
+    changed: dict[int, PartitionInfo] = field(default_factory=dict)
+    deleted: list[int] = field(default_factory=list)
+
+
+class MetadataUpdate:
+    """Changes of topics in the form of the cache: converting takes longer than storing, and may be done in parts."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicUpdate] = {}
+
+    def add(self, request: UpdateMetadataRequest) -> None:
+        """Converts the partitions of a request."""
+        for topic in request.topic_states:
+            update = self._topic(topic.topic_name)
+            if topic.topic_id != ZERO_UUID:
+                update.topic_id = topic.topic_id
+            for state in topic.partition_states:
+                _add(state, update)
+        for state in request.ungrouped_partition_states:
+            _add(state, self._topic(state.topic_name))
+
+    def _topic(self, name: str) -> TopicUpdate:
+        update = self.topics.get(name)
+        if update is None:
+            update = self.topics[name] = TopicUpdate()
+        return update
+
+
+def _add(state: UpdateMetadataPartitionState, update: TopicUpdate) -> None:
+    if state.leader == LEADER_DURING_DELETE:
+        update.deleted.append(state.partition_index)
+        return
+    update.changed[state.partition_index] = PartitionInfo(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        tuple(state.offline_replicas),
+    )
 
 
 class MetadataCache:
@@ -57,6 +103,12 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Applies brokers and partitions; returns the partitions that were deleted."""
+        update = MetadataUpdate()
+        update.add(request)
+        return self.apply(request, update)
+
+    def apply(self, request: UpdateMetadataRequest, update: MetadataUpdate) -> list[TopicPartition]:
+        """As `update`, with the brokers of a request and partitions that have been converted."""
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: LiveBroker(
@@ -70,37 +122,26 @@ class MetadataCache:
             for broker in request.live_brokers
         }
         deleted: list[TopicPartition] = []
-        for topic in request.topic_states:
+        for name, topic in update.topics.items():
             if topic.topic_id != ZERO_UUID:
-                self._topic_ids[topic.topic_name] = topic.topic_id
-                self._names[topic.topic_id] = topic.topic_name
-            for state in topic.partition_states:
-                self._apply(TopicPartition(topic.topic_name, state.partition_index), state, deleted)
-        for state in request.ungrouped_partition_states:
-            self._apply(TopicPartition(state.topic_name, state.partition_index), state, deleted)
+                self._topic_ids[name] = topic.topic_id
+                self._names[topic.topic_id] = name
+            if topic.changed:
+                self._topics.setdefault(name, {}).update(topic.changed)
+            if topic.deleted:
+                self._delete(name, topic.deleted)
+                deleted += [TopicPartition(name, index) for index in topic.deleted]
         return deleted
 
-    def _apply(
-        self, topic_partition: TopicPartition, state: UpdateMetadataPartitionState, deleted: list[TopicPartition]
-    ) -> None:
-        topic, partition = topic_partition
-        if state.leader == LEADER_DURING_DELETE:
-            deleted.append(topic_partition)
-            partitions = self._topics.get(topic, {})
-            partitions.pop(partition, None)
-            if not partitions:
-                self._topics.pop(topic, None)
-                topic_id = self._topic_ids.pop(topic, None)
-                if topic_id is not None:
-                    self._names.pop(topic_id, None)
-            return
-        self._topics.setdefault(topic, {})[partition] = PartitionInfo(
-            state.leader,
-            state.leader_epoch,
-            tuple(state.isr),
-            tuple(state.replicas),
-            tuple(state.offline_replicas),
-        )
+    def _delete(self, topic: str, indexes: Iterable[int]) -> None:
+        partitions = self._topics.get(topic, {})
+        for index in indexes:
+            partitions.pop(index, None)
+        if not partitions:
+            self._topics.pop(topic, None)
+            topic_id = self._topic_ids.pop(topic, None)
+            if topic_id is not None:
+                self._names.pop(topic_id, None)
 
     @property
     def topics(self) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """Creates the components of a broker and connects them.
 
 The foundations exist before the broker has an id; the parts are created when it has an id, a session, its
-configuration and its logs, all at once, so that no component sees another one half-initialised.  The order in which
+configuration and its logs, all at once, so that no component uses another one half-initialised.  The order in which
 they start and stop is in `broker`.
 
 Owner: event loop.

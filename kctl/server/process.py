@@ -158,7 +158,7 @@ def set_up(
             log.warning("%s", warning)
         else:
             on_warning(warning)
-    # The watchdog of a service manager ends a process with SIGABRT: the stacks of its threads tell why.
+    # The watchdog of a service manager ends a process with SIGABRT; the stacks of its threads are written then.
     faulthandler.enable()
     raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -201,7 +201,7 @@ async def _serve(
             if isinstance(loop, MeasuredEventLoop):
                 loop.lag.reset()
                 lag = loop.lag.wall
-                collecting = garbage_collection.collect_when_idle(lambda: lag.sum_ms / 1000)
+                collecting = garbage_collection.collect(lambda: lag.sum_ms / 1000)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
             await service.ready(f"serving on {running.address}")

@@ -28,6 +28,7 @@ from kctl.model import TopicPartition
 from kctl.spark import layout
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome
+from kctl.spark.inventory import Inventory
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
     Compression,
@@ -37,11 +38,10 @@ from kctl.spark.plan import (
     PartitionRange,
     Plan,
     PlannedTopic,
-    Position,
     Positions,
-    TopicPosition,
     advance,
 )
+from kctl.spark.position_json import topics_from_json, topics_to_json
 
 FORMAT_VERSION = 2
 """Current version.  Version 1 had one range per file, all incarnations in one folder, and no summary of files."""
@@ -117,6 +117,25 @@ class CommitLog:
         if self._files.size(layout.SUCCESS) is None:
             self._files.create(layout.SUCCESS, b"")
         return after
+
+    def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
+        """Compares the folders of `topics` and of all exported topics with the commits.
+
+        The last commit has a summary of all files; the other commits are read only if it does not match.
+        """
+        planned = pending.shares() if pending else {}
+        present = self.data_files({*topics, *positions.topics}) - set(planned)
+        if NO_PATHS.plus(present) == positions.files:
+            return Inventory()
+        committed = self.committed_paths()
+        return Inventory(
+            missing=tuple(sorted((path, batch) for path, batch in committed.items() if path not in present)),
+            unknown=tuple(sorted(present - set(committed))),
+        )
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan itself: its paths are those of this log."""
+        return plan
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters."""
@@ -232,15 +251,7 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
         "lost": _lost_to_json(plan, outcomes),
         "include_headers": after.include_headers,
         "all_files": _path_set_to_json(after.files),
-        "positions": {
-            topic: {
-                "topic_id": str(position.topic_id),
-                "cluster_id": position.cluster_id,
-                "incarnation": position.incarnation,
-                "partitions": {str(p): list(at) for p, at in sorted(position.partitions.items())},
-            }
-            for topic, position in after.topics.items()
-        },
+        "positions": topics_to_json(after.topics),
     }
 
 
@@ -292,18 +303,9 @@ def _path_set_from_json(document: Mapping[str, Any] | None) -> PathSet | None:
 
 
 def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
-    topics = {
-        topic: TopicPosition(
-            UUID(position["topic_id"]),
-            position["cluster_id"],
-            position["incarnation"],
-            {int(p): Position(*at) for p, at in position["partitions"].items()},
-        )
-        for topic, position in document["positions"].items()
-    }
     return Positions(
         last_batch=batch,
-        topics=topics,
+        topics=topics_from_json(document["positions"]),
         include_headers=document["include_headers"],
         files=_path_set_from_json(document.get("all_files")),
     )

@@ -23,13 +23,13 @@ from kctl.environment import Clock
 from kctl.model import TopicPartition
 from kctl.spark.adoption import find_files, plan_adoption
 from kctl.spark.cluster_view import TopicSelection, take_samples, view_cluster
-from kctl.spark.commit_log import CommitLog, parts_of
+from kctl.spark.commit_log import parts_of
 from kctl.spark.density import Sample, sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.target import open_files
-from kctl.spark.inventory import Inventory, UnknownFiles, take_inventory
+from kctl.spark.inventory import Inventory, UnknownFiles
 from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, tasks_of
 from kctl.spark.plan import (
     ClusterView,
@@ -41,6 +41,7 @@ from kctl.spark.plan import (
     make_plan,
     with_samples,
 )
+from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class ExportRequest:
     adopts: bool = False
     """Whether to adopt data files that no commit names."""
     engine: EngineSettings
+    table: TableOptions = field(default_factory=TableOptions)
 
 
 class Origin(StrEnum):
@@ -125,7 +127,7 @@ class Exporter:
         self._request = request
         self._clock = clock
         self._files = files or open_files(request.target)
-        self._log = CommitLog(self._files)
+        self._log = open_log(request.table, self._files, request.selection.topics)
         self._look = look or look_at_cluster
         self._sample = sample or sample_logs
         self._start_runner = start_runner
@@ -166,7 +168,7 @@ class Exporter:
 
     def _prepare_new_folder(self) -> ClusterView:
         """Performs all steps that may fail before the folder is created."""
-        inventory = take_inventory(self._log, Positions(), None, self._request.selection.topics)
+        inventory = self._log.inventory(Positions(), None, self._request.selection.topics)
         if inventory.unknown and not self._request.adopts:
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
@@ -195,7 +197,7 @@ class Exporter:
 
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
         """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
-        inventory = take_inventory(self._log, positions, pending, self._request.selection.topics)
+        inventory = self._log.inventory(positions, pending, self._request.selection.topics)
         if inventory.missing:
             if self._request.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(inventory.missing_text())
@@ -232,7 +234,14 @@ class Exporter:
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
             may_skip = self._request.on_data_loss is OnDataLoss.WARN
-            tasks = tasks_of(plan, self._request.target, self._request.client, may_skip=may_skip)
+            tasks = tasks_of(
+                plan,
+                self._request.target,
+                self._request.client,
+                may_skip=may_skip,
+                is_for_table=self._request.table.kind is not TableKind.PARQUET,
+                partition_by=self._request.table.partition_by,
+            )
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)
@@ -254,7 +263,7 @@ class Exporter:
 
     def _plan_from(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
         request = self._request
-        return make_plan(
+        plan, losses = make_plan(
             positions,
             view,
             options=request.options,
@@ -262,6 +271,7 @@ class Exporter:
             on_data_loss=request.on_data_loss,
             now_ms=self._clock.now_ms(),
         )
+        return self._log.placed(plan) if plan else None, losses
 
     def _started_runner(self) -> TaskRunner:
         """The runner, started with the first batch and kept for the second."""

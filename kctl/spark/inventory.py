@@ -1,4 +1,4 @@
-"""Compares the data files in an export folder with its commits."""
+"""Differences between the data files of an export and its commits.  Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kctl.errors import KctlError
-from kctl.spark.commit_log import CommitLog
-from kctl.spark.path_set import NO_PATHS
-from kctl.spark.plan import Plan, Positions
 
 
 class UnknownFiles(KctlError):
@@ -35,22 +32,6 @@ class Inventory:
             f"no commit names {self.unknown[0]}{_more(self.unknown)}: if the folder was copied without _kctl, copy "
             "that too, or take the files over with --adopt; else export to another folder"
         )
-
-
-def take_inventory(log: CommitLog, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-    """Compares the folders of `topics` and of all exported topics with the commits.
-
-    The last commit has a summary of all files; the other commits are read only if it does not match.
-    """
-    planned = pending.shares() if pending else {}
-    present = log.data_files({*topics, *positions.topics}) - set(planned)
-    if NO_PATHS.plus(present) == positions.files:
-        return Inventory()
-    committed = log.committed_paths()
-    return Inventory(
-        missing=tuple(sorted((path, batch) for path, batch in committed.items() if path not in present)),
-        unknown=tuple(sorted(present - set(committed))),
-    )
 
 
 def _more(found: Collection[object]) -> str:

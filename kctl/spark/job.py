@@ -18,6 +18,7 @@ from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.progress import running_tasks
 from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
@@ -139,8 +140,19 @@ def progress_directory(target: str) -> Iterator[Path]:
         yield Path(directory)
 
 
-def tasks_of(plan: Plan, target: str, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
-    """One task per planned file, those with most offsets first."""
+def tasks_of(
+    plan: Plan,
+    target: str,
+    settings: ClientSettings,
+    *,
+    may_skip: bool,
+    is_for_table: bool = False,
+    partition_by: PartitionBy = PartitionBy.NONE,
+) -> list[FileTask]:
+    """One task per planned file, those with most offsets first.
+
+    `is_for_table`: incarnations of a topic are distinguished by a column, not by folders.
+    """
     from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
 
@@ -156,7 +168,10 @@ def tasks_of(plan: Plan, target: str, settings: ClientSettings, *, may_skip: boo
             ),
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
+            partition_by=partition_by,
             may_skip=may_skip,
+            is_for_table=is_for_table,
+            incarnation=shares[0][0].incarnation if is_for_table else 0,
         )
         for path, shares in plan.shares().items()
     ]

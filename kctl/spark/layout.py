@@ -34,6 +34,7 @@ LOG_DIRECTORY = "_kctl"
 PLANS = f"{LOG_DIRECTORY}/plans"
 COMMITS = f"{LOG_DIRECTORY}/commits"
 PROGRESS = f"{LOG_DIRECTORY}/progress"
+TABLE_MARK = f"{LOG_DIRECTORY}/table"
 SUCCESS = "_SUCCESS"
 DATA_SUFFIX = ".parquet"
 

@@ -8,6 +8,7 @@ all sockets listen on loopback.  JVM messages go to a log file, which is named i
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ JVM_DEATH_TIMEOUT_S = 5
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
-"""Attempts of a task on a local master if its worker process dies; other masters use spark.task.maxFailures."""
+"""Attempts of a task on a local master if its worker process crashes; other masters use spark.task.maxFailures."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
@@ -233,6 +234,8 @@ def _launch_jvm(conf: SparkConf, log: Path) -> Any:
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
 
+    # It logs lost connections with a traceback; they are raised as well.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with log.open("ab") as output, ThreadPoolExecutor(max_workers=1) as thread:
         launch = thread.submit(launch_gateway, conf=conf, popen_kwargs={"stdout": output, "stderr": output})
         try:

@@ -42,6 +42,7 @@ class ExportSummary(NamedTuple):
     apiVersion: str  # noqa: N815 - the name that Kubernetes gave this member
     kind: str
     folder: str
+    table: str
     dry_run: bool
     batches: list[int]
     records: int
@@ -101,6 +102,7 @@ def document(
         apiVersion=API_VERSION,
         kind=KIND,
         folder=request.target,
+        table=request.table.kind.value,
         dry_run=report is None,
         batches=sorted({row.batch for row in rows}),
         records=records,
@@ -120,7 +122,7 @@ def document(
 
 def file_count(report: ExportReport) -> int:
     """Number of files of all batches of a run; partitions may share files."""
-    return sum(1 for batch in report.batches for outcome in batch.outcomes.values() if outcome.path)
+    return sum(len(outcome.written) for batch in report.batches for outcome in batch.outcomes.values())
 
 
 def _committed_row(

@@ -2,8 +2,8 @@
 
 A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while, comes back, and
 the cluster becomes whole again.  What was acknowledged must be there once, in order, for everybody who looks, and in
-the files of every replica.  `--seed N` plays the same faults again; how long the cluster was silent is printed and is
-no verdict.
+the files of every replica.  `--seed N` repeats the same faults.  How long the cluster did not respond is printed,
+but not checked.
 """
 
 from __future__ import annotations

@@ -85,7 +85,11 @@ def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
     )
     struck.create_topic(name, 3)
     wait_until(lambda: _is_in_sync(zookeeper), what="all replicas in sync", timeout_s=PATIENCE_S)
-    wait_until(lambda: struck.is_whole(TOPIC, PARTITIONS), what="brokers that know it", timeout_s=PATIENCE_S)
+    wait_until(
+        lambda: struck.is_whole(TOPIC, PARTITIONS),
+        what="the partitions in the metadata of all brokers",
+        timeout_s=PATIENCE_S,
+    )
 
 
 def _is_in_sync(zookeeper: KazooClient) -> bool:

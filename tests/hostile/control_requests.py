@@ -1,4 +1,4 @@
-"""Forged controller requests, and the values that a client can learn for them."""
+"""Forged controller requests, and the values that a client can read for them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ CONTENT = "content of a file that no client may see"
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """A server that nobody should connect to."""
+    """A server to which no connection is expected."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening

@@ -11,7 +11,7 @@ from kctl.commands.root import all_commands
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 
-MAY_BE_EMPTY = {("produce", "key"), ("produce", "null_marker"), ("dump-log", "key")}
+MAY_BE_EMPTY = {("produce", "key"), ("produce", "null_marker"), ("consume", "null_marker"), ("dump-log", "key")}
 """Keys can be empty, and an empty line can represent null."""
 
 

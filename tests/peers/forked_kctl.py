@@ -102,7 +102,7 @@ def _status_of(request: dict[str, object], streams: Sequence[int]) -> int:
 
 def _import_commands() -> None:
     for module in pkgutil.walk_packages(kctl.commands.__path__, "kctl.commands."):
-        if not module.name.startswith("kctl.commands.spark"):
+        if not module.name.startswith(("kctl.commands.spark", "kctl.commands.mcp.server")):
             importlib.import_module(module.name)
     gc.freeze()
 

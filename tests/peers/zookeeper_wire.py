@@ -1,6 +1,7 @@
 """ZooKeeper's client protocol by hand: any request, whole or broken, and the bytes that come back.
 
-Blocking, one request at a time, and none of kctl's code: tests ask our server and Apache ZooKeeper the same with it.
+Blocking, one request at a time, and none of kctl's code: tests send the same requests to our server and to Apache
+ZooKeeper.
 """
 
 from __future__ import annotations

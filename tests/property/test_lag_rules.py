@@ -61,11 +61,11 @@ VERDICTS = {
     "a member that does not commit, without timestamps, seen before": (
         behind(unread=Unread(), commits=(), looks=(Look(NOW - WINDOW, 50, 0, 51),)), Verdict.STALLED),
     "a new record for a member that had nothing to do": (behind(commits=()), Verdict.OK),
-    "nobody reads": (behind(is_assigned=False, commits=()), Verdict.STOPPED),
-    "nobody reads, and the history is unknown": (
+    "no member reads": (behind(is_assigned=False, commits=()), Verdict.STOPPED),
+    "no member reads, and the history is unknown": (
         behind(is_assigned=False, commits=(), commits_since_ms=None), Verdict.STOPPED),
     "no member, but commits, as with assign()": (behind(is_assigned=False), Verdict.OK),
-    "nobody reads, and nothing is left": (
+    "no member reads, and no record is unread": (
         behind(is_assigned=False, commits=(), committed=100, unread=Unread()), Verdict.OK),
     "deleted before it was read": (behind(log=LogRange(51, 100, 100)), Verdict.LOSING),
     "everything deleted before it was read": (behind(log=LogRange(100, 100, 100), unread=Unread()), Verdict.LOSING),

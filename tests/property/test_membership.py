@@ -2,8 +2,8 @@
 
 Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, what
 is committed goes neither back nor past what was read, and when the trouble ends every partition has a reader.  Method:
-members' `step` against the coordinator's `step` in virtual time, with assignors that all members know; the seed is the
-failure.
+members' `step` against the coordinator's `step` in virtual time, with assignors that all members support; a failure
+reports its seed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ LISTS = (
     ("cooperative-sticky",),
     ("range", "cooperative-sticky"),
 )
-"""What members know, by which they share partitions; a group of the last two moves from one to the other."""
+"""The assignors that members support; a group with the last two changes from one to the other."""
 
 
 @dataclass

@@ -33,7 +33,14 @@ MISSING = {
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *(
             f"{name}{kind}"
-            for name in ("DescribeGroups", "DescribeLogDirs", "ListGroups")
+            for name in (
+                "ApiVersions",
+                "DescribeGroups",
+                "DescribeLogDirs",
+                "DescribeQuorum",
+                "ListGroups",
+                "UpdateFeatures",
+            )
             for kind in ("Request", "Response")
         ),
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
@@ -49,7 +56,7 @@ MISSING = {
     # Kafka has a class for each of its kinds of keys.
     TOOLS_FOR_NEWEST: {"ConsumerGroupKey", "ConsumerGroupMemberKey"},
 }
-"""What that Kafka does not know, or not in all of our versions."""
+"""What that version of Kafka does not support, or not in all of our versions."""
 
 UNKNOWN_FIELDS = {
     OLDEST_JUDGE: {},

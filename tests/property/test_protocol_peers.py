@@ -1,7 +1,7 @@
-"""Our codecs against kafka-python's, an independent transcription of the protocol, for every version both know.
+"""Our codecs against kafka-python's, an independent transcription of the protocol, for every version that both support.
 
 What we encode, it decodes to the same values in the same order, and encodes to the same bytes again.  Versions that its
-current codecs no longer know are held against its old ones.  It knows none of the requests between controller and
+current codecs no longer support are compared with its old ones.  It has none of the requests between controller and
 brokers; those have golden bytes instead.
 """
 
@@ -123,7 +123,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(
     blob = encode_bytes(message, version)
     read = ApiMessage.decode.__func__(theirs, blob, version)  # unbound: ApiVersionsResponse has a way of its own
     assert their_values(read, version) == our_values(message, version)
-    read._header = None  # its decoder forgets to
+    read._header = None  # its decoder does not set it
     assert read.encode(version=version) == blob
 
 

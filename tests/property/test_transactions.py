@@ -63,7 +63,7 @@ COME_AGAIN = {
 
 
 class StateLog:
-    """ports.CoordinatorLog whose appends are replicated a little later, if the coordinator's broker lives so long."""
+    """ports.CoordinatorLog whose appends are replicated a little later, if the coordinator's broker still runs."""
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.is_reliable = False
@@ -97,7 +97,7 @@ class StateLog:
         self, epoch: int, partition: int, end: int, future: asyncio.Future[AppendOutcome], is_in_time: bool
     ) -> None:
         if epoch != self._epoch or future.done():
-            return  # the broker that wrote it is dead
+            return  # the broker that wrote it has stopped
         if is_in_time:
             self._replicated[partition] = max(self._replicated[partition], end)
             future.set_result(AppendOutcome(ErrorCode.NONE, end - 1))
@@ -215,7 +215,7 @@ class OtherBroker:
         fate = 1.0 if self.is_reliable else self._chance.random()
         if fate < 0.1:
             raise ConnectionLost("the request got lost")
-        # Goes on when the sender dies: what is on its way arrives.
+        # Continues when the sender stops: what was sent arrives.
         task = self._loop.create_task(self._arrive(request))
         self._working.add(task)
         task.add_done_callback(self._working.discard)
@@ -236,8 +236,8 @@ class DumpLine(Enum):
     """The responses to the producer of a transaction about its end."""
 
     COMMITTED = "committed"
-    NOT_COMMITTED = "aborted, or never asked to be committed"
-    NOTHING = "asked for a commit, and never heard how it ended"
+    NOT_COMMITTED = "aborted, or never requested to be committed"
+    NOTHING = "requested a commit, and received no response"
 
 
 @dataclass

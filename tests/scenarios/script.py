@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from kctl.model import TopicPartition
+
 
 class ScenarioFailed(AssertionError):
     """The line of the scenario that does not hold, and the actual state."""
@@ -34,3 +36,20 @@ class Script(ABC):
     @abstractmethod
     def _expect(self, words: list[str]) -> None:
         """Raises ScenarioFailed unless the state is as the words describe it."""
+
+
+def partition_of(text: str) -> TopicPartition:
+    """The partition of `TOPIC-NUMBER`."""
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def expect_words(words: list[str], text: str) -> None:
+    """Raises ScenarioFailed unless all words are in the text."""
+    expect_that(set(words) <= set(text.split()), f"it is: {text}")
+
+
+def expect_that(condition: bool, message: str) -> None:
+    """Raises ScenarioFailed with the message if the condition is false."""
+    if not condition:
+        raise ScenarioFailed(message)

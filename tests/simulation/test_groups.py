@@ -1,6 +1,6 @@
 """Consumer groups on whole brokers under virtual time: brokers fail, connections break, requests are duplicated.
 
-Members join, share partitions out, commit what they have read, leave or just fall silent.  Whatever happens, a
+Members join, share partitions out, commit what they have read, leave or stop without leaving.  Whatever happens, a
 generation has one assignment, a commit that was answered is never behind an earlier one that was, every request is
 answered, and when the trouble is over all members work again.
 """

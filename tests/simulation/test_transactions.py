@@ -39,7 +39,7 @@ from tests.simulation.transactional_producer import (
     SOURCE,
     TIMEOUT_MS,
     TOPIC,
-    Ask,
+    Call,
     Producer,
     insist,
     send_late,
@@ -134,8 +134,8 @@ class Run:
                             for zombie in self._zombies[name][-2:-1]:
                                 await zombie.come_back(client)
                 except ProducerDied:
-                    for ghost in producer.ghosts():
-                        self._tasks.create_task(self._haunt(ghost))
+                    for request in producer.late_requests():
+                        self._tasks.create_task(self._send_late(request))
                 except ApiError as error:
                     if error.code not in {*FENCED, *NOT_YET, *NOT_THERE}:
                         self.unexpected.add(error.code)
@@ -147,9 +147,9 @@ class Run:
         known = self._zombies[name]
         return [*known[-1:], *self.chance.sample(known[:-1], min(1, len(known[:-1])))]
 
-    async def _haunt(self, ghost: Ask) -> None:
+    async def _send_late(self, request: Call) -> None:
         async with self.cluster.client(timeout_ms=2_000) as client:
-            await send_late(client, ghost, self.chance.uniform(0, 1.5 * TIMEOUT_MS / 1000))
+            await send_late(client, request, self.chance.uniform(0, 1.5 * TIMEOUT_MS / 1000))
 
     async def _transact(self, producer: Producer, name: str, number: int) -> None:
         partitions = sorted(self.chance.sample(range(PARTITIONS), self.chance.randint(1, 3)))

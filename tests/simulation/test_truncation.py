@@ -1,8 +1,8 @@
 """The published losses and divergences of truncation by high watermark, on whole brokers by protocol version.
 
 With inter.broker.protocol.version 0.10.2 followers cut at their high watermark, as all brokers did before KIP-101; with
-1.1 they ask where one epoch ends, once (KIP-101); from 2.0 on they go back epoch by epoch (KIP-279).  The same history
-is played under each.
+1.1 they request the end of one epoch, once (KIP-101); from 2.0 on they go back epoch by epoch (KIP-279).  The same
+history is simulated with each version.
 """
 
 from __future__ import annotations

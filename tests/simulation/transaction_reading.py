@@ -156,7 +156,7 @@ class TransactionInvariants:
 
 
 def check_log(log: Log, *, is_from_clients: bool) -> TransactionReading:
-    """At rest: no transaction is open, and the indexes know exactly the aborted ones, from and up to any offset."""
+    """At rest: no transaction is open, and the indexes have exactly the aborted ones, from and up to any offset."""
     reading = TransactionReading()
     reading.read(log, is_from_clients=is_from_clients)
     who = f"{log.topic_partition}"

@@ -1,8 +1,8 @@
-"""A minimal transactional producer, and the zombie it leaves behind when it is replaced.
+"""A minimal transactional producer, and the zombie that remains when it is replaced.
 
-A zombie is an instance that was replaced, or whose transaction took too long, and that does not know it: it goes on to
-ask the coordinator, to write to the partitions of the transaction that it had open, and to commit offsets in it.  A
-ghost is a request of a dead instance that was on its way and arrives late.
+A zombie is an instance that was replaced, or whose transaction timed out, without having been notified: it continues
+to send requests to the coordinator, to write to the partitions of its open transaction, and to commit offsets in it.
+A late request is one that an instance sent before it stopped, and that arrives afterwards.
 
 A partition detects a fenced producer by the marker that ended its transaction there.  If the coordinator received the
 end of the transaction, that marker has the epoch of the old instance; where no transaction was open, there is none.  So
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 TOPIC = "orders"
 SOURCE = TopicPartition(TOPIC, 0)
-"""What the producers pretend to read: the offset that they commit for it is the number of the transaction."""
+"""The partition whose offsets the producers commit, without reading it; the offset is the number of the transaction."""
 TIMEOUT_MS = 8_000
 NOT_YET = {*COORDINATOR_MOVED, ErrorCode.CONCURRENT_TRANSACTIONS}
 FENCED = {
@@ -65,7 +65,7 @@ NOT_THERE = {
     ErrorCode.REQUEST_TIMED_OUT,
 }
 
-Ask = Callable[[ClusterClient], Awaitable[None]]
+Call = Callable[[ClusterClient], Awaitable[None]]
 
 
 class Producer:
@@ -84,8 +84,8 @@ class Producer:
         self._open: dict[int, None] = {}
         self._has_offsets = False
         self._is_ending = False
-        self._sent: list[Ask] = []
-        """The requests of this transaction that may still be on their way when the instance is dead."""
+        self._sent: list[Call] = []
+        """The requests of this transaction that may arrive after the instance has stopped."""
 
     @property
     def group_id(self) -> str:
@@ -130,7 +130,7 @@ class Producer:
 
     async def come_back(self, client: ClusterClient) -> None:
         """The zombie continues after another instance has started; all its requests must be refused."""
-        attempts: list[Ask] = [lambda client: self._add(client, [0]), lambda client: self._end(client, committed=True)]
+        attempts: list[Call] = [lambda client: self._add(client, [0]), lambda client: self._end(client, committed=True)]
         if not self._is_ending:
             attempts += [self._late_write(partition) for partition in self._open]
             if self._has_offsets:
@@ -139,11 +139,11 @@ class Producer:
             error = await _error_of(attempt(client))
             assert error in {*FENCED, *NOT_YET, *NOT_THERE}, f"zombie {self._id}, {self._me}, received {error.name}"
 
-    def ghosts(self) -> list[Ask]:
+    def late_requests(self) -> list[Call]:
         """Delayed requests of this stopped instance."""
         return self._chance.sample(self._sent, min(len(self._sent), 2))
 
-    def _late_write(self, partition: int) -> Ask:
+    def _late_write(self, partition: int) -> Call:
         """The next batch, the first one, or the last one again."""
         last = self._sequences[partition] - 1
         sequence = self._chance.choice([last + 1, 0, max(last, 0)])
@@ -167,7 +167,7 @@ class Producer:
             is_transactional=is_transactional,
         )
 
-    async def _do(self, call: Ask) -> None:
+    async def _do(self, call: Call) -> None:
         self._sent.append(call)
         await at_times_twice(self._chance, call, self._client, self._twin)
 
@@ -244,10 +244,10 @@ async def insist(
     return await retry(attempt, deadline=client.deadline(), codes=codes)
 
 
-async def send_late(client: ClusterClient, ghost: Ask, delay_s: float) -> None:
+async def send_late(client: ClusterClient, request: Call, delay_s: float) -> None:
     """Sends the request after `delay_s` and ignores its outcome."""
     await asyncio.sleep(delay_s)
-    await _error_of(ghost(client))
+    await _error_of(request(client))
 
 
 async def _error_of(requesting: Awaitable[None]) -> ErrorCode:

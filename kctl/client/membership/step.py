@@ -205,7 +205,7 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
 def _revocation_is_overdue(member: Member, now_ms: int) -> bool:
     """Whether the owner of an unassigned partition has not rejoined in time, so that the leader must rebalance.
 
-    The successor of a static member that failed before revoking (KIP-345) does not know what to revoke and does not
+    The successor of a static member that failed before revoking (KIP-345) has no partitions to revoke and does not
     rejoin; without this the partition would have no owner until the next rebalance.
     """
     is_late = now_ms >= member.synced_ms + member.settings.session_timeout_ms

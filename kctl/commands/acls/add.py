@@ -26,7 +26,7 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat.acls import adding
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -37,7 +37,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "add",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl acls add --allow User:bob --operation read --topic orders",
         "kctl acls add --allow User:app --producer --topic orders --transactional-id app",

@@ -11,7 +11,7 @@ from kctl.admin.acls import create_acls, delete_acls, list_acls
 from kctl.commands.acls.documents import read_acls
 from kctl.commands.acls.options import DryRun, Yes
 from kctl.commands.acls.rows import CHANGE_COLUMNS, change_row
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "apply",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl acls apply acls.json --dry-run",
         "kctl acls apply acls.json --yes",

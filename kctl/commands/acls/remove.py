@@ -27,7 +27,7 @@ from kctl.commands.acls.options import (
     resources_of,
     rules_of,
 )
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "remove",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl acls remove --allow User:bob --topic orders --dry-run",
         "kctl acls remove --allow User:bob --operation read --topic orders --yes",

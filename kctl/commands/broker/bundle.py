@@ -173,7 +173,7 @@ def _broker_parts(
 def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
     """Sends the signal, and waits until the broker has written its dump.  Raises Missing."""
     if not running.version:
-        raise Missing("the broker is too old to describe itself")
+        raise Missing("this version of the broker does not write a dump of its state")
     before = _identity(folder.dump)
     try:
         os.kill(running.pid, SIGNAL)
@@ -182,7 +182,7 @@ def _request_dump(folder: DataFolder, running: RunningBroker) -> None:
     end_s = monotonic() + _DUMP_WAIT_S
     while _identity(folder.dump) == before:
         if monotonic() > end_s:
-            raise Missing(f"the broker has not described itself in {_DUMP_WAIT_S:.0f} s")
+            raise Missing(f"the broker has not written the dump of its state in {_DUMP_WAIT_S:.0f} s")
         sleep(_POLL_S)
 
 
@@ -200,8 +200,8 @@ def _folder_of(pid: int) -> Path:
     try:
         opened = open_files_of(pid)
     except OSError as error:
-        raise UsageError(f"--pid {pid}: its files cannot be seen: {error.strerror}; use --data-dir") from None
+        raise UsageError(f"--pid {pid}: its open files cannot be listed: {error.strerror}; use --data-dir") from None
     for path in map(Path, opened):
         if path.name == "broker.lock":
             return path.parent
-    raise UsageError(f"--pid {pid}: the process is no kctl broker")
+    raise UsageError(f"--pid {pid}: the process is not a kctl broker")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.log_dirs import LogDir, describe_log_dirs
+from kctl.commands.compat import log_dirs as log_dir_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
@@ -64,10 +65,17 @@ class ReplicaRow(NamedTuple):
 
 
 def show_log_dirs(
-    run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool
+    run: Invocation,
+    *,
+    brokers: list[int] | None,
+    topics: list[str] | None,
+    every_replica: bool,
+    compat: str | None = None,
 ) -> ExitStatus:
     """Query the brokers, or all brokers, and show a row per directory, or per replica if topics or all replicas are
     requested.
+
+    With `compat`, the text of Kafka's tool of that version, for all replicas or those of the topics.
 
     Raises UsageError for a broker that is not in the cluster.
     """
@@ -79,7 +87,7 @@ def show_log_dirs(
         if unknown:
             raise UsageError(f"broker {', '.join(map(str, unknown))} is not in the cluster")
         partitions: Collection[TopicPartition] | None = None
-        if topics:
+        if topics and not compat:
             partitions = [
                 TopicPartition(name, one.partition)
                 for name in topics
@@ -88,6 +96,12 @@ def show_log_dirs(
         return await describe_log_dirs(client, requested, partitions)
 
     found, failed = run.on_brokers(query)
+    if compat:
+        answered = {one.broker_id for one in found}
+        run.console.verbatim(log_dir_compat.described(compat, sorted(answered), found, topics))
+        for each in failed:
+            run.console.warn(f"broker {each.name}: {each.message}")
+        return ExitStatus.FAILED if failed or any(one.error for one in found) else ExitStatus.DONE
     is_by_replica = every_replica or topics is not None
     columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
     failure_row = ReplicaRow if is_by_replica else DirectoryRow

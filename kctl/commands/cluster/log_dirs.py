@@ -8,6 +8,7 @@ import typer
 
 from kctl.commands.cluster.log_dir_rows import show_log_dirs
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.integers import INT32_MAX
@@ -35,6 +36,7 @@ def log_dirs(
         typer.Option("--topic", metavar="TOPIC", help="Show the replicas of these topics."),
     ] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="Show the replicas of all topics.")] = False,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Show the log directories of the brokers and their contents.
 
@@ -45,4 +47,4 @@ def log_dirs(
     'kctl reassign execute' moves replicas between directories.
     """
     run: Invocation = ctx.obj
-    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas)
+    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas, compat=compat)

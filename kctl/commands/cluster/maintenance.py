@@ -11,7 +11,7 @@ from kctl.admin.maintenance import MaintenanceRecord, elect_preferred, leaders_o
 from kctl.admin.maintenance_plan import plan_maintenance, plan_return
 from kctl.admin.outcome import Outcome
 from kctl.admin.reassignment_plan import partition_of
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import DryRun, StateDir
@@ -62,7 +62,7 @@ class MaintenanceRow(NamedTuple):
 
 @app.command(
     "maintenance",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl cluster maintenance on 3 --dry-run",
         "kctl cluster maintenance on 3 --yes",

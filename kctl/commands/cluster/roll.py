@@ -15,7 +15,7 @@ from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import parse_servers
 from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, started_layout
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.log_format import log_format_of
@@ -65,7 +65,7 @@ class RollRow(NamedTuple):
 
 @app.command(
     "roll",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl cluster roll --dry-run",
         "kctl cluster roll --data-dir /tmp/cluster --yes",

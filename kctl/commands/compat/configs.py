@@ -1,15 +1,17 @@
-"""The output of Kafka's kafka-configs for users, client ids and IP addresses, byte for byte.  Pure.
+"""The output of Kafka's kafka-configs, byte for byte.  Pure.
 
-ConfigCommand of 2.8; tests compare with the tool itself.
+ConfigCommand of 2.8, for topics and brokers also that of 3.9; tests compare with the tools themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kctl.admin.configs import BROKER_DEFAULTS, ConfigEntry, ConfigResource
 from kctl.admin.quotas import Entity, EntityQuotas, ScramUser
 from kctl.commands.compat.hash_order import java_order
 from kctl.commands.compat.java_text import java_double
+from kctl.commands.compat.versions import KAFKA_28
 from kctl.model import java_hash
 from kctl.security.quotas import EntityType
 
@@ -34,6 +36,34 @@ def scram_users(found: Iterable[ScramUser]) -> str:
         for one in found
         if one.outcome.is_done
     )
+
+
+def described(
+    compat: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, with_inherited: bool = False
+) -> str:
+    """The output of `--describe` for a topic, a broker or the defaults of all brokers.
+
+    `entries` are all properties in the order of the response; `with_inherited` is the option --all.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    names = java_order(by_name) if compat == KAFKA_28 else sorted(by_name)
+    shown = [by_name[name] for name in names if with_inherited or by_name[name].source == resource.own_source]
+    if resource.name == BROKER_DEFAULTS:
+        heading = "Default configs for brokers in the cluster are:"
+    else:
+        kind = "All" if with_inherited else "Dynamic"
+        heading = f"{kind} configs for {resource.type.name.lower()} {resource.name} are:"
+    return "".join(f"{line}\n" for line in (heading, *map(_property, shown)))
+
+
+def _property(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(f"{one.source}:{one.name}={_java_text(one.value)}" for one in entry.synonyms)
+    sensitive = "true" if entry.is_sensitive else "false"
+    return f"  {entry.name}={_java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _java_text(value: str | None) -> str:
+    return "null" if value is None else value
 
 
 def altered(type_name: str, name: str | None) -> str:

@@ -1,7 +1,8 @@
 """Completion scripts, generated from the typer commands.
 
-They are static: pressing TAB starts no Python.  They complete nouns, verbs, options, the values of options with a fixed
-choice, and paths of files, but not names of topics or groups.
+They complete nouns, verbs, options, the values of options with a fixed choice and paths of files, without starting
+Python.  For names of topics, groups and so on they call `kctl __names`, which prints those that commands have listed
+before.  Names are data of other people: no shell evaluates them, and those with special characters are not offered.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.lazy_group import summary_of
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import (
     Parameter,
     choices_of,
     completes,
+    completes_names,
     flags_of,
     is_argument,
     is_flag,
@@ -67,7 +70,7 @@ def _bash(commands: Commands) -> Iterator[str]:
         else:
             yield f"    {noun}) [[ -n $verb ]] || words='{' '.join(verbs)}' flags=--help ;;"
     yield from ("    esac", '    case "$noun $verb" in', "    *' ')")
-    yield from _bash_values(leading, argument=None)
+    yield from _bash_values(leading, None)
     for noun, verbs in commands.items():
         for verb, command in verbs.items():
             yield f"    '{noun} {verb}')"
@@ -78,6 +81,11 @@ def _bash(commands: Commands) -> Iterator[str]:
         '    file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;',
         '    directory) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;',
         "    none) ;;",
+        "    names-*)",
+        "        compopt +o filenames 2> /dev/null",
+        "        local line=${COMP_LINE:0:COMP_POINT}",
+        f'        mapfile -t COMPREPLY < <(command kctl {PROGRAM_WORD} "${{kind#names-}}" "$cur" "$line" 2> /dev/null)',
+        "        ;;",
         "    *)",
         "        [[ $cur == -* ]] && words=$flags",
         '        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")',
@@ -89,29 +97,41 @@ def _bash(commands: Commands) -> Iterator[str]:
 
 
 def _bash_command(command: Any) -> Iterator[str]:
-    parameters = command.params
-    options = [parameter for parameter in parameters if not is_argument(parameter)]
-    argument = next((one for one in parameters if is_argument(one)), None)
+    options = [parameter for parameter in command.params if not is_argument(parameter)]
+    argument, second = [*(one for one in command.params if is_argument(one)), None, None][:2]
     yield f"        flags='{_flags(options)}'"
     if argument is not None and choices_of(argument):
         yield f"        words='{' '.join(choices_of(argument))}'"
-    yield from _bash_values(options, argument)
+    yield from _bash_values(options, argument, second)
 
 
-def _bash_values(options: Sequence[Parameter], argument: Parameter | None) -> Iterator[str]:
+def _bash_values(
+    options: Sequence[Parameter], argument: Parameter | None, second: Parameter | None = None
+) -> Iterator[str]:
     """The completions of an option's value, or of an argument."""
     yield "        case $prev in"
     for option in options:
         if choices_of(option):
             yield f"        {_alternatives([option])}) words='{' '.join(choices_of(option))}' flags='' ;;"
-        elif completes(option):
-            yield f"        {_alternatives([option])}) kind='{completes(option)}' ;;"
-    free = [one for one in options if not (is_flag(one) or choices_of(one) or completes(one))]
+        elif _kind(option):
+            yield f"        {_alternatives([option])}) kind='{_kind(option)}' ;;"
+    free = [one for one in options if not (is_flag(one) or choices_of(one) or _kind(one))]
     if free:
         yield f"        {_alternatives(free)}) kind='none' ;;"
-    if argument is not None and completes(argument):
-        yield f"        *) [[ $cur == -* ]] || kind='{completes(argument)}' ;;"
+    if argument is not None and _kind(argument):
+        yield f"        *) [[ $cur == -* ]] || kind='{_kind(argument)}' ;;"
+    elif argument is not None and second is not None and completes_names(second):
+        # After the type come names, as in `configs describe topic NAME`.
+        pattern = f"*' '@({'|'.join(choices_of(argument))})' '*"
+        words = '" ${COMP_WORDS[*]:0:COMP_CWORD} "'
+        yield f"        *) [[ $cur == -* || {words} != {pattern} ]] || kind='{_kind(second)}' ;;"
     yield from ("        esac", "        ;;")
+
+
+def _kind(parameter: Parameter) -> str:
+    """`file`, `directory`, `names-topics` and so on; empty if nothing is completed."""
+    names = completes_names(parameter)
+    return f"names-{names}" if names else completes(parameter)
 
 
 def _alternatives(options: Iterable[Parameter]) -> str:
@@ -143,6 +163,14 @@ def _zsh(commands: Commands) -> Iterator[str]:
             yield from ("", f"_kctl_{noun}_{verb}() {{", "    _arguments -s \\")
             yield from (f"        {_zsh_parameter(parameter)} \\" for parameter in command.params)
             yield from ("        '(- *)--help[Print help.]'", "}")
+    yield from (
+        "",
+        "_kctl_names() {",
+        "    local found",
+        f'    found=$(command kctl {PROGRAM_WORD} $1 "$PREFIX" "$LBUFFER" 2> /dev/null)',
+        '    [[ -z $found ]] || compadd -- "${(@f)found}"',
+        "}",
+    )
     yield from ("", '_kctl "$@"')
 
 
@@ -184,6 +212,9 @@ def _zsh_option(parameter: Parameter) -> str:
 def _zsh_action(parameter: Parameter) -> str:
     if choices_of(parameter):
         return f"({' '.join(choices_of(parameter))})"
+    if completes_names(parameter):
+        # The space keeps zsh from adding options of its own.
+        return f" _kctl_names {completes_names(parameter)}"
     return {"file": "_files", "directory": "_files -/"}.get(completes(parameter), " ")
 
 
@@ -193,6 +224,13 @@ def _zsh_text(text: str) -> str:
 
 def _fish(commands: Commands) -> Iterator[str]:
     yield f"# fish {HEADER.format('fish')}"
+    yield from (
+        "function __kctl_names",
+        "    set -l word (commandline -ct)",
+        "    set -l line (commandline -cp)",
+        f'    command kctl {PROGRAM_WORD} $argv[1] "$word" "$line" 2> /dev/null',
+        "end",
+    )
     yield "complete -c kctl -f"
     nouns = " ".join(commands)
     alone = f"not __fish_seen_subcommand_from {nouns}"
@@ -222,6 +260,8 @@ def _fish_parameter(parameter: Parameter) -> str:
         return _fish_option(parameter)
     if choices_of(parameter):
         return f"-a {_quoted_fish(' '.join(choices_of(parameter)))}"
+    if completes_names(parameter):
+        return f"-a '(__kctl_names {completes_names(parameter)})'"
     return "-F" if completes(parameter) else ""
 
 
@@ -229,6 +269,8 @@ def _fish_option(parameter: Parameter) -> str:
     words = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in flags_of(parameter)]
     if choices_of(parameter):
         words.append(f"-x -a {_quoted_fish(' '.join(choices_of(parameter)))}")
+    elif completes_names(parameter):
+        words.append(f"-x -a '(__kctl_names {completes_names(parameter)})'")
     elif completes(parameter) == "directory":
         words.append("-x -a '(__fish_complete_directories)'")
     elif completes(parameter):

@@ -1,4 +1,4 @@
-"""`kctl configs`: describe and change properties of topics and brokers, and quotas of clients."""
+"""`kctl configs`: describe, change and compare properties of topics, brokers, groups and so on, and quotas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "describe", "alter"),
-    help="Describe and change properties of topics and brokers.",
+    cls=verbs(__name__, "describe", "alter", "diff"),
+    help="Describe, change and compare properties of topics, brokers, groups and clients.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

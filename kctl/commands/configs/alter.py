@@ -9,10 +9,11 @@ import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
 from kctl.admin.quotas import alter_quotas
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import configs as config_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.configs import clients
-from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
+from kctl.commands.configs.resources import DEFAULT_NAME, ClientName, Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.rows import number_text
@@ -58,11 +59,12 @@ class ConfigChangeRow(NamedTuple):
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
+        "kctl configs alter group billing --set consumer.session.timeout.ms=60000",
         "kctl configs alter user alice --client app --set producer_byte_rate=1048576",
     ),
 )
@@ -72,8 +74,8 @@ def alter(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="Topics, or broker ids, or 'default' for all brokers; users, client ids or IP addresses, or"
-            " '<default>'.",
+            help="Topics, groups, subscriptions to client metrics, or broker ids, or 'default' for all brokers; users,"
+            " client ids or IP addresses, or '<default>'.",
             metavar="NAME",
         ),
     ],
@@ -105,9 +107,10 @@ def alter(
     run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
     if type_ in clients.TYPES:
+        clients.check_compat(compat)
         return _alter_clients(run, type_, names, client, changes, dry_run=dry_run, compat=compat is not None)
-    if client is not None or compat is not None:
-        raise UsageError("--client and --compat are for users, clients and ips")
+    if client is not None:
+        raise UsageError("--client is for users, clients and ips")
 
     async def query(cluster: ClusterClient) -> list[ConfigChangeRow]:
         resources = await requested_resources(cluster, type_, names)
@@ -120,8 +123,14 @@ def alter(
         ]
 
     rows = run.on_brokers(query)
+    status = run.status_of(rows)
+    if compat and status is ExitStatus.DONE and not dry_run:
+        altered = dict.fromkeys(row.name for row in rows)
+        text = "".join(config_compat.altered(type_, None if name == DEFAULT_NAME else name) for name in altered)
+        run.console.verbatim(text)
+        return status
     run.console.show(ALTER_COLUMNS, rows)
-    return run.status_of(rows)
+    return status
 
 
 def _alter_clients(

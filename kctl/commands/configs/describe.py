@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.configs import describe_configs
+from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType, describe_configs
+from kctl.admin.outcome import Outcome
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import configs as config_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.configs import clients
-from kctl.commands.configs.resources import ClientName, Compat, Type, requested_resources, type_and_name
+from kctl.commands.configs.resources import ClientName, Type, requested_resources, type_and_name
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.rows import number_text
@@ -19,8 +21,7 @@ from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.configs import ConfigEntry, ConfigResource
-    from kctl.admin.outcome import Outcome
+    from kctl.admin.configs import ConfigEntry
     from kctl.admin.quotas import EntityQuotas, FilterPart, ScramUser
     from kctl.client.cluster import ClusterClient
 
@@ -92,6 +93,8 @@ class ConfigRow(NamedTuple):
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
         "kctl configs describe broker default --format json",
+        "kctl configs describe logger 1 --property kctl.server.controller",
+        "kctl configs describe group billing",
         "kctl configs describe user alice --client app",
         "kctl configs describe user --compat kafka-2.8",
     ),
@@ -102,8 +105,8 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Topics, or broker ids, or 'default' for the properties that are set for all brokers; users, client"
-            " ids or IP addresses, or '<default>'.  Default: all of the type.",
+            help="Topics, groups, subscriptions to client metrics, or broker ids, or 'default' for the properties that"
+            " are set for all brokers; users, client ids or IP addresses, or '<default>'.  Default: all of the type.",
             metavar="NAME",
         ),
     ] = None,
@@ -124,15 +127,19 @@ def describe(
     sensitive properties.
 
     The properties of users, clients and ips are quotas; users also have SCRAM credentials.  `user --client` shows the
-    quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7.
+    quotas of users' client ids.  Requires Kafka 2.6 or later, for credentials and IP addresses 2.7, for loggers 2.4,
+    for client metrics 3.7, and for groups 4.0.
     """
     run: Invocation = ctx.obj
     if type_ in clients.TYPES:
         if all_ or property_:
-            raise UsageError("--all and --property are for topics and brokers")
+            raise UsageError("--all and --property are not for users, clients and ips")
+        clients.check_compat(compat)
         return _describe_clients(run, clients.filters(type_, names, client), type_, compat=compat is not None)
-    if client is not None or compat is not None:
-        raise UsageError("--client and --compat are for users, clients and ips")
+    if client is not None:
+        raise UsageError("--client is for users, clients and ips")
+    if compat:
+        return _describe_as_kafka(run, compat, type_, names, everything=all_, only=property_)
 
     async def query(cluster: ClusterClient) -> list[ResourceItem]:
         resources = await requested_resources(cluster, type_, names)
@@ -140,6 +147,32 @@ def describe(
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
 
     return _show(run, run.on_brokers(query), with_synonyms=all_)
+
+
+def _describe_as_kafka(
+    run: Invocation, compat: str, type_: str, names: list[str] | None, *, everything: bool, only: list[str] | None
+) -> ExitStatus:
+    if only:
+        raise UsageError("--compat and --property cannot be combined")
+    if type_ == "topic" and not names:
+        raise UsageError("--compat requires the names of topics")
+
+    async def query(cluster: ClusterClient) -> list[tuple[ConfigResource, list[ConfigEntry] | Outcome]]:
+        resources = await requested_resources(cluster, type_, names)
+        if type_ == "broker" and not names:
+            resources.append(ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS))
+        found = await describe_configs(cluster, resources, is_sorted=False)
+        return [(one, found[one]) for one in resources]
+
+    status = ExitStatus.DONE
+    for resource, entries in run.on_brokers(query):
+        if isinstance(entries, Outcome):
+            run.console.warn(f"{resource.type.name.lower()} '{resource.name}': {entries.message}")
+            status = ExitStatus.FAILED
+        else:
+            text = config_compat.described(compat, resource, entries, with_inherited=everything)
+            run.console.verbatim(text)
+    return status
 
 
 def _show(run: Invocation, items: list[ResourceItem], *, with_synonyms: bool) -> ExitStatus:

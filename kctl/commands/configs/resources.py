@@ -1,4 +1,4 @@
-"""The topics and brokers that a command applies to."""
+"""The topics, brokers, groups and so on that a command applies to."""
 
 from __future__ import annotations
 
@@ -7,40 +7,67 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType
+from kctl.admin.groups import list_groups
+from kctl.errors import ApiError, UsageError
 from kctl.integers import parse_integer
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-ResourceKind = Literal["topic", "broker", "user", "client", "ip"]
+ResourceKind = Literal["topic", "broker", "logger", "group", "client-metrics", "user", "client", "ip"]
+TYPES = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "logger": ResourceType.BROKER_LOGGER,
+    "group": ResourceType.GROUP,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+}
+"""Types of resources by their names on the command line; the other ones are entities of quotas."""
+_NAMES = {type_: name for name, type_ in TYPES.items()}
 DEFAULT_NAME = "default"
 """The name on the command line for the defaults of all brokers."""
-Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker|user|client|ip")]
+Type = Annotated[
+    ResourceKind,
+    typer.Argument(help="Type of the resources.", metavar="topic|broker|logger|group|client-metrics|user|client|ip"),
+]
 ClientName = Annotated[
     str | None,
     typer.Option("--client", metavar="ID", help="With user: quotas for this client id, '<default>', or '*' for all."),
 ]
-Compat = Annotated[
-    Literal["kafka-2.8"] | None,
-    typer.Option("--compat", help="For users, clients and ips: print what Kafka's own tool of that version prints."),
-]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
-    """The named resources, or all.  Raises UsageError for an invalid broker id."""
-    if type_ == "topic":
-        if not names:
-            metadata = await client.metadata()
-            names = [topic.name for topic in metadata.topics.values() if not topic.is_internal]
-        return [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+    """The named resources, or all.  Raises UsageError for an invalid broker id and for unnamed client metrics."""
+    kind = TYPES[type_]
+    if kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        return await _brokers(client, kind, names)
+    if not names:
+        names = await _all_names(client, kind)
+    return [ConfigResource(kind, name) for name in sorted(set(names))]
+
+
+async def _all_names(client: ClusterClient, kind: ResourceType) -> list[str]:
+    if kind is ResourceType.TOPIC:
+        metadata = await client.metadata()
+        return [topic.name for topic in metadata.topics.values() if not topic.is_internal]
+    if kind is ResourceType.GROUP:
+        groups, failed = await list_groups(client, (), ())
+        if failed:
+            raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
+        return [group.group_id for group in groups]
+    raise UsageError("name the subscriptions to client metrics; they cannot be listed")
+
+
+async def _brokers(client: ClusterClient, kind: ResourceType, names: list[str] | None) -> list[ConfigResource]:
     if not names:
         names = [str(broker_id) for broker_id in (await client.metadata([])).brokers]
-    what = f"the id of a broker (or '{DEFAULT_NAME}' for all of them)"
-    ids = sorted({parse_integer(name, what) for name in names if name != DEFAULT_NAME})
-    defaults = [ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS)] if DEFAULT_NAME in names else []
-    return defaults + [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in ids]
+    has_defaults = kind is ResourceType.BROKER
+    what = f"the id of a broker (or '{DEFAULT_NAME}' for all of them)" if has_defaults else "the id of a broker"
+    ids = sorted({parse_integer(name, what) for name in names if not (has_defaults and name == DEFAULT_NAME)})
+    defaults = [ConfigResource(kind, BROKER_DEFAULTS)] if has_defaults and DEFAULT_NAME in names else []
+    return defaults + [ConfigResource(kind, str(broker_id)) for broker_id in ids]
 
 
 def type_and_name(resource: ConfigResource) -> tuple[str, str]:
-    """The first two columns of the rows about a topic or broker."""
-    return resource.type.name.lower(), resource.name or DEFAULT_NAME
+    """The first two columns of the rows about a resource."""
+    return _NAMES[resource.type], resource.name or DEFAULT_NAME

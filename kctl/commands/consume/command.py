@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.admin.masking import MaskingRules, masking_rules
+from kctl.commands.command import ConfirmedCommand, examples
+from kctl.commands.consume.presenting import Decode, presenting
 from kctl.commands.consume.reading import Reading, read_topic
+from kctl.commands.consume.text_output import text_of_options
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.record_options import (
@@ -16,9 +19,14 @@ from kctl.commands.record_options import (
     Grep,
     Key,
     Limit,
+    Mask,
+    MaskRegex,
+    NullMarker,
     Partition,
     PartitionOfKey,
+    RecordFormat,
     RecordHeader,
+    SchemaRegistry,
     Where,
     selecting,
 )
@@ -37,7 +45,7 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
 
 @app.command(
     "consume",
-    cls=ClusterCommand,
+    cls=ConfirmedCommand,
     epilog=examples(
         "kctl consume orders",
         "kctl consume orders --from -10 --partition 0",
@@ -46,6 +54,10 @@ IsolationLevelName = Literal["read_committed", "read_uncommitted"]
         "kctl consume orders --from @-1h --where 'value.status == \"failed\" and value.amount > 100' --format jsonl",
         "kctl consume orders --grep 'timeout|refused' --record-header source=web --limit 1 --expect 1",
         "kctl consume orders --from end --follow",
+        r"kctl consume orders -f '%p:%o %d{rfc3339} %k = %v\n'",
+        r"kctl consume orders -f '%K %V %k%v' --reversible | kctl produce orders-copy -f '%K %V %k%v'",
+        "kctl consume orders --value-only --limit 1",
+        "kctl consume orders --decode value --schema-registry http://127.0.0.1:8081 --mask value.card.number",
         "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume orders --group audit --follow --assignor cooperative-sticky",
         "kctl consume __consumer_offsets --formatter offsets",
@@ -75,7 +87,7 @@ def consume(
         ),
     ] = None,
     partition: Partition = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more records at the end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more records at the end.")] = False,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit offsets."),
@@ -100,6 +112,25 @@ def consume(
             help="Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.",
         ),
     ] = None,
+    record_format: RecordFormat = None,
+    null_marker: NullMarker = None,
+    reversible: Annotated[
+        bool,
+        typer.Option(
+            "--reversible", help="With -f: stop at a record that 'kctl produce -f' would not read back equal."
+        ),
+    ] = False,
+    value_only: Annotated[
+        bool,
+        typer.Option("--value-only", help="Only values, one per line; JSON is indented on a terminal."),
+    ] = False,
+    decode: Annotated[
+        Decode | None,
+        typer.Option("--decode", help="Decode Avro, Protobuf and JSON Schema by a schema registry into JSON."),
+    ] = None,
+    schema_registry: SchemaRegistry = None,
+    mask: Mask = None,
+    mask_regex: MaskRegex = None,
     compat: Annotated[
         CompatVersion | None,
         typer.Option("--compat", help="With --formatter: print what the formatter of that version of Kafka prints."),
@@ -135,6 +166,18 @@ def consume(
     and "encoding" name the encoding.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records
     in memory until the end; jsonl and plain do not.
 
+    -f writes each record in a format: %k key, %v value, %h headers, %t topic, %p partition, %o offset, %d timestamp, %K
+    and %V sizes, and other characters as they are; \\n, \\t and \\xNN are escapes.  Forms are in braces: %k{hex},
+    %v{base64}, %v{escape}, %d{rfc3339}.  'kctl produce -f' reads the same formats; see docs/format-language.md.
+
+    --decode reads schemas from --schema-registry, or schema.registry.url in --command-config.  A value that does not
+    decode is shown as bytes, with a warning per cause, and the exit status is 1.  --key, --grep and --where apply to
+    what is shown: decoded and masked text; see docs/schema-registry.md.
+
+    --mask replaces the JSON value at a path of --where by "***", and the whole key or value if it is no JSON;
+    --mask-regex replaces what matches in keys, values and headers.  kctl.mask.paths and kctl.mask.regex in
+    --command-config are further rules.
+
     With --formatter, each record is a line of JSON, or all records are one document with --format json.  Key and value
     are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
     """
@@ -143,6 +186,14 @@ def consume(
         raise UsageError("--compat requires --formatter")
     if assignor is not None and group is None:
         raise UsageError("--assignor requires --group")
+    text = text_of_options(
+        run.console,
+        record_format=record_format,
+        null_marker=null_marker,
+        reversible=reversible,
+        value_only=value_only,
+        formatter=formatter,
+    )
     if group is not None:
         if partition is not None or until is not None:
             raise UsageError(
@@ -152,6 +203,9 @@ def consume(
             raise UsageError("--group assigns partitions; leave out --partition-of-key")
         if run.console.format is Format.JSON:
             raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")
+        run.authorize_change(ctx.command_path)
+    if formatter and (decode or mask or mask_regex):
+        raise UsageError("--formatter decodes internal topics; leave out --decode, --mask and --mask-regex")
     if formatter and run.console.format is not Format.JSON:
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
@@ -168,6 +222,14 @@ def consume(
         reads_committed=isolation == "read_committed",
         formatter=formatter,
         compat=compat,
+        presenting=presenting(
+            run.console,
+            run.client_properties(),
+            decode=decode,
+            registry_url=schema_registry,
+            rules=MaskingRules() if formatter else masking_rules(run.client_properties()).joined(mask, mask_regex),
+        ),
+        text=text,
         selecting=chosen,
         expected=expect,
     )

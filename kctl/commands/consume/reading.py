@@ -11,7 +11,7 @@ from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
-from kctl.commands.record_items import RECORD_COLUMNS, record_item, record_row
+from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_row
 from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
+    from kctl.commands.consume.presenting import DecodedRecord, Presenting
+    from kctl.commands.consume.text_output import ToText
     from kctl.commands.invocation import Invocation
     from kctl.commands.record_options import Selecting
-    from kctl.console import RowStream
+    from kctl.console import Console, RowStream
     from kctl.model import TopicPartition
     from kctl.records.header import Record
 
     Write = Callable[[TopicPartition, Record], bool]
     """Shows one record; False if it was skipped."""
+    Show = Callable[[TopicPartition, DecodedRecord], bool]
+    """The same for a record that has been decoded and masked."""
 
 
 class Reading(NamedTuple):
@@ -51,6 +55,10 @@ class Reading(NamedTuple):
     formatter: str | None
     compat: str | None
     """The version of Kafka whose formatter is imitated."""
+    presenting: Presenting
+    """Decodes and masks records before they are selected."""
+    text: ToText | None
+    """How records are written as text; None for rows."""
     selecting: Selecting
     expected: int | None
     """The number of records to show; another number is exit status 3."""
@@ -82,7 +90,7 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
     shown = 0
 
-    async def copy(write: Write, flush: Callable[[], None]) -> None:
+    async def copy(write: Show, flush: Callable[[], None]) -> None:
         matches = reading.selecting.records.matches
         ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
         ranges = {tp: (bounds[tp][0], max(bounds[tp][0], end)) for tp, end in ends.items()}
@@ -91,10 +99,11 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
 
             def write_selected(tp: TopicPartition, record: Record) -> bool:
                 nonlocal shown
-                if not matches(tp, record):
+                decoded = reading.presenting(tp, record)
+                if not matches(tp, decoded.record):
                     return False
                 progress.hide()
-                is_shown = write(tp, record)
+                is_shown = write(tp, decoded)
                 shown += is_shown
                 return is_shown
 
@@ -114,14 +123,19 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
 
     if reading.formatter and reading.compat:
         await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+    elif reading.text is not None:
+        await copy(_text_writer(run.console, reading.text), run.console.flush)
     else:
         with run.console.stream(RECORD_COLUMNS) as stream:
             await copy(
-                _decoding_writer(run, stream, reading.formatter) if reading.formatter else _writer(run, stream),
+                _decoding_writer(run, stream, reading.formatter)
+                if reading.formatter
+                else _writer(run, stream, decodes=reading.presenting.decodes),
                 stream.flush,
             )
     reading.selecting.warn_of_shortened(run.console)
-    if len(held) != len(tps):
+    reading.presenting.summarise()
+    if len(held) != len(tps) or reading.presenting.has_failed:
         return ExitStatus.FAILED
     if reading.expected is not None and shown != reading.expected:
         run.console.note(f"{shown:,} records were shown, {reading.expected:,} were expected")
@@ -195,22 +209,43 @@ async def _copy(
         drop_finished(consumer, ends)
 
 
-def _writer(run: Invocation, stream: RowStream) -> Write:
-    """Returns the function that shows each record unchanged."""
-    show = record_item if run.console.is_machine_readable else record_row
+def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
+    """Returns the function that shows each record as a row."""
 
-    def write(tp: TopicPartition, record: Record) -> bool:
-        stream.write(show(tp, record))
+    def write_item(tp: TopicPartition, decoded: DecodedRecord) -> bool:
+        stream.write(record_item(tp, decoded.record))
+        return True
+
+    def write_decoded(tp: TopicPartition, decoded: DecodedRecord) -> bool:
+        record = decoded.record
+        stream.write(decoded_item(tp, record, decoded.key_schema_id, decoded.value_schema_id))
+        return True
+
+    def write_row(tp: TopicPartition, decoded: DecodedRecord) -> bool:
+        stream.write(record_row(tp, decoded.record))
+        return True
+
+    if not run.console.is_machine_readable:
+        return write_row
+    return write_decoded if decodes else write_item
+
+
+def _text_writer(console: Console, to_text: ToText) -> Show:
+    """Returns the function that writes each record as text."""
+
+    def write(tp: TopicPartition, decoded: DecodedRecord) -> bool:
+        console.data(to_text(tp, decoded.record))
         return True
 
     return write
 
 
-def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Write:
+def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show:
     """Returns the function that shows the decoded records of one kind."""
     from kctl.commands.compat.formatters import key_and_value  # noqa: PLC0415 - takes long to import
 
-    def write(tp: TopicPartition, record: Record) -> bool:
+    def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
+        record = shown.record
         try:
             decoded = key_and_value(formatter, record)
         except MalformedRequest as error:
@@ -225,11 +260,12 @@ def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Writ
     return write
 
 
-def _classic_writer(run: Invocation, formatter: str, compat: str) -> Write:
+def _classic_writer(run: Invocation, formatter: str, compat: str) -> Show:
     """Returns the function that shows the records of one kind as Kafka's formatter does."""
     from kctl.commands.compat.formatters import classic_text  # noqa: PLC0415 - takes long to import
 
-    def write(tp: TopicPartition, record: Record) -> bool:
+    def write(tp: TopicPartition, shown: DecodedRecord) -> bool:
+        record = shown.record
         try:
             text = classic_text(formatter, compat, record)
         except MalformedRequest as error:

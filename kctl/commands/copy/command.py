@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ConfirmedCommand, examples
 from kctl.commands.copy.copying import Copying, copy_topic
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -32,7 +32,7 @@ CLUSTERS_PANEL = "Clusters"
 
 @app.command(
     "copy",
-    cls=ClusterCommand,
+    cls=ConfirmedCommand,
     epilog=examples(
         "kctl copy orders orders-replay --from @10:00 --until @10:05 --key customer-7 --dry-run",
         "kctl copy orders orders-replay --where 'value.status == \"failed\"' --partitions hash",
@@ -64,6 +64,15 @@ def copy(
             rich_help_panel=CLUSTERS_PANEL,
         ),
     ] = None,
+    from_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--from-profile",
+            metavar="PROFILE",
+            help="Profile of the cluster to read from.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
     to_cluster: Annotated[
         str | None,
         typer.Option(
@@ -79,6 +88,15 @@ def copy(
             "--to-config",
             metavar="FILE",
             help="Properties file with client settings for the cluster to write to.",
+            rich_help_panel=CLUSTERS_PANEL,
+        ),
+    ] = None,
+    to_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--to-profile",
+            metavar="PROFILE",
+            help="Profile of the cluster to write to.",
             rich_help_panel=CLUSTERS_PANEL,
         ),
     ] = None,
@@ -184,4 +202,8 @@ def copy(
         groups=tuple(dict.fromkeys(one for one in (groups or "").split(",") if one)),
         is_dry_run=dry_run,
     )
-    return copy_topic(run, run.of_side(from_cluster, from_config), run.of_side(to_cluster, to_config), copying)
+    source_side = run.of_side(from_cluster, from_config, from_profile)
+    target_side = run.of_side(to_cluster, to_config, to_profile)
+    if not dry_run:
+        target_side.authorize_change(ctx.command_path)
+    return copy_topic(run, source_side, target_side, copying)

@@ -8,7 +8,9 @@ import typer
 
 from kctl.admin.election import ElectionType, elect_leaders, predict_elections
 from kctl.admin.reassignment_spec import parse_partitions
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.compat import election as election_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
@@ -50,7 +52,7 @@ class ElectionRow(NamedTuple):
 
 @app.command(
     "elect",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl elect --preferred --dry-run",
         "kctl elect --preferred --topic orders",
@@ -89,6 +91,7 @@ def elect(
         bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of an unclean election.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new leaders without electing them.")] = False,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Elect leaders of partitions.
 
@@ -113,6 +116,9 @@ def elect(
             run.consent("Elect replicas that are not in sync, which loses the records that they lack?", yes=yes)
         elections = run.on_cluster(lambda client: elect_leaders(client, kind, partitions, before))
     rows = [_row(election, dry_run=dry_run) for election in elections]
+    if compat and not dry_run:
+        run.console.verbatim(election_compat.elected(compat, kind, elections))
+        return run.status_of(rows)
     run.console.show(COLUMNS, rows)
     if not rows:
         run.console.note("no partition needs an election")

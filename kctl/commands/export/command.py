@@ -21,6 +21,7 @@ from kctl.spark.commit_log import LostRace
 from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
@@ -29,6 +30,7 @@ from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
 from kctl.spark.session import SparkMissing, SparkSettings
 from kctl.spark.summary import ExportSummary, RangeRow, document, planned_rows, rows_of, sentence
+from kctl.spark.tables.kinds import TableKind, TableOptions
 
 if TYPE_CHECKING:
     from kctl.console import Progress
@@ -61,6 +63,7 @@ COLUMNS = (
         "kctl export orders --to /data/orders",
         "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
         "kctl export orders --to /data/orders --dry-run",
+        "kctl export orders payments --to s3://lake/shop --table delta",
     ),
 )
 def export(
@@ -109,6 +112,33 @@ def export(
         bool,
         typer.Option("--adopt", help="Accept the data files of an export whose commit log (DIR/_kctl) is missing."),
     ] = False,
+    table: Annotated[
+        Literal["parquet", "iceberg", "delta"],
+        typer.Option("--table", help="What to publish: folders of Parquet files, Iceberg tables or Delta tables."),
+    ] = "parquet",
+    one_table: Annotated[
+        bool,
+        typer.Option(
+            "--one-table", help="One table for all topics, in DIR.  Default: a table per topic, in DIR/TOPIC."
+        ),
+    ] = False,
+    partition_by: Annotated[
+        Literal["none", "date", "hour"],
+        typer.Option("--partition-by", help="Iceberg and Delta: a file has records of one day or hour (UTC)."),
+    ] = "none",
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="NAME",
+            help="Iceberg: a catalogue configured for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__NAME__*).  "
+            "Default: a SQLite database in DIR/_kctl.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAME", help="Iceberg: namespace of the tables.  Default: kafka."),
+    ] = None,
     engine: Annotated[
         Literal["local", "spark"] | None,
         typer.Option(
@@ -135,7 +165,7 @@ def export(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; starts no engine.")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
-    """Export topics to Parquet files, each record exactly once.
+    """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
 
     The first run into a folder exports all records, each further run the new ones.  If a run is interrupted, the next
     one completes it.  The columns are those of Spark's Kafka source.
@@ -145,7 +175,8 @@ def export(
     not in its commit log (see --adopt).
 
     Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
-    requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.
+    requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.  Object
+    stores require the extra 'objectstore', tables the extra 'iceberg' or 'delta'.
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
@@ -165,7 +196,16 @@ def export(
         on_data_loss=OnDataLoss(on_data_loss),
         adopts=adopt,
         engine=_engine(engine or _default_engine(ctx), processes, master, conf),
+        table=TableOptions(
+            kind=TableKind(table),
+            is_shared=one_table,
+            partition_by=PartitionBy(partition_by),
+            catalog=catalog or None,
+            namespace=namespace or "",
+        ),
     )
+    if adopt and request.table.kind is not TableKind.PARQUET:
+        raise UsageError("--adopt is an option of --table parquet: tables contain their own commits")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
     return _run(run, request, dry_run=dry_run, show_progress=not no_progress)

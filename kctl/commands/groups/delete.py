@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.admin.groups import delete_groups, look_up_groups
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "delete",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples("kctl groups delete billing --yes", "kctl groups delete --all --dry-run"),
 )
 def delete(

@@ -8,7 +8,7 @@ import typer
 
 from kctl.admin.group_offsets import delete_offsets as request_deletion
 from kctl.admin.groups import look_up_group
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import (
@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "delete-offsets",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl groups delete-offsets billing --topic orders --dry-run",
         "kctl groups delete-offsets billing --topic orders:0,3-5 --topic payments --yes",

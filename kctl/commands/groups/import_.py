@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_document
 from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
 from kctl.commands.groups.reset import parse_scope
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "import",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl groups import offsets.json --bootstrap-server other:9092",
         "kctl groups import offsets.json --group billing --execute",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.admin.offset_reset import Scenario, plan_resets
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
@@ -33,7 +33,7 @@ WOULD_RESET = "would be reset"
 
 @app.command(
     "reset-offsets",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl groups reset-offsets billing --topic orders --to-earliest --dry-run",
         "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute",

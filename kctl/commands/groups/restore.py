@@ -11,7 +11,7 @@ from kctl.admin.backup_files import backups_of
 from kctl.admin.group_history import read_group_records
 from kctl.admin.offset_document import parse_document
 from kctl.admin.past_commits import OffsetsAt
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
 from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "restore",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl groups restore billing    (shows what the latest backup would restore)",
         "kctl groups restore billing --execute",

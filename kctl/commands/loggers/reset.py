@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.loggers.options import Brokers, DryRun, alter
@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "reset",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples("kctl loggers reset kafka.controller", "kctl loggers reset kafka.log.LogCleaner --broker 1"),
 )
 def reset(

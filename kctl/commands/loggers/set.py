@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.configs import ConfigChange, ConfigOperation
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.loggers.options import LEVELS, Brokers, DryRun, alter
@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "set",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl loggers set kafka.controller=DEBUG",
         "kctl loggers set kafka.request.logger=DEBUG kafka.log.LogCleaner=DEBUG --broker 1",

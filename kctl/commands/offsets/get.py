@@ -10,6 +10,8 @@ import typer
 from kctl.admin.offsets import partitions_of
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat import offsets as offset_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import exception_error, known
@@ -88,6 +90,7 @@ def get(
             "--committed", help="Use the end that readers of committed transactions see (the last stable offset)."
         ),
     ] = False,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Show the first, last or time-based offset of every partition.
 
@@ -119,6 +122,17 @@ def get(
         return rows
 
     rows = run.on_brokers(query)
+    if compat:
+        known_offsets = {
+            TopicPartition(row.topic, row.partition): row.offset
+            for row in rows
+            if isinstance(row, OffsetRow) and row.error is None
+        }
+        run.console.verbatim(offset_compat.offsets(compat, known_offsets))
+        for row in rows:
+            if row.error is not None:
+                run.console.warn(str(row.message))
+        return run.status_of(rows)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
 

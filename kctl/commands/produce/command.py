@@ -13,12 +13,15 @@ import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.client.producer import Producer, ProducerSettings
+from kctl.client.registry.schema import SchemaError
 from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
+from kctl.commands.produce.encoding import Encoding, encoding_of
+from kctl.commands.produce.record_input import InputOptions, read_chunks
+from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.values import format_time, parse_pair
 from kctl.commands.values_of_parameters import any_text
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from kctl.client.cluster import ClusterClient
     from kctl.client.producer import Delivery
-    from kctl.commands.record_items import ReadRecord
+    from kctl.commands.record_format.read_record import ReadRecord
 
 app = typer.Typer(add_completion=False)
 
@@ -67,11 +70,13 @@ AFTER_INTERRUPT_S = 5.0
 
 @app.command(
     "produce",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+        r"kctl produce orders -f '%k\t%v{base64}\n' --file orders.tsv",
+        "kctl produce orders --value-schema latest --schema-registry http://127.0.0.1:8081 --file orders.jsonl",
         "kctl produce orders --file orders.txt --transactional-id nightly-load",
     ),
 )
@@ -89,21 +94,14 @@ def produce(
             help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
         ),
     ] = "lines",
+    record_format: RecordFormat = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Key of every record.", parser=any_text)
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
     ] = None,
-    null_marker: Annotated[
-        str | None,
-        typer.Option(
-            "--null-marker",
-            metavar="TEXT",
-            help="Text that stands for a null key or value (a tombstone).",
-            parser=any_text,
-        ),
-    ] = None,
+    null_marker: NullMarker = None,
     record_header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
@@ -122,6 +120,18 @@ def produce(
         typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
     ] = "all",
     codec: Annotated[CodecName, typer.Option("--codec", help="Compression codec of batches.")] = "none",
+    value_schema: Annotated[
+        str | None,
+        typer.Option(
+            "--value-schema",
+            metavar="SCHEMA",
+            help="Encode values, which are JSON, by this schema of a registry: latest, SUBJECT[:VERSION] or id:N.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None, typer.Option("--key-schema", metavar="SCHEMA", help="Encode keys by this schema.")
+    ] = None,
+    schema_registry: SchemaRegistry = None,
     transactional_id: Annotated[
         str | None,
         typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction with this id."),
@@ -129,8 +139,16 @@ def produce(
 ) -> ExitStatus:
     """Write lines from standard input to a topic.
 
-    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
+    Lines end with a line feed, which is not part of the record.  -f reads records in the formats that 'kctl consume -f'
+    writes, if they have delimiters or sizes: '%k\\t%v\\n', or '%K{big32}%k%V{big32}%v' for any bytes.  %p and %d are
+    the partition and the timestamp of the record; %t and %o are read and ignored; see docs/format-language.md.
+
+    With --acks all, a batch that is retried is stored
     once.  Notes on stderr show where the records were written; json and jsonl print a row for every record.
+
+    With --value-schema and --key-schema, values and keys are JSON, which is encoded as Avro, Protobuf or JSON Schema.
+    The schema must be in the registry: SCHEMA is `latest` (of TOPIC-value or TOPIC-key), SUBJECT, SUBJECT:VERSION or
+    id:N, and #NAME after it selects a message type of Protobuf; see docs/schema-registry.md.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
     end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
@@ -143,6 +161,8 @@ def produce(
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
         raise UsageError("--key and --key-separator cannot be combined")
+    if record_format is not None and (input_ != "lines" or key_separator is not None):
+        raise UsageError("-f describes the input; leave out --input and --key-separator")
     if transactional_id is not None and not settings.idempotent:
         raise UsageError("--transactional-id requires --acks all")
     every = _Every(
@@ -150,7 +170,10 @@ def produce(
         tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
         partition,
     )
-    lines = _LineOptions(input_, key_separator, null_marker)
+    lines = InputOptions(input_, key_separator, null_marker, record_format)
+    encoding = encoding_of(run, topic, key_schema, value_schema, schema_registry)
+    if encoding.key is not None and every.key is not None:
+        every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic)
 
@@ -161,11 +184,11 @@ def produce(
             await partitions.check(partition)
             if transactional_id is None:
                 producer = Producer(client, settings, log.add)
-                await _write(producer, _feed(producer, partitions, topic, every, lines, descriptor, source))
+                await _write(producer, _feed(producer, partitions, topic, every, lines, encoding, descriptor, source))
                 return
             transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
             producer = Producer(client, settings, log.add, transaction=transaction)
-            feed = _feed(producer, partitions, topic, every, lines, descriptor, source)
+            feed = _feed(producer, partitions, topic, every, lines, encoding, descriptor, source)
             await _write_together(producer, transaction, feed, log)
 
     try:
@@ -192,17 +215,6 @@ class _Every:
         self.key = key
         self.headers = headers
         self.partition = partition
-
-
-class _LineOptions:
-    """How the input is split into records."""
-
-    __slots__ = ("input", "key_separator", "null_marker")
-
-    def __init__(self, input_: str, key_separator: str | None, null_marker: str | None) -> None:
-        self.input = input_
-        self.key_separator = None if key_separator is None else key_separator.encode()
-        self.null_marker = None if null_marker is None else null_marker.encode()
 
 
 class DeliveryLog:
@@ -344,7 +356,8 @@ async def _feed(
     partitions: _Partitions,
     topic: str,
     every: _Every,
-    lines: _LineOptions,
+    lines: InputOptions,
+    encoding: Encoding,
     descriptor: int,
     source: str,
 ) -> None:
@@ -352,8 +365,8 @@ async def _feed(
     async def send(record: ReadRecord) -> None:
         await producer.send(
             topic,
-            record.value,
-            key=every.key if record.key is None else record.key,
+            encoding.encoded(encoding.value, record.value),
+            key=every.key if record.key is None else encoding.encoded(encoding.key, record.key),
             headers=record.headers + every.headers,
             partition=every.partition if every.partition is not None else record.partition,
             timestamp_ms=record.timestamp_ms,
@@ -361,16 +374,19 @@ async def _feed(
 
     if lines.input == "whole":
         whole = b"".join([data async for data in read_chunks(descriptor)])
+        whole = encoding.encoded(encoding.value, whole) or b""
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
-    to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record
-    async for number, record in read_records(descriptor, source, to_record):
+    async for position, record in lines.records(descriptor, source):
         if every.partition is None and record.partition is not None:
             try:
                 await partitions.check(record.partition)
             except UsageError as error:
-                raise UsageError(f"{source} line {number}: {error}") from None
-        await send(record)
+                raise UsageError(f"{position}: {error}") from None
+        try:
+            await send(record)
+        except SchemaError as error:
+            raise UsageError(f"{position}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -9,7 +9,10 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
-from kctl.commands.record_items import ReadRecord, read_record
+from kctl.commands.record_format.read_record import ReadRecord
+from kctl.commands.record_format.reading import FormatReader
+from kctl.commands.record_format.syntax import parse_format
+from kctl.commands.record_items import read_record
 from kctl.errors import UsageError
 
 READ_SIZE = 1 << 16
@@ -45,19 +48,58 @@ def json_record(line: bytes) -> ReadRecord:
         raise UsageError(f"no JSON: {error}") from None
 
 
+class InputOptions:
+    """How the input is split into records."""
+
+    def __init__(
+        self, input_: str, key_separator: str | None, null_marker: str | None, record_format: str | None
+    ) -> None:
+        """Raises UsageError for a format that cannot be read."""
+        self.input = input_
+        self._key_separator = None if key_separator is None else key_separator.encode()
+        self._null_marker = None if null_marker is None else null_marker.encode()
+        self._reader = None
+        if record_format is not None:
+            self._reader = FormatReader(parse_format(record_format), self._null_marker)
+
+    def records(self, descriptor: int, source: str) -> AsyncIterator[tuple[str, ReadRecord]]:
+        """(position, record) of the input.  Raises UsageError with the position."""
+        if self._reader is not None:
+            return read_formatted(descriptor, source, self._reader)
+        if self.input == "jsonl":
+            return read_records(descriptor, source, json_record)
+        return read_records(descriptor, source, LineFormat(self._key_separator, self._null_marker).record)
+
+
 async def read_records(
     descriptor: int, source: str, to_record: Callable[[bytes], ReadRecord]
-) -> AsyncIterator[tuple[int, ReadRecord]]:
-    """(line number, record) of every line.  Raises UsageError with the line number."""
+) -> AsyncIterator[tuple[str, ReadRecord]]:
+    """(position, record) of every line.  Raises UsageError with the position."""
     number = 0
     async for lines in read_lines(descriptor):
         for line in lines:
             number += 1
+            position = f"{source} line {number}"
             try:
                 record = to_record(line)
             except UsageError as error:
-                raise UsageError(f"{source} line {number}: {error}") from None
-            yield number, record
+                raise UsageError(f"{position}: {error}") from None
+            yield position, record
+
+
+async def read_formatted(descriptor: int, source: str, reader: FormatReader) -> AsyncIterator[tuple[str, ReadRecord]]:
+    """(position, record) of every record in a format.  Raises UsageError with the position."""
+    number = 0
+    try:
+        async for data in read_chunks(descriptor):
+            for record in reader.feed(data):
+                number += 1
+                yield f"{source} record {number}", record
+        for record in reader.finish():
+            number += 1
+            yield f"{source} record {number}", record
+    except UsageError as error:
+        raise UsageError(f"{source} record {number + 1}: {error}") from None
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:

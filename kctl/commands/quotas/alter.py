@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kctl.admin.quotas import EntityQuotas, FilterPart, QuotaChange, alter_quotas, describe_quotas, entity_text
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.quotas.options import ClientId, DefaultClientId, DefaultIp, DefaultUser, Ip, User, named_entity
@@ -73,7 +73,7 @@ class AlterRow(NamedTuple):
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl quotas alter --user alice --client-id app --producer-rate 1MB --consumer-rate 2MB --yes",
         "kctl quotas alter --default-user --request-percentage 50 --mutation-rate 10 --dry-run",

@@ -9,7 +9,7 @@ import typer
 from kctl.admin.log_dirs import move_replicas
 from kctl.admin.reassigning import cancel_moves, find_copies, look
 from kctl.admin.rollback_files import original_order
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "cancel",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl reassign cancel --reassignment-json-file moves.json", "kctl reassign cancel orders:0 orders:1"
     ),

@@ -12,7 +12,7 @@ from kctl.admin.reassignment_plan import rollback, rollback_log_dirs
 from kctl.admin.reassignment_spec import format_reassignment
 from kctl.admin.rollback_files import save_rollback, write_new
 from kctl.admin.throttle_records import key_of
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import EXISTING
 from kctl.commands.exit_status import ExitStatus, Refused
@@ -41,7 +41,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "execute",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl reassign execute moves.json --dry-run",
         "kctl reassign execute moves.json --throttle 50m --wait",

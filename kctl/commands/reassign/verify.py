@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.reassigning import look_settled
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.options import Compat, JsonFile, StateDir
@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "verify",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl reassign verify --reassignment-json-file moves.json",
         "until kctl reassign verify orders:0=1,2,3; do sleep 10; done",

@@ -11,7 +11,7 @@ from kctl.admin.deletion_file import TO_END, parse_deletions
 from kctl.admin.offsets import partitions_of
 from kctl.admin.outcome import Outcome
 from kctl.admin.record_deletion import Deletion, delete_records, offsets_of_time, plan_deletions
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -59,7 +59,7 @@ class DeletionRow(NamedTuple):
 
 @app.command(
     "delete",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl records delete orders --before-offset 1200 --dry-run",
         "kctl records delete orders:0,3-5 payments --before-time -7d --yes",

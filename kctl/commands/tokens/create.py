@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.tokens import BROKER_DEFAULT, create_token
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.tokens.options import CREATED_COLUMNS, check_principals, duration_ms, secret_token_row
@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "create",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl tokens create --command-config alice.properties",
         "kctl tokens create --renewer User:scheduler --max-lifetime 12h --command-config alice.properties",

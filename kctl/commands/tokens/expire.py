@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.tokens import expire_token
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
@@ -21,7 +21,7 @@ _AT_ONCE = -1
 
 @app.command(
     "expire",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl tokens expire 7nBcGm7JQuqhCbVdNdrUyA --yes --command-config alice.properties",
         "kctl tokens expire 7nBcGm7JQuqhCbVdNdrUyA --after 10m --yes --command-config alice.properties",

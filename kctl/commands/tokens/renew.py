@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin.tokens import BROKER_DEFAULT, renew_token
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "renew",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples("kctl tokens renew 7nBcGm7JQuqhCbVdNdrUyA --period 1d --command-config alice.properties"),
 )
 def renew(

@@ -44,27 +44,27 @@ def top(
         str, typer.Option("--interval", metavar="TIME", help="Time between two samples, for example 500ms or 5s.")
     ] = "2s",
     once: Annotated[
-        bool, typer.Option("--once", help="Take two samples, print what happened in between, and end.")
+        bool, typer.Option("--once", help="Take two samples, print the activity between them, and end.")
     ] = False,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
             "--metrics",
             metavar="ID=HOST:PORT",
-            help="The HTTP endpoint with the metrics of a broker; repeatable.  Default: what its properties say.",
+            help="The HTTP endpoint with the metrics of a broker; repeatable.  Default: from its properties.",
         ),
     ] = None,
     no_metrics: Annotated[
         bool, typer.Option("--no-metrics", help="Do not read the HTTP endpoints of brokers.")
     ] = False,
 ) -> ExitStatus:
-    """Show on one screen what a cluster does.
+    """Show the activity of a cluster on one screen.
 
     Brokers with rates, request times and disk space, topics by rate and size, consumer groups by lag, and partitions
     that are not in sync or are being moved.  Bytes per second, requests, times and the lag of the event loop come from
     the metrics of the brokers, everything else from Kafka's protocol; what is not available is `-`.
 
-    Keys: o, b, t, g, p select a view; Enter opens the selected row and Esc leads back; / filters; s sorts; ? lists the
+    Keys: o, b, t, g, p select a view; Enter opens the selected row, Esc returns; / filters; s sorts; ? lists the
     other keys; q quits.  --timeout applies to each sample.
     """
     run: Invocation = ctx.obj

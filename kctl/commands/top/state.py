@@ -30,7 +30,7 @@ _SUBJECTS = {
 }
 """What Enter opens: the view, and the field of the selected row that is its subject."""
 PLACES_MAX = 20
-"""Views that Escape leads back through."""
+"""Views to which Escape returns, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class State:
     interval_ms: int
     place: Place = Place()
     back: tuple[Place, ...] = ()
-    """Where Escape leads, the last one first to be reached."""
+    """Views to which Escape returns, beginning with the last one."""
     sorts: Mapping[View, tuple[str, bool]] = field(default_factory=lambda: dict(DEFAULT_SORT))
     is_typing: bool = False
     """Whether keys are characters of the filter."""
@@ -183,7 +183,7 @@ def _opened(state: State) -> State:
 
 
 def _closed(state: State) -> State:
-    """Escape removes the filter first, then leads back."""
+    """Escape removes the filter first, then returns to the previous view."""
     if state.place.filter:
         return replace(state, place=replace(state.place, filter="", cursor=0))
     if state.back:

@@ -8,7 +8,7 @@ import typer
 
 from kctl.admin.topic_changes import create_partitions
 from kctl.admin.topic_configs import alter_topic_configs
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.assignments import parse_assignment
@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl topics alter orders --partitions 12",
         "kctl topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",

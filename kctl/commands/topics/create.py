@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.compat import topics as topic_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
@@ -23,7 +25,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "create",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
         "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
@@ -66,6 +68,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Create a topic.
 
@@ -94,5 +97,8 @@ def create(
         if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             row = row._replace(status="exists", error=None, message=None)
         rows.append(row)
+    if compat and not dry_run and all(one.outcome.is_done for one in created):
+        run.console.verbatim(topic_compat.created(name))
+        return ExitStatus.DONE
     run.console.show(CHANGE_COLUMNS, rows)
     return run.status_of(rows)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.health import partitions_with_problems
 from kctl.admin.outcome import Outcome
 from kctl.admin.partition_health import PartitionProblem
+from kctl.admin.reassignment import Ongoing, list_reassignments
 from kctl.admin.topic_configs import topic_overrides
 from kctl.admin.topics import describe_topics, list_topics
 from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat import topics as topic_compat
+from kctl.commands.compat.versions import Compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
+from kctl.commands.values import format_uuid
 from kctl.console import ERROR_COLUMNS, Column, Format
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,11 +124,15 @@ def describe(
         bool,
         typer.Option("--under-min-isr", help="Only partitions with fewer in-sync replicas than min.insync.replicas."),
     ] = False,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
     One row per partition; json and jsonl have one object per topic.  With several filters, partitions that match any of
     them are shown; the exit status is 3 if there are any.
+
+    With --compat the columns Elr and LastKnownElr, which kafka-3 and kafka-4 have, are N/A, and internal topics are
+    included.
     """
     run: Invocation = ctx.obj
     flags = {
@@ -132,6 +141,9 @@ def describe(
         PartitionProblem.UNDER_MIN_ISR: under_min_isr,
     }
     problems = {problem for problem, is_set in flags.items() if is_set}
+
+    if compat:
+        return _describe_as_kafka(run, compat, names, problems)
 
     async def query(
         client: ClusterClient,
@@ -157,6 +169,38 @@ def describe(
     run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
     status = run.status_of(items)
     return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
+
+
+def _describe_as_kafka(
+    run: Invocation, compat: str, names: list[str] | None, problems: set[PartitionProblem]
+) -> ExitStatus:
+    async def query(client: ClusterClient) -> tuple[list[Topic], str, bool]:
+        topics = await describe_topics(client, names) if names else await list_topics(client)
+        found = [topic for topic in topics if topic.error is ErrorCode.NONE]
+        selected = await partitions_with_problems(client, found, problems) if problems else None
+        resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in found]
+        described = await describe_configs(client, resources, synonyms=False, is_sorted=False) if resources else {}
+        configs = {one.name: entries for one, entries in described.items() if not isinstance(entries, Outcome)}
+        text = topic_compat.described(compat, found, configs, await _ongoing(client), selected)
+        return [topic for topic in topics if topic not in found], text, bool(selected)
+
+    unknown, text, has_problems = run.on_cluster(query)
+    run.console.verbatim(text)
+    for topic in unknown:
+        run.console.warn(f"topic '{topic.name}': {topic.error.description}")
+    if unknown:
+        return ExitStatus.FAILED
+    return ExitStatus.UNMET if has_problems else ExitStatus.DONE
+
+
+async def _ongoing(client: ClusterClient) -> dict[TopicPartition, Ongoing]:
+    """The ongoing reassignments; none by brokers before 2.4, or without permission to list them, as in Kafka's tool."""
+    try:
+        return await list_reassignments(client)
+    except ApiError as error:
+        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+            return {}
+        raise
 
 
 def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> TopicItem:
@@ -207,7 +251,4 @@ def _partition_rows(item: TopicItem) -> list[PartitionRow]:
 
 
 def _topic_id(topic: Topic) -> str | None:
-    """As Kafka's tools write it: base64 without padding."""
-    if not topic.topic_id.int:
-        return None
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    return format_uuid(topic.topic_id) if topic.topic_id.int else None

@@ -9,7 +9,7 @@ import typer
 
 from kctl.admin.producers import Marker, describe_producers, write_abort_marker
 from kctl.admin.transactions import owner_of
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
@@ -52,7 +52,7 @@ class AbortRow(NamedTuple):
 
 @app.command(
     "abort",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl transactions abort orders:0 --start-offset 1234 --dry-run",
         "kctl transactions abort orders:0 --start-offset 1234 --yes",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import (
@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "alter",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl users alter alice",
         "kctl users alter alice --mechanism SCRAM-SHA-512 --iterations 8192 --password-file alice.password",

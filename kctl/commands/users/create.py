@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import (
@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "create",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples(
         "kctl users create alice",
         "kctl users create alice --mechanism SCRAM-SHA-256 --mechanism SCRAM-SHA-512 --password-file alice.password",

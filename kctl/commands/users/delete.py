@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kctl.admin import users, users_in_zookeeper
-from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.topics.options import DRY_RUN, YES
@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     "delete",
-    cls=ClusterCommand,
+    cls=ChangingCommand,
     epilog=examples("kctl users delete alice --yes", "kctl users delete alice --mechanism SCRAM-SHA-256 --yes"),
 )
 def delete(

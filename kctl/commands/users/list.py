@@ -43,5 +43,7 @@ def list_users(
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, set(names or ())),
     )
     rows = [row for user in described for row in user_rows(user)]
+    if not names and ensemble is None:
+        run.remember_names("users", (user.outcome.name for user in described))
     run.console.show(USER_COLUMNS, rows)
     return run.status_of(rows)

@@ -1,11 +1,13 @@
-"""UpdateFeatures (key 57, version 0): changes finalized features of the cluster (KIP-584).
+"""UpdateFeatures (key 57, versions 0-1): changes finalized features of the cluster (KIP-584).
 
-Sent to the active controller.  Flexible from the start.
+Sent to the active controller; brokers of a KRaft cluster forward it.  The broker serves version 0.
+
+0: flexible.  1: kinds of downgrades, validation only (KIP-778).
 """
 
 from __future__ import annotations
 
-from kctl.protocol.message import array, boolean, int16, int32, request, response, string, struct
+from kctl.protocol.message import array, boolean, int8, int16, int32, request, response, string, struct
 
 
 @struct
@@ -15,16 +17,19 @@ class FeatureUpdateKey:
     feature: str = string()
     max_version_level: int = int16()
     """The new maximum version; less than 1 removes the feature."""
-    allow_downgrade: bool = boolean()
+    allow_downgrade: bool = boolean("0", default=False)
     """Required to lower the version or to remove the feature."""
+    upgrade_type: int = int8("1+", default=1)
+    """1 upgrade only, 2 downgrade that loses nothing, 3 downgrade that may lose metadata."""
 
 
-@request(key=57, versions="0", flexible="0+")
+@request(key=57, versions="0-1", flexible="0+", served="0")
 class UpdateFeaturesRequest:
     """Changes features; each succeeds or fails independently."""
 
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
+    validate_only: bool = boolean("1+", default=False)
 
 
 @struct
@@ -36,7 +41,7 @@ class UpdatableFeatureResult:
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@response(key=57, versions="0", flexible="0+")
+@response(key=57, versions="0-1", flexible="0+")
 class UpdateFeaturesResponse:
     """One result per feature of the request."""
 

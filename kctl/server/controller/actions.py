@@ -52,7 +52,7 @@ class SendUpdateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Tell a broker to stop replicas.  Requests that delete result in StopReplicaResponseReceived."""
+    """Send StopReplica to a broker.  Requests that delete result in StopReplicaResponseReceived."""
 
     broker_id: int
     partitions: Mapping[TopicPartition, int]

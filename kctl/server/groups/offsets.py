@@ -5,8 +5,8 @@ partition may be staged at once; the one with the larger log offset wins, whiche
 commit is invisible until the transaction's marker; then its log offset counts as well.
 
 Expiry has two sets of rules.  A commit of OffsetCommit v2-v4 with a retention time of its own carries the time at which
-it expires, and no other rule applies.  Every other commit lives for offsets.retention.minutes, counted from a time that
-depends on the group (KIP-211): since the group became empty, or since the commit if the members subscribe to other
+it expires, and no other rule applies.  Every other commit is kept for offsets.retention.minutes, counted from a time
+that depends on the group (KIP-211): since the group became empty, or since the commit if the members subscribe to other
 topics now or the group never had members.
 
 Owner: event loop.  Pure: no IO, no clock.  Kafka: GroupMetadata and GroupMetadataManager.

@@ -186,7 +186,7 @@ def _response(outcomes: list[tuple[str, Outcome]]) -> CreateTopicsResponse:
 
 
 def _creation(plan: NewTopicPlan, *, is_assigned: bool) -> TopicCreation:
-    """What a policy is asked.  As in Kafka, either the numbers or the assignment are given."""
+    """The argument of a policy.  As in Kafka, either the numbers or the assignment are given."""
     if is_assigned:
         return TopicCreation(plan.name, None, None, plan.assignment, plan.overrides)
     return TopicCreation(plan.name, plan.partition_count, plan.replication_factor, None, plan.overrides)

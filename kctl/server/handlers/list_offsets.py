@@ -5,6 +5,9 @@ timestamp after the last record gets offset -1.  Partitions listed twice get INV
 watermark has not reached the start of its epoch responds with OFFSET_NOT_AVAILABLE (KIP-207): the high watermark of the
 previous leader may have been larger, and its readers would go back.
 
+Replica id -2 is that of a debugging consumer, such as `kctl verify replicas`: followers respond as well, and the latest
+offset is the end of the log of this replica.
+
 A search by timestamp that has to read many records continues in a thread (requests/record_work).
 
 Version notes: 0 has a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
@@ -39,6 +42,9 @@ from kctl.storage.timestamp_search import SCAN_BYTES_MAX, TimestampSearch, scan_
 LATEST = -1
 EARLIEST = -2
 READ_COMMITTED = 1
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+"""Replica ids of clients: the second compares replicas, so that followers respond, with the end of their logs."""
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 NO_EPOCH = -1
@@ -99,7 +105,10 @@ class ListOffsetsHandler:
     ) -> None:
         request, version = lookups.request, lookups.version
         partition = self._replicas.partition(topic, requested.partition_index)
-        partition.check_leader(requested.current_leader_epoch)
+        if request.replica_id == DEBUGGING_CONSUMER:
+            partition.check_epoch(requested.current_leader_epoch)
+        else:
+            partition.check_leader(requested.current_leader_epoch)
         upper_bound = _upper_bound(partition, request)
         leader_epoch = NO_EPOCH
         if version == 0:
@@ -183,13 +192,13 @@ def _finish(
 
 
 def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:
-    if request.replica_id >= 0:
+    if request.replica_id != CONSUMER:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
 
 
 def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, version: int) -> None:
-    if request.replica_id < 0 and partition.high_watermark < partition.leader_epoch_start_offset:
+    if request.replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset:
         has_code = version >= FIRST_VERSION_WITH_NOT_AVAILABLE
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)
 

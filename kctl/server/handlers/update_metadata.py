@@ -31,7 +31,7 @@ class UpdateMetadataHandler:
             return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
             await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
-            await self._control_plane.update_metadata(request)
+            await self._control_plane.update_metadata(request, may_clear=True)
         except ApiError as error:
             return UpdateMetadataResponse(error_code=error.code)
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)

@@ -49,6 +49,10 @@ class Connection:
         self.peer = peer
         self.is_urgent = is_urgent
         """Whether its requests overtake those of other connections."""
+        self.share_used_until_s = 0.0
+        """See TakesTurns."""
+        self.had_more = False
+        """See TakesTurns."""
         self.last_active_s = loop.time()
         """When the acceptor last saw `was_active`."""
         self.was_active = False
@@ -103,25 +107,25 @@ class Connection:
         self._sock.close()
         self._on_close(self)
 
-    def take_turn(self) -> None:
-        """Handles requests that have arrived and sends their responses."""
+    def take_turn(self) -> bool:
+        """Handles requests that have arrived and sends their responses; returns whether there may be more requests."""
         self._is_queued = False
         if self._is_closed:
-            return
+            return False
         if self._is_writing:
             # Stop handling requests while responses back up.
             self._settle()
-            return
+            return False
         end = self._pumped()
         if end is None:
             self.close()
-            return
+            return False
         self._flush()
         if end is TurnEnd.HAS_MORE and not self._is_writing:
             self._is_queued = True
-            self._turns.queue(self)
-        else:
-            self._settle()
+            return True
+        self._settle()
+        return False
 
     def _pumped(self) -> TurnEnd | None:
         """Runs a turn of the pump and returns how it ended; None if the connection must be closed."""

@@ -1,8 +1,13 @@
 """Shares the event loop among connections.
 
 Every connection with work to do takes turns of bounded length.  A turn runs at once while the current iteration of the
-loop has time left.  Otherwise it is queued, first come first served, and a slice of the queue runs in each following
-iteration, so that timers, new connections and other sockets are served in between.
+loop has time left.  Otherwise it is queued, and a slice of the queues runs in each following iteration, so that timers,
+new connections and other sockets are served in between.
+
+Connections that had more to do after their last turn, or that have used more than their share of the loop recently, are
+busy.  They have a queue of their own and shorter slices: a client that sends one request now and then does not wait for
+clients that send thousands.  Within a queue the order is first come, first served, and each slice has a turn from each
+queue, so that nobody waits for ever.
 
 Owner: event loop.
 """
@@ -13,10 +18,19 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from kctl.limits import LOOP_SLICE_MS_MAX
+from kctl.limits import BUSY_SLICE_MS_MAX, LOOP_SLICE_MS_MAX
 from kctl.server.loop_lag import iteration_started_s
 
 _SLICE_S = LOOP_SLICE_MS_MAX / 1000
+_BUSY_SLICE_S = BUSY_SLICE_MS_MAX / 1000
+_SHARE = 4
+"""A connection may use one part in so many of the loop's time."""
+_EXCESS_S = 0.02
+"""How far a connection that is not busy may be ahead of its share: the time of a turn includes what the system gives to
+other processes meanwhile.
+"""
+_EXCESS_MAX_S = 0.1
+"""The excess that is remembered: a connection that pauses for this long has its share again."""
 
 
 class TakesTurns(Protocol):
@@ -24,46 +38,78 @@ class TakesTurns(Protocol):
 
     is_urgent: bool
     """Whether its turns are not queued behind those of others: the control plane."""
+    share_used_until_s: float
+    """When the connection will have got the time that it has used already as its share.  Initially 0, set by Turns."""
+    had_more: bool
+    """Whether there was more to do after its last turn.  Initially False, set by Turns."""
 
-    def take_turn(self) -> None:
-        """Does a bounded piece of work; nothing if the connection has been closed.  Does not raise."""
+    def take_turn(self) -> bool:
+        """Does a bounded piece of work, nothing if the connection has been closed; returns whether there is more.
+
+        Does not raise.
+        """
         ...
 
 
 class Turns:
-    """The queue of one broker's connections.  Each connection queues itself at most once at a time."""
+    """The queues of one broker's connections.  Each connection is queued at most once at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[TakesTurns] = deque()
+        self._busy: deque[TakesTurns] = deque()
+        self._is_scheduled = False
 
     def __len__(self) -> int:
         """The number of queued connections."""
-        return len(self._queue)
+        return len(self._queue) + len(self._busy)
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""
-        if not connection.is_urgent and (
-            self._queue or self._loop.time() - iteration_started_s(self._loop) >= _SLICE_S
-        ):
-            self.queue(connection)
-            return False
-        connection.take_turn()
+        now_s = self._loop.time()
+        if not connection.is_urgent:
+            is_busy = _is_busy(connection, now_s)
+            queue, slice_s = (self._busy, _BUSY_SLICE_S) if is_busy else (self._queue, _SLICE_S)
+            if queue or now_s - iteration_started_s(self._loop) >= slice_s:
+                queue.append(connection)
+                self._schedule()
+                return False
+        self._take(connection, now_s)
         return True
 
     def queue(self, connection: TakesTurns) -> None:
-        """Appends a turn of the connection to the queue."""
-        if not self._queue:
+        """Queues a turn of the connection."""
+        (self._busy if _is_busy(connection, self._loop.time()) else self._queue).append(connection)
+        self._schedule()
+
+    def _take(self, connection: TakesTurns, now_s: float) -> float:
+        """Runs a turn, and queues the next one if there is more to do; returns the time after it."""
+        has_more = connection.take_turn()
+        end_s = self._loop.time()
+        connection.had_more = has_more
+        used_until_s = max(connection.share_used_until_s, now_s) + (end_s - now_s) * _SHARE
+        connection.share_used_until_s = min(used_until_s, end_s + _EXCESS_MAX_S)
+        if has_more:
+            self.queue(connection)
+        return end_s
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._run_slice)
-        self._queue.append(connection)
 
     def _run_slice(self) -> None:
-        end_s = self._loop.time() + _SLICE_S
-        for _ in range(len(self._queue)):
-            # A turn may queue its connection again, which must not schedule a second slice: pop afterwards.
-            self._queue[0].take_turn()
-            self._queue.popleft()
-            if self._loop.time() >= end_s:
-                break
-        if self._queue:
-            self._loop.call_soon(self._run_slice)
+        now_s = self._loop.time()
+        for queue, slice_s in ((self._queue, _SLICE_S), (self._busy, _BUSY_SLICE_S)):
+            end_s = now_s + slice_s
+            for _ in range(len(queue)):
+                now_s = self._take(queue.popleft(), now_s)
+                if now_s >= end_s:
+                    break
+        self._is_scheduled = False
+        if self._queue or self._busy:
+            self._schedule()
+
+
+def _is_busy(connection: TakesTurns, now_s: float) -> bool:
+    return connection.had_more or connection.share_used_until_s - now_s > _EXCESS_S

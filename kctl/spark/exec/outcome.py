@@ -35,6 +35,17 @@ class PartOutcome(NamedTuple):
     """Offsets of the range that the broker no longer has."""
 
 
+class WrittenFile(NamedTuple):
+    """A data file of a task."""
+
+    path: str
+    """Relative to the target."""
+    size: int
+    records: int
+    time: str = ""
+    """The day or hour of its records, if files are partitioned by time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOutcome:
     """Result of a task.
@@ -44,11 +55,13 @@ class FileOutcome:
     """
 
     path: str = ""
-    """Relative to the target folder; empty if there were no records and there is no file."""
+    """The planned path; empty if there were no records and there is no file."""
+    written: tuple[WrittenFile, ...] = ()
+    """The files; one, with the planned path, unless they are partitioned by time."""
     parts: tuple[PartOutcome, ...] = ()
     """One per range of the file, in order; empty if the task failed."""
     bytes_out: int = 0
-    """Size of the Parquet file."""
+    """Size of the files."""
     is_reused: bool = False
     """Whether an earlier, interrupted attempt had finished the file."""
     failure: Failure | None = None

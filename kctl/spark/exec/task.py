@@ -22,13 +22,16 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.columns import schema, with_incarnation, within_calendar
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome, WrittenFile
+from kctl.spark.exec.outputs import Outputs
+from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.progress import Report, TaskProgress
 from kctl.spark.exec.target import open_files
-from kctl.spark.exec.writer import ParquetFile, footer
+from kctl.spark.exec.writer import footer
 
 RANGE_KEY = "kctl.range"
 LOST_KEY = "kctl.lost"
@@ -49,6 +52,11 @@ class FileTask:
     """All of one topic."""
     include_headers: bool
     compression: str
+    is_for_table: bool = False
+    """Whether the file is part of an Iceberg or Delta table."""
+    incarnation: int = 0
+    """In a table, it goes into a column of this name unless it is 0."""
+    partition_by: PartitionBy = PartitionBy.NONE
     may_skip: bool
     """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 
@@ -125,6 +133,7 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     parts = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
     return FileOutcome(
         path=task.path,
+        written=(WrittenFile(task.path, size, records),),
         parts=tuple(PartOutcome(records=part_records, lost=lost) for part_records, lost in parts),
         bytes_out=size,
         is_reused=True,
@@ -134,48 +143,49 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
 def _write(
     task: FileTask, files: Files, open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]], report: Report
 ) -> FileOutcome:
-    scratch = files.scratch(task.path)
-    parquet = ParquetFile(
-        scratch,
-        include_headers=task.include_headers,
+    outputs = Outputs(
+        files,
+        task.path,
+        partition_by=task.partition_by,
+        schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0),
         compression=task.compression,
         metadata={RANGE_KEY: task.identity},
     )
-    copy = _Copy(task, parquet, report)
+    copy = _Copy(task, outputs, report)
     try:
         with open_readers(task) as open_reader:
             for range_ in task.ranges:
                 copy.range(range_, open_reader)
-        parquet.finish(
+        written, are_first = outputs.finish(
             {
                 LOST_KEY: str(sum(part.lost for part in copy.parts)),
                 PARTS_KEY: json.dumps([[part.records, part.lost] for part in copy.parts]),
             }
         )
     except BaseException:
-        parquet.abandon()
-        files.discard(scratch)
+        outputs.abandon()
         raise
-    parts, message = tuple(copy.parts), "; ".join(copy.losses)
-    if not parquet.records:
-        files.discard(scratch)
-        return FileOutcome(parts=parts, message=message)
-    size = scratch.stat().st_size
-    if not files.publish(scratch, task.path) and (finished := _find_finished(task, files)):
+    if not are_first and (finished := _find_finished(task, files)):
         return finished
-    return FileOutcome(path=task.path, parts=parts, bytes_out=size, message=message)
+    return FileOutcome(
+        path=task.path if written else "",
+        written=written,
+        parts=tuple(copy.parts),
+        bytes_out=sum(file.size for file in written),
+        message="; ".join(copy.losses),
+    )
 
 
 class _Copy:
     """Copies ranges into the file of a task."""
 
-    def __init__(self, task: FileTask, parquet: ParquetFile, report: Report) -> None:
+    def __init__(self, task: FileTask, outputs: Outputs, report: Report) -> None:
         self.parts: list[PartOutcome] = []
         """Results of the copied ranges."""
         self.losses: list[str] = []
         """Reasons of missing offsets, if the task may skip them."""
         self._task = task
-        self._parquet = parquet
+        self._outputs = outputs
         self._report = report
         self._done = TaskProgress()
 
@@ -203,7 +213,7 @@ class _Copy:
 
     def _add(self, range_: OffsetRange, fetched: Fetched) -> None:
         topic, partition = range_.tp
-        records = self._parquet.records
+        records = self._outputs.records
         try:
             for chunk in chunks(fetched.data, fetched.batches):
                 batch = decode(
@@ -214,11 +224,13 @@ class _Copy:
                     end=range_.end,
                     include_headers=self._task.include_headers,
                 )
-                self._parquet.add(batch)
+                if self._task.is_for_table:
+                    batch = with_incarnation(within_calendar(batch), self._task.incarnation)
+                self._outputs.add(batch)
         except CorruptRecords as error:
             raise CorruptRecords(f"{range_.tp}: {error}") from error
         self._done = TaskProgress(
             self._done.offsets,
-            self._done.records + self._parquet.records - records,
+            self._done.records + self._outputs.records - records,
             self._done.bytes_in + fetched.size,
         )

@@ -156,7 +156,7 @@ REQUESTS: dict[str, Make] = {
     ),
     "find_coordinator": lambda v: FindCoordinatorRequest(key="every"),
     "join_group": lambda v: JoinGroupRequest(
-        group_id="every-join",
+        group_id=f"join-{v}",  # its own: a member of the same group would wait for that of the version before
         session_timeout_ms=6000,
         member_id="",
         protocol_type="consumer",

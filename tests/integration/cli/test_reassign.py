@@ -111,7 +111,9 @@ def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers:
     assert operate(f"reassign cancel {given} --compat {compat}").out.startswith(
         f"Successfully cancelled partition reassignment for: {topic}-0\n"
     )
-    probe.wait_until(lambda: replicas(operate, topic) == [1, 0], what="a broker that knows it", timeout_s=TIMEOUT_S)
+    probe.wait_until(
+        lambda: replicas(operate, topic) == [1, 0], what="the new replicas in the metadata", timeout_s=TIMEOUT_S
+    )
     ours = operate(f"reassign execute {given} {throttled} --compat {compat}").out
     assert ours == started.replace('"replicas":[0,1]', '"replicas":[1,0]')
 

@@ -16,7 +16,7 @@ from tests.peers.kctl_broker import COORDINATIONS, kctl_broker_on
 
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 PARTITIONS = 3
-RUN = os.getpid()  # in topic names: a broker that was given may remember an earlier run
+RUN = os.getpid()  # in topic names: a broker that was given may have the topics of an earlier run
 
 
 @pytest.fixture(scope="session", params=[GIVEN] if GIVEN else COORDINATIONS)

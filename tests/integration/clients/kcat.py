@@ -27,7 +27,7 @@ class Kcat:
         self._run("-P", "-t", topic, "-K", "\t", "-z", codec, "-H", f"codec={codec}", "-X", "acks=all", stdin=lines)
 
     def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
-        assert group is None, "kcat is asked to read without a group here"
+        assert group is None, "kcat reads without a group here"
         output = self._run("-C", "-t", topic, "-o", "beginning", "-c", str(count), "-q", "-f", "%p\t%o\t%k\t%s\n")
         rows = [line.split("\t") for line in output.splitlines()]
         return [

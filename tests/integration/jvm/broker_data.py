@@ -328,7 +328,7 @@ def _consumer(bootstrap: str, **settings: object) -> Iterator[Consumer]:
 
 
 def _read(bootstrap: str, *topics: str, committed: bool = False) -> dict[TopicPartitionName, list[Message]]:
-    """The records that a reader gets of each partition, from its start to the end that it sees."""
+    """The records that a reader gets of each partition, from its start to its end for that isolation level."""
     messages: dict[TopicPartitionName, list[Message]] = {
         (topic, partition): [] for topic in topics for partition in range(TOPICS[topic][0])
     }

@@ -136,7 +136,7 @@ _numbers = itertools.count()
 
 
 def grant(both: SideBySide, *rules: tuple[str, str, str]) -> None:
-    """Allows User:ANONYMOUS one operation on each resource, or nothing, and waits until both brokers know.
+    """Allows User:ANONYMOUS one operation on each resource, or nothing, and waits until both brokers apply it.
 
     The last rule is about a topic of its own: notifications are read in their order.
     """

@@ -111,7 +111,7 @@ def are_equal(ours: Path, theirs: Path) -> bool:
 
 
 def secured(authority: CertificateAuthority, name: str, port: int) -> dict[str, str]:
-    """Properties of a broker that talks to other brokers by TLS and SASL, and to clients in plain text."""
+    """Properties of a broker with TLS and SASL between brokers, and plain text for clients."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://localhost:{free_port()}",

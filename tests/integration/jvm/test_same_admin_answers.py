@@ -528,7 +528,7 @@ def reassign(name: str) -> alter_partition_reassignments.AlterPartitionReassignm
     return alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=5000)
 
 
-IS_DEFAULT = "Apache Kafka 2.8 says in version 0 that no value is the default; ours tells which are"
+IS_DEFAULT = "Apache Kafka 2.8 returns is_default=false for every value in version 0; kctl returns the actual value"
 TOPICS = [
     *(Case(f"create {v}", create(topic(f"t{v}"), topic("bad name"), topic("")), v) for v in range(8)),
     Case("create twice", create(topic("twice"), topic("twice"))),

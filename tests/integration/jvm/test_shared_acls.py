@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
 AUTHORIZATION = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    # All clients, so that the brokers can talk to each other without TLS or SASL.
+    # All clients, so that the brokers can connect to each other without TLS or SASL.
     "super.users": "User:ANONYMOUS",
 }
 

@@ -25,6 +25,8 @@ PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    # A test that kills a leader waits for the end of its session.
+    "zookeeper.session.timeout.ms": "9000",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",

@@ -49,7 +49,7 @@ def assert_is_held_back(racks: Racks, topic: str, other: str) -> None:
     racks.until("broker 1 has a replica", (racks.brokers[1].logs_dir / f"{topic}-0").is_dir)
     racks.produce(other, 300)  # acknowledged by broker 1 too
     racks.until("the other topic is equal", lambda: racks.size(other, 1) == racks.size(other, 0))
-    racks.until("metadata tells of the move", lambda: set(racks.partition(topic)[1]) == {0, 1})
+    racks.until("the metadata has the new replicas", lambda: set(racks.partition(topic)[1]) == {0, 1})
     assert racks.size(topic, 1) < racks.size(topic, 0)
     assert racks.partition(topic)[2] == {0}
 

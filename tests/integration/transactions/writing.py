@@ -44,7 +44,7 @@ def transact(made: Producer, topic: str, values: Iterable[bytes]) -> None:
 
 
 def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
-    """All records that a reader gets up to the end that it sees."""
+    """All records that a consumer gets up to the end of the partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

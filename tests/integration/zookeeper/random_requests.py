@@ -67,19 +67,19 @@ def play(connect: str, steps: list[Step], clients: int = 2) -> list[str]:
             players[step.client] = WireClient(connect, session_id=session.session_id, password=session.password)
         reported.append(f"{number} client {step.client} {step.name}: {response}")
         for index, player in enumerate(players):
-            reported += [f"{number} client {index} hears {event}" for event in player.take_events()]
+            reported += [f"{number} client {index} receives {event}" for event in player.take_events()]
     for index, player in enumerate(players):
         reply = player.call(wire.CLOSE)
         reported.append(f"client {index} closes: {reply}")
         for other_index, other in enumerate(players[index + 1 :], index + 1):
-            reported += sorted(f"client {other_index} hears {event}" for event in other.take_events())
+            reported += sorted(f"client {other_index} receives {event}" for event in other.take_events())
         player.close()
     reported += _everything(connect)
     return reported
 
 
 def _everything(connect: str) -> list[str]:
-    """The whole tree as a client without rights sees it."""
+    """The whole tree as far as a client without permissions can read it."""
     client = WireClient(connect)
     reported = []
     paths = ["/"]

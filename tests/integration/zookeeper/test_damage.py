@@ -71,7 +71,7 @@ def test_damage_found_by_a_commit_stops_the_server(tmp_path: Path, caplog: pytes
         session = ZooKeeperSession(server.connect)
         await session.start(10_000)
         zero_pages(tmp_path)
-        # What SQLite remembers of the pages would hide that until it needs the memory for others.
+        # The page cache of SQLite would hide that until the pages are evicted.
         await server._in_writer(lambda: server._store._database.execute("PRAGMA shrink_memory"))
         writing = asyncio.ensure_future(session.set("/50", b"y" * 1000))
         async with asyncio.timeout(60):

@@ -68,7 +68,7 @@ class HistoryRecorder:
         return self.history
 
     async def _new_session(self, index: int) -> ZooKeeper:
-        session = self._open_session(lambda event: self._received.append(f"    session {index} hears {event}"))
+        session = self._open_session(lambda event: self._received.append(f"    session {index} receives {event}"))
         await session.start(START_TIMEOUT_MS)
         self._names[session.session_id] = f"session {index}"
         return session

@@ -35,7 +35,7 @@ from kctl.server.groups.events import (
 )
 from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import AppendedOffset, Packed, pack
-from tests.scenarios.script import ScenarioFailed, Script
+from tests.scenarios.script import Script, expect_that, expect_words, partition_of
 from tests.unit.groups.world import GroupWorld, Token, protocols
 
 CONFIG_NAMES = {
@@ -105,7 +105,7 @@ class Scenario(Script):
     def _commit(self, words: list[str]) -> None:
         name = words[0]
         token = self._world.commit(
-            {_partition(tp): int(offset) for tp, offset in _options(words).items()},
+            {partition_of(tp): int(offset) for tp, offset in _options(words).items()},
             member_id=self._member_ids.get(name, ""),
             generation=self._generations.get(name, -1),
             instance=self._instances.get(name),
@@ -136,7 +136,7 @@ class Scenario(Script):
         if words == ["group"]:
             self._world.call(DeleteGroup)
         else:
-            self._world.call(DeleteOffsets, tuple(_partition(word) for word in words[1:]))
+            self._world.call(DeleteOffsets, tuple(partition_of(word) for word in words[1:]))
         self._processes[id(self._world.requested[-1])] = "admin", "delete"
 
     def _forget(self, words: list[str]) -> None:
@@ -167,19 +167,19 @@ class Scenario(Script):
         match words:
             case ["nothing"]:
                 left = [text for texts in self._responses.values() for text in texts]
-                _check(not left, "there are answers:\n" + "\n".join(left))
+                expect_that(not left, "there are answers:\n" + "\n".join(left))
             case ["group", *claims]:
-                _holds(claims, self._group_text())
+                expect_words(claims, self._group_text())
             case ["offset", claim]:
                 tp, _, offset = claim.partition("=")
-                committed = self._world.group.offsets.get(_partition(tp))
-                _check(str(committed and committed.offset) == offset, f"it is {committed}")
+                committed = self._world.group.offsets.get(partition_of(tp))
+                expect_that(str(committed and committed.offset) == offset, f"it is {committed}")
             case ["log", *claims]:
-                _check(bool(self._world.log), "the log is empty")
-                _holds(claims, self._log_text())
+                expect_that(bool(self._world.log), "the log is empty")
+                expect_words(claims, self._log_text())
             case [name, *claims]:
-                _check(bool(self._responses[name]), f"{name} has no answer")
-                _holds([name, *claims], self._responses[name].pop(0))
+                expect_that(bool(self._responses[name]), f"{name} has no answer")
+                expect_words([name, *claims], self._responses[name].pop(0))
 
     def _collect(self) -> None:
         for token, outcome in self._world.given[self._seen :]:
@@ -246,17 +246,3 @@ class Scenario(Script):
 
 def _options(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if "=" in word)
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, partition = text.rpartition("-")
-    return TopicPartition(topic, int(partition))
-
-
-def _holds(claims: list[str], text: str) -> None:
-    _check(set(claims) <= set(text.split()), f"it is: {text}")
-
-
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ScenarioFailed(message)

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from kctl.errors import ErrorCode
-from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.model import ProducerIdAndEpoch
 from kctl.server.transactions.actions import InitOutcome, Outcome
-from tests.scenarios.script import ScenarioFailed, Script
+from tests.scenarios.script import Script, expect_that, expect_words, partition_of
 from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 
 
@@ -47,7 +47,7 @@ class Scenario(Script):
 
     def _add(self, words: list[str]) -> None:
         name, *partitions = words
-        token = self._world.add(self._producers[name], *map(_partition, partitions))
+        token = self._world.add(self._producers[name], *map(partition_of, partitions))
         self._waiting.append((name, "add", token))
 
     def _commit(self, words: list[str]) -> None:
@@ -61,7 +61,7 @@ class Scenario(Script):
         self._waiting.append((name, how, token))
 
     def _markers(self, words: list[str]) -> None:
-        self._world.write_markers([_partition(word) for word in words])
+        self._world.write_markers([partition_of(word) for word in words])
 
     def _wait(self, words: list[str]) -> None:
         (text,) = words
@@ -101,16 +101,16 @@ class Scenario(Script):
         match words:
             case ["nothing"]:
                 left = [text for texts in self._responses.values() for text in texts]
-                _check(not left, "there are answers:\n" + "\n".join(left))
+                expect_that(not left, "there are answers:\n" + "\n".join(left))
             case ["transaction", *claims]:
-                _holds(claims, self._transaction_text())
+                expect_words(claims, self._transaction_text())
             case ["owed", *claims]:
-                _holds(claims, self._owed_text())
+                expect_words(claims, self._owed_text())
             case ["log", *claims]:
-                _holds(claims, self._log_text())
+                expect_words(claims, self._log_text())
             case [name, *claims]:
-                _check(bool(self._responses[name]), f"{name} has no answer")
-                _holds([name, *claims], self._responses[name].pop(0))
+                expect_that(bool(self._responses[name]), f"{name} has no answer")
+                expect_words([name, *claims], self._responses[name].pop(0))
 
     def _collect(self) -> None:
         for name, call, token in list(self._waiting):
@@ -144,23 +144,9 @@ class Scenario(Script):
         return f"{how} epoch={sent.producer.epoch} " + " ".join(map(str, self._world.owed))
 
     def _log_text(self) -> str:
-        _check(bool(self._world.log), "the log is empty")
+        expect_that(bool(self._world.log), "the log is empty")
         record = self._world.log[-1]
         if record is None:
             return "tombstone"
         partitions = ",".join(map(str, record.partitions))
         return f"{record.state.label} epoch={record.producer.epoch} partitions={partitions}"
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, partition = text.rpartition("-")
-    return TopicPartition(topic, int(partition))
-
-
-def _holds(claims: list[str], text: str) -> None:
-    _check(set(claims) <= set(text.split()), f"it is: {text}")
-
-
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ScenarioFailed(message)

@@ -25,6 +25,9 @@ SET, DELETE, APPEND = 0, 1, 2
 UNKNOWN_TOPIC, INVALID_ASSIGNMENT, INVALID_CONFIG, NOT_NEEDED, NO_REASSIGNMENT = 3, 39, 40, 84, 85
 STATIC = {"log.cleaner.threads": "1"}
 
+OF_ANY_BROKER = {16: 7, 32: 8}
+"""Resource types client metrics and group, and the source of what is set for one."""
+
 
 class MovingCluster(FakeCluster):
     """Brokers 0 .. n-1; `away` are registered nowhere, although they may hold replicas."""
@@ -219,7 +222,7 @@ class MovingCluster(FakeCluster):
             kind, name = resource.resource_type, resource.resource_name
             code = self._config_error(broker, kind, name)
             own = {} if code else self.overrides.get((kind, name), {})
-            source = 1 if kind == TOPIC else 2 if name else 3
+            source = OF_ANY_BROKER.get(kind) or (1 if kind == TOPIC else 2 if name else 3)
             configs = [_config(key, value, source) for key, value in own.items()]
             if not code and kind == BROKER and name:
                 configs += [_config(key, value, 4) for key, value in STATIC.items() if key not in own]
@@ -261,6 +264,8 @@ class MovingCluster(FakeCluster):
     def _config_error(self, broker: int, kind: int, name: str) -> int:
         if kind == TOPIC:
             return 0 if name in self.topics else UNKNOWN_TOPIC
+        if kind in OF_ANY_BROKER:
+            return 0
         return 42 if name and int(name) != broker else 0
 
 

@@ -28,7 +28,7 @@ PRODUCER = 7
 
 
 class Log(NamedTuple):
-    """A log from offset 0, and its unread records as a reader from the start sees them."""
+    """A log from offset 0, and its unread records for a reader from the start."""
 
     data: bytes
     end: int

@@ -1,6 +1,6 @@
 """A Kafka cluster for unit tests: real sockets and encodings over state in memory.
 
-It keeps records in memory, knows leaders, a controller and groups, and can be made to respond otherwise: `intercept` a
+It keeps records in memory, has leaders, a controller and groups, and can be made to respond otherwise: `intercept` a
 request class to return another response, bytes in its place (b"": silence), or DROP to close the connection.
 """
 

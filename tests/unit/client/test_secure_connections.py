@@ -81,7 +81,7 @@ def sasl(mechanism: str, module: str, **options: str) -> dict[str, str]:
 
 
 def topics_of(run: Run[Any], settings: ClientSettings, *, times: int = 1) -> list[str]:
-    """The topics that a client sees."""
+    """The topics that are listed for a client."""
 
     async def work(transport: Transport) -> list[str]:
         async with ClusterClient(settings, transport) as client:

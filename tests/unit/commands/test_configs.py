@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kctl.admin.config_diff import config_differences
 from kctl.commands.exit_status import ExitStatus
+from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
 
 INCREMENTAL_ALTER_CONFIGS = 44
+Values = dict[str, str | None]
+VALUES = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.none() | st.sampled_from(["1", "2"]))
 
 
 @pytest.fixture
@@ -118,9 +126,86 @@ def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: Mov
         "configs alter topic orders --set a=1 --delete a",
         "configs alter topic orders --set a=1 --set a=2",
         "configs alter broker one --set a=1",
-        "configs describe group g",
+        "configs describe tenant g",
     ],
 )
 def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
     assert kctl(line).status == ExitStatus.USAGE
     assert cluster.requested(IncrementalAlterConfigsRequest) == []
+
+
+def test_types_of_kafka_4_are_requested_from_any_broker(kctl: Kctl, cluster: MovingCluster) -> None:
+    for type_, number in (("group", 32), ("client-metrics", 16)):
+        cluster.overrides[number, "billing"] = {"interval.ms": "1"}
+        ran = kctl(f"configs alter {type_} billing --set interval.ms=5")
+        assert (ran.status, ran.rows[0][0]) == (ExitStatus.DONE, type_)
+        assert cluster.overrides[number, "billing"] == {"interval.ms": "5"}
+    assert "they cannot be listed" in kctl("configs describe client-metrics").err
+
+
+def test_loggers_are_described_by_their_broker(kctl: Kctl, cluster: MovingCluster) -> None:
+    kctl("configs describe logger 1")
+    ((broker, request),) = cluster.requested(DescribeConfigsRequest)
+    assert broker == 1
+    assert [(one.resource_type, one.resource_name) for one in request.resources] == [(8, "1")]
+
+
+def test_diff_of_two_topics(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.place("payments", [0])
+    cluster.overrides[TOPIC, "payments"] = {"retention.ms": "2000"}
+    ran = kctl("configs diff topic orders payments")
+    assert ran.status == ExitStatus.UNMET
+    assert ran.rows == [["topic", "orders", "payments", "retention.ms", "1000", "2000", "different", "-", "-"]]
+    cluster.overrides[TOPIC, "payments"] = {}
+    assert kctl("configs diff topic orders payments --own").rows[0][4:7] == ["1000", "-", "only here"]
+    cluster.overrides[TOPIC, "payments"] = {"retention.ms": "1000"}
+    assert kctl("configs diff topic orders payments").status == ExitStatus.DONE
+
+
+def test_diff_with_a_file_compares_what_is_in_the_file(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    file = tmp_path / "orders.properties"
+    file.write_text("retention.ms=1000\n")
+    assert kctl(f"configs diff topic orders --file {file}").status == ExitStatus.DONE
+    file.write_text("retention.ms=5\n")
+    (row,) = kctl(f"configs diff topic orders --file {file} --format json").document
+    assert (row["value"], row["other_value"], row["status"]) == ("1000", "5", "different")
+    file.write_text("")
+    assert kctl(f"configs diff topic orders --file {file}").status == ExitStatus.DONE
+    assert kctl(f"configs diff topic orders --file {file} --own").rows[0][6] == "only here"
+
+
+def test_diff_with_another_cluster(kctl: Kctl, cluster: MovingCluster, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with MovingCluster() as other:
+        other.place("orders", [0])
+        other.place("new", [0])
+        other.overrides[TOPIC, "orders"] = {"retention.ms": "7"}
+        kctl(f"profile add other --bootstrap-server {other.bootstrap}")
+        for option in (f"--other-bootstrap-server {other.bootstrap}", "--other-profile other"):
+            ran = kctl(f"configs diff topic {option} --own")
+            assert (ran.status, [row[1:7] for row in ran.rows]) == (
+                ExitStatus.UNMET,
+                [
+                    ["new", "new", "-", "-", "-", "only there"],
+                    ["orders", "orders", "retention.ms", "1000", "7", "different"],
+                ],
+            )
+
+
+@pytest.mark.parametrize("line", ["topic orders", "topic", "topic a b --file x", "topic a --file x --other-profile y"])
+def test_diff_needs_two_sides(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+    assert kctl(f"configs diff {line}").status == ExitStatus.USAGE
+
+
+def test_diff_of_a_topic_that_does_not_exist_is_a_failure(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("configs diff topic orders nope")
+    assert (ran.status, ran.rows[0][7]) == (ExitStatus.FAILED, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+@given(VALUES, VALUES)
+def test_difference_is_empty_for_equal_properties_and_mirrored(here: Values, there: Values) -> None:
+    assert config_differences(here, here) == []
+    found = config_differences(here, there)
+    mirrored = [(one.property, one.there, one.here, one.is_there, one.is_here) for one in found]
+    assert [tuple(one) for one in config_differences(there, here)] == mirrored
+    assert bool(found) == (here != there)

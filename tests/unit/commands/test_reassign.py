@@ -14,6 +14,7 @@ import pytest
 
 from kctl.admin import move_progress
 from kctl.admin.throttles import FOLLOWER_REPLICAS, RATES
+from kctl.client import asyncio_transport
 from kctl.commands.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import (
@@ -26,6 +27,7 @@ from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigs
 from kctl.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.peers.probe import wait_until
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
+from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 from tests.unit.commands.conftest import Kctl
 
 TP = TopicPartition("orders", 0)
@@ -34,11 +36,15 @@ START_TIMEOUT_S = 60
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MovingCluster]:
-    """Brokers 0, 1 and 2; `orders` has two partitions of 1000 bytes on 0 and 1."""
+    """Brokers 0, 1 and 2; `orders` has two partitions of 1000 bytes on 0 and 1.
+
+    The pauses of commands in this process take no real time.
+    """
     with MovingCluster() as started:
         started.place("orders", [0, 1], [1, 0], size=1000)
         monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setattr(asyncio_transport, "AsyncioTransport", NoPauseAsyncioTransport)
         yield started
 
 

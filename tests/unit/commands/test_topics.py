@@ -7,10 +7,13 @@ import pytest
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.errors import UsageError
+from kctl.model import TopicPartition
+from kctl.protocol.apis import describe_producers
 from kctl.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
-from tests.unit.client.fake_cluster import FakeCluster
+from kctl.protocol.apis.list_groups import ListGroupsRequest
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
 
@@ -174,5 +177,50 @@ def test_delete_shows_the_outcome_of_each_topic(kctl: Kctl, cluster: FakeCluster
 
 def test_delete_dry_run_needs_no_confirmation(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=2)
-    assert kctl("topics delete orders --dry-run").rows == [["orders", "2", "1", "would be deleted", "-", "-"]]
+    assert kctl("topics delete orders --dry-run").rows == [["orders", "2", "1", "would be deleted", "-", "-", "-"]]
     assert cluster.requested(DeleteTopicsRequest) == []
+
+
+def test_dry_run_of_a_deletion_states_what_depends_on_the_topic(kctl: Kctl, cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[0])
+    cluster.create("other")
+    cluster.create("billing-totals-changelog")
+    partition.producers.append(
+        describe_producers.ProducerState(
+            producer_id=7,
+            producer_epoch=0,
+            last_sequence=0,
+            last_timestamp=0,
+            coordinator_epoch=0,
+            current_txn_start_offset=0,
+        )
+    )
+    cluster.groups["billing"] = FakeGroup({TopicPartition("orders", 0): 5})
+    cluster.groups["audit"] = FakeGroup({TopicPartition("other", 0): 5})
+    ran = kctl("topics delete orders --dry-run --format json")
+    assert ran.status == ExitStatus.DONE
+    assert [tuple(one.values()) for one in ran.document[0]["dependents"]] == [
+        ("group", "billing", "1 committed offset"),
+        ("transaction", "producer 7", "open in 1 partition"),
+        ("streams", "billing", "reads it and has 1 internal topic: billing-totals-changelog"),
+    ]
+    (row,) = kctl("topics delete orders --dry-run").rows
+    assert row[4].startswith("group billing (1 committed offset),transaction producer 7 (open in 1 partition),")
+    (row,) = kctl("topics delete other --dry-run --format json").document
+    assert [one["name"] for one in row["dependents"]] == ["audit"]
+    assert not cluster.requested(DeleteTopicsRequest)
+
+
+def test_what_could_not_be_checked_is_named(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.versions.pop(16)
+    ran = kctl("topics delete orders --dry-run --format json")
+    assert ran.status == ExitStatus.DONE
+    assert any(text.startswith("groups") for text in ran.document[0]["unchecked"])
+    assert "warning: not checked: groups" in ran.err
+
+
+def test_deletion_with_consent_does_not_look_for_dependents(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    assert kctl("topics delete orders --yes").status == ExitStatus.DONE
+    assert not cluster.requested(ListGroupsRequest)

@@ -143,7 +143,7 @@ def offsets(reply: PartitionData) -> list[int]:
 def test_a_follower_out_of_sync_gets_nothing_of_a_throttled_partition_while_its_quota_is_used_up(
     tmp_path: Path,
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         moved = scene.disk.lead("moved", replicas=(0, 1), isr=(0,))
         other = scene.disk.lead("other", replicas=(0, 1), isr=(0,))
         scene.disk.append(moved, 3)
@@ -158,11 +158,11 @@ def test_a_follower_out_of_sync_gets_nothing_of_a_throttled_partition_while_its_
         third = await scene.fetch("moved", "other", replica_id=FOLLOWER)
         assert offsets(third["moved"]) == [0, 1, 2]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_follower_in_sync_and_a_consumer_are_not_throttled(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         moved = scene.disk.lead("moved", replicas=(0, 1))
         scene.disk.append(moved, 3)
         scene.throttle("moved", rate=1)
@@ -172,11 +172,11 @@ def test_a_follower_in_sync_and_a_consumer_are_not_throttled(tmp_path: Path) -> 
         moved.record_fetch(FOLLOWER, 3, 0, scene.disk.clock.monotonic_ms())
         assert offsets((await scene.fetch("moved"))["moved"]) == [0, 1, 2]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         moved = scene.disk.lead("moved", replicas=(0, 1), isr=(0,))
         scene.disk.append(moved, 3)
         scene.throttle("moved", rate=1)
@@ -186,14 +186,14 @@ def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -
         assert offsets(reply["moved"]) == []
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 # Responses to a follower
 
 
 def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
         await scene.fetch("a", replica_id=FOLLOWER)
@@ -204,7 +204,7 @@ def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
         await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # without new records the fetch waits
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 # Follower state on the leader
@@ -216,7 +216,7 @@ def test_a_diverging_follower_does_not_advance_the_high_watermark(
 ) -> None:
     """It led the previous epoch and fetches beyond records that no other replica has: it will truncate them."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
@@ -236,43 +236,43 @@ def test_a_diverging_follower_does_not_advance_the_high_watermark(
         assert partition.high_watermark == 3
         assert scene.isr_changes.candidates == [FOLLOWER]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 # Consumers and followers
 
 
 def test_a_consumer_reads_from_a_follower_up_to_its_high_watermark(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
         reply = (await scene.fetch("a"))["a"]
         assert offsets(reply) == [0, 1, 2]
         assert reply.high_watermark == 3
         assert offsets((await scene.fetch("a", offset=4))["a"]) == []  # present, but not known to be committed
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_offsets_beyond_the_end_of_a_follower_are_not_available(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
         assert (await scene.fetch("a", offset=6))["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(("version", "replica_id"), [(10, CONSUMER), (11, FOLLOWER)])
 def test_older_consumers_and_followers_need_the_leader(tmp_path: Path, version: int, replica_id: int) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
         reply = (await scene.fetch("a", version=version, replica_id=replica_id))["a"]
         assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_consumer_waiting_at_a_follower_gets_newly_committed_records(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = follow(scene.disk, 5, high_watermark=3)
         waiting = asyncio.ensure_future(scene.fetch("a", offset=3, wait_ms=60_000))
         await asyncio.sleep(1)
@@ -283,11 +283,11 @@ def test_a_consumer_waiting_at_a_follower_gets_newly_committed_records(tmp_path:
         assert offsets((await waiting)["a"]) == [3, 4]
         assert scene.disk.clock.monotonic_ms() < 60_000
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_leader_names_a_preferred_read_replica_at_once_without_records(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
         await scene.fetch("a", offset=3, replica_id=FOLLOWER)
@@ -296,11 +296,11 @@ def test_the_leader_names_a_preferred_read_replica_at_once_without_records(tmp_p
         near = (await scene.fetch("a", rack="a"))["a"]
         assert (near.preferred_read_replica, offsets(near)) == (-1, [0, 1, 2])
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_preferred_read_replica_has_the_offset_and_is_in_sync(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
         await scene.fetch("a", offset=1, replica_id=FOLLOWER)
@@ -309,4 +309,4 @@ def test_the_preferred_read_replica_has_the_offset_and_is_in_sync(tmp_path: Path
         await scene.fetch("a", offset=3, replica_id=FOLLOWER)
         assert (await scene.fetch("a", offset=2, rack="b"))["a"].preferred_read_replica == -1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

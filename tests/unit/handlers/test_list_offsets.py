@@ -10,7 +10,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kctl.server.handlers.list_offsets import EARLIEST, LATEST, ListOffsetsHandler
+from kctl.server.handlers.list_offsets import DEBUGGING_CONSUMER, EARLIEST, LATEST, ListOffsetsHandler
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -131,5 +131,20 @@ def test_a_new_leader_does_not_return_an_end_before_the_start_of_its_epoch(
         assert await offset(disk, 0, version) == (ErrorCode.NONE, 0)
         partition.high_watermark = 12
         assert await offset(disk, LATEST, version) == (ErrorCode.NONE, 12)
+
+    play(tmp_path, scene)
+
+
+def test_followers_respond_to_debugging_consumers_with_the_end_of_their_log(tmp_path: Path) -> None:
+    """As Kafka's brokers do for kafka-replica-verification (Partition.fetchOffsetForTimestamp)."""
+
+    async def scene(disk: Disk) -> None:
+        partition, _ = three_segments(disk)
+        disk.lead("a", leader=1, replicas=(1, 0))
+        partition.high_watermark = 6
+        assert await offset(disk, LATEST, 6) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await offset(disk, LATEST, 6, replica_id=1) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await offset(disk, LATEST, 6, replica_id=DEBUGGING_CONSUMER) == (ErrorCode.NONE, 12)
+        assert await offset(disk, EARLIEST, 6, replica_id=DEBUGGING_CONSUMER) == (ErrorCode.NONE, 0)
 
     play(tmp_path, scene)

@@ -123,12 +123,12 @@ def outcome(response: ProduceResponse) -> tuple[int, int]:
     return reply.error_code, reply.base_offset
 
 
-def play(story: Callable[[World], Awaitable[None]]) -> None:
+def play(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def notify() -> None:
         async with asyncio.timeout(60):
             world = World()
             try:
-                await story(world)
+                await scenario(world)
             finally:
                 world.disk.may_sync.set()
                 await world.replicas.flushes.close()
@@ -138,7 +138,7 @@ def play(story: Callable[[World], Awaitable[None]]) -> None:
 
 @ACKS
 def test_the_response_to_an_append_is_sent_after_its_sync(acks: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         reply = world.produce(0, acks)
         assert isinstance(reply, asyncio.Future)
         await asyncio.sleep(0)
@@ -147,11 +147,11 @@ def test_the_response_to_an_append_is_sent_after_its_sync(acks: int) -> None:
         assert outcome(await reply) == (ErrorCode.NONE, 0)
         assert (world.partition.high_watermark, world.partition.log.recovery_point) == (1, 1)
 
-    play(story)
+    play(scenario)
 
 
 def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         waiting = world.produce(0, -1)
         for number in range(3):
             reply = world.produce(1, -1)
@@ -161,11 +161,11 @@ def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
         assert isinstance(waiting, asyncio.Future)
         assert not waiting.done()
 
-    play(story)
+    play(scenario)
 
 
 def test_appends_during_a_sync_share_the_next_sync() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         results = [world.produce(0, -1)]
         await asyncio.sleep(0)  # The first sync determines its files.
         results += [world.produce(0, acks) for acks in (-1, 1) * 20]
@@ -174,12 +174,12 @@ def test_appends_during_a_sync_share_the_next_sync() -> None:
         assert offsets == [(ErrorCode.NONE, number) for number in range(41)]
         assert world.disk.plans == 2
 
-    play(story)
+    play(scenario)
 
 
 @ACKS
 def test_a_failed_sync_returns_an_error_and_takes_the_directory_offline(acks: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         reply = world.produce(0, acks)
         world.disk.fail_at(1)
         world.disk.may_sync.set()
@@ -187,12 +187,12 @@ def test_a_failed_sync_returns_an_error_and_takes_the_directory_offline(acks: in
         assert outcome(await reply) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert not world.replicas.logs.online_directories
 
-    play(story)
+    play(scenario)
 
 
 @ACKS
 def test_deleting_a_topic_during_its_sync_does_not_count_as_a_disk_failure(acks: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         log = world.partition.log
         assert isinstance(world.produce(0, acks), asyncio.Future)
         await asyncio.sleep(0)  # The sync determines its files by the current name of the directory.
@@ -203,11 +203,11 @@ def test_deleting_a_topic_during_its_sync_does_not_count_as_a_disk_failure(acks:
         assert world.replicas.logs.online_directories
         assert not log.awaits_flush
 
-    play(story)
+    play(scenario)
 
 
 def test_a_follower_flushes_copied_records_before_it_fetches_again() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         log = world.partition.log
         log.append_as_follower(build_batch([Record(0, 0, b"k", b"v")], leader_epoch=0))
         settled = asyncio.ensure_future(world.replicas.flushes.settle([log]))
@@ -217,4 +217,4 @@ def test_a_follower_flushes_copied_records_before_it_fetches_again() -> None:
         await settled
         assert (log.recovery_point, log.awaits_flush) == (1, False)
 
-    play(story)
+    play(scenario)

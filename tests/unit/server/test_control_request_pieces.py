@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX, SLICE_OBJECTS
-from kctl.model import TopicPartition
+from kctl.limits import LOGS_CREATED_PER_SLICE_MAX, LOGS_STOPPED_PER_SLICE_MAX, ROLES_PER_SLICE_MAX
+from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.protocol.apis.update_metadata import (
@@ -17,14 +20,19 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kctl.server import control_request_pieces
 from kctl.server.control_request_pieces import (
+    parts_of_update_metadata,
     pieces_of_leader_and_isr,
     pieces_of_stop_replica,
     pieces_of_update_metadata,
 )
+from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 
 SIZES = st.lists(st.sampled_from([0, 1, 4, 5, 6, 49, 50, 51, 99, 100, 101, 260]), max_size=6)
 """Partitions of each topic."""
+SLICE = 50
+"""SLICE_OBJECTS within `small_slices`."""
 
 
 def leader_and_isr(sizes: list[int], *, is_flat: bool = False) -> LeaderAndIsrRequest:
@@ -95,6 +103,14 @@ def test_replicas_are_stopped_in_order_and_few_at_a_time(sizes: list[int]) -> No
     assert all(0 < len(named(piece)) <= LOGS_STOPPED_PER_SLICE_MAX for piece in pieces)
 
 
+@contextmanager
+def small_slices() -> Iterator[None]:
+    """Slices of SLICE partitions within the context; examples with the real size take seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(control_request_pieces, "SLICE_OBJECTS", SLICE)
+        yield
+
+
 def update_metadata(sizes: list[int], *, is_flat: bool) -> UpdateMetadataRequest:
     topics = []
     for number, size in enumerate(sizes):
@@ -121,10 +137,11 @@ def update_metadata(sizes: list[int], *, is_flat: bool) -> UpdateMetadataRequest
     return request
 
 
-@given(st.lists(st.sampled_from([1, 10, 1_999, 2_000, 2_001]), max_size=4), st.booleans())
+@given(st.lists(st.sampled_from([1, 10, SLICE - 1, SLICE, SLICE + 1, 2 * SLICE + 20]), max_size=6), st.booleans())
 def test_metadata_is_stored_by_whole_topics(sizes: list[int], is_flat: bool) -> None:
     request = update_metadata(sizes, is_flat=is_flat)
-    pieces = list(pieces_of_update_metadata(request))
+    with small_slices():
+        pieces = list(pieces_of_update_metadata(request))
     assert [partition for piece in pieces for partition in named(piece)] == named(request)
     assert all([each.id for each in piece.live_brokers] == [7] for piece in pieces), "every piece has the brokers"
     assert len(pieces) >= 1
@@ -133,4 +150,50 @@ def test_metadata_is_stored_by_whole_topics(sizes: list[int], is_flat: bool) -> 
         assert len(topics) == len(set(topics)), "no topic is divided"
     for piece in pieces:
         *before, _ = [len(topic.partition_states) for topic in piece.topic_states] or [0]
-        assert sum(before) < SLICE_OBJECTS
+        assert sum(before) < SLICE
+
+
+@given(
+    st.lists(st.sampled_from([1, SLICE - 1, SLICE, 2 * SLICE + 5, 4 * SLICE + 25]), max_size=4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_large_topics_are_converted_in_parts_and_stored_as_a_whole(
+    sizes: list[int], is_flat: bool, may_clear: bool
+) -> None:
+    request = update_metadata(sizes, is_flat=is_flat)
+    before = named(request)
+    with small_slices():
+        pieces = [named(piece) for piece in pieces_of_update_metadata(request)]
+        stored: list[list[TopicPartition]] = [[]]
+        for part, is_complete in parts_of_update_metadata(request, may_clear=may_clear):
+            assert len(named(part)) < 2 * SLICE
+            stored[-1] += named(part)
+            if is_complete:
+                stored.append([])
+    assert stored.pop() == []
+    assert stored == pieces
+    if may_clear:
+        assert not any(topic.partition_states for topic in request.topic_states), "they are freed meanwhile"
+    else:
+        assert named(request) == before, "topics of a request that is shared are unchanged"
+
+
+def test_the_cache_is_the_same_after_an_update_in_parts() -> None:
+    request, same = (update_metadata([5_000, 3, 9_000], is_flat=False) for _ in range(2))
+    for state in same.topic_states[2].partition_states[:4_000]:
+        state.leader = LEADER_DURING_DELETE
+    for state in request.topic_states[2].partition_states[:4_000]:
+        state.leader = LEADER_DURING_DELETE
+    whole, divided = MetadataCache(), MetadataCache()
+    for cache in (whole, divided):
+        cache.update(update_metadata([1, 1, 9_000], is_flat=False))
+    deleted: list[TopicPartition] = []
+    update = MetadataUpdate()
+    for part, is_complete in parts_of_update_metadata(request):
+        update.add(part)
+        if is_complete:
+            deleted += divided.apply(part, update)
+            update = MetadataUpdate()
+    assert deleted == whole.update(same)
+    assert [divided.partitions(topic) for topic in divided.topics] == [whole.partitions(t) for t in whole.topics]

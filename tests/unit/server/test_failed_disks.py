@@ -20,7 +20,7 @@ def refused(world: MoveWorld, tp: TopicPartition) -> ErrorCode:
 
 
 def test_a_replica_on_a_failed_disk_is_refused_whatever_the_epoch() -> None:
-    """The controller sends the current epoch again, to learn which replicas are offline."""
+    """The controller sends the current epoch again, to get the errors of offline replicas."""
 
     async def scene(world: MoveWorld) -> None:
         world.lead(TP)

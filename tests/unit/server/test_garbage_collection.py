@@ -1,4 +1,4 @@
-"""Full garbage collections run when the event loop is idle; closed connections need none."""
+"""Collections visit only objects that are new; thorough ones wait for an idle loop; closed connections need none."""
 
 from __future__ import annotations
 
@@ -6,26 +6,39 @@ import asyncio
 import gc
 import socket
 import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from kctl.model import Endpoint
-from kctl.server.garbage_collection import CHECK_INTERVAL_S, INTERVAL_MAX_S, INTERVAL_MIN_S, FullCollections
+from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kctl.server import garbage_collection
+from kctl.server.garbage_collection import INTERVAL_MAX_S, INTERVAL_MIN_S, YOUNG_OBJECTS, ThoroughCollections
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.replication.partition import Partition
 from kctl.server.requests.context import Peer
+from kctl.storage.log import Log
+from kctl.storage.offset_index import OffsetIndex
+from kctl.storage.segment import Segment
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.handlers.disk import Disk
 
 
 def times_of_collections(busy_shares: list[float]) -> list[float]:
-    """The times in seconds at which collections were due, for a loop that was busy for these shares of the
-    intervals.
+    """The times in seconds at which thorough collections were due, for a loop that was busy for these shares of
+    periods of INTERVAL_MIN_S / 12.
     """
-    collections = FullCollections(0.0, 0.0)
+    period_s = INTERVAL_MIN_S / 12
+    collections = ThoroughCollections(0.0, 0.0)
     busy_s = 0.0
     due = []
     for number, share in enumerate(busy_shares, 1):
-        busy_s += share * CHECK_INTERVAL_S
-        if collections.is_due(number * CHECK_INTERVAL_S, busy_s):
-            due.append(number * CHECK_INTERVAL_S)
+        busy_s += share * period_s
+        if collections.is_due(number * period_s, busy_s):
+            due.append(number * period_s)
     return due
 
 
@@ -34,11 +47,108 @@ def test_an_idle_loop_collects_at_the_minimum_interval() -> None:
 
 
 def test_a_busy_loop_waits_for_an_idle_moment() -> None:
-    assert times_of_collections([0.9] * 20 + [0.01] + [0.9] * 20) == [21 * CHECK_INTERVAL_S]
+    assert times_of_collections([0.9] * 20 + [0.01] + [0.9] * 20) == [21 * INTERVAL_MIN_S / 12]
 
 
 def test_a_loop_that_is_never_idle_collects_after_the_maximum_interval() -> None:
-    assert times_of_collections([0.9] * 200) == [INTERVAL_MAX_S]
+    assert times_of_collections([0.9] * 150) == [INTERVAL_MAX_S]
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    """Restores the settings of the collector."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_no_collection_visits_all_objects_of_a_broker_that_grows() -> None:
+    """A full collection of 5,000 partitions visited their 180,000 objects, each time."""
+    visited: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            visited.append(sum(gc.get_count()[:1]) if info["generation"] < 2 else len(gc.get_objects()))
+
+    async def main() -> None:
+        garbage_collection.freeze()
+        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0))
+        await asyncio.sleep(0)
+        kept: list[list[object]] = []
+        for _ in range(300):
+            kept += [[] for _ in range(1_000)]
+            await asyncio.sleep(0)
+        assert len(gc.get_objects()) < 6 * YOUNG_OBJECTS, "the others are frozen"
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+
+    before = list(gc.callbacks)
+    gc.callbacks.append(note)
+    try:
+        asyncio.run(main())
+    finally:
+        gc.callbacks.remove(note)
+    assert len(visited) > 20
+    assert max(visited[1:]) < 6 * YOUNG_OBJECTS
+    assert gc.callbacks == before
+
+
+@pytest.mark.usefixtures("thresholds")
+def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(garbage_collection, "INTERVAL_MIN_S", 0.0)
+
+    class Node:
+        partner: Node
+
+    async def main() -> None:
+        one, two = Node(), Node()
+        one.partner, two.partner = two, one
+        freed = weakref.ref(one)
+        garbage_collection.freeze()
+        del one, two
+        gc.collect()
+        assert freed() is not None, "it is frozen"
+        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0))
+        async with asyncio.timeout(60):
+            while freed() is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        collecting.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_partition_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """Frozen partitions in cycles would stay in memory for hours after their topic has been deleted."""
+
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, tmp_path)
+        before = sum(isinstance(each, Partition | Log | Segment | OffsetIndex) for each in gc.get_objects())
+        for index in range(5):
+            partition = disk.lead("t", index, replicas=(0, 1))
+            disk.append(partition, 3)
+            partition.log.roll(disk.clock.now_ms())
+            del partition
+        states = [
+            StopReplicaPartitionState(partition_index=index, leader_epoch=9, delete_partition=True)
+            for index in range(5)
+        ]
+        topic = StopReplicaTopicState(topic_name="t", partition_states=states)
+        disk.replicas.stop_replicas(
+            StopReplicaRequest(controller_id=0, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
+        )
+        await disk.replicas.write_deletions()
+        after = sum(isinstance(each, Partition | Log | Segment | OffsetIndex) for each in gc.get_objects())
+        assert after == before
+        disk.close()
+
+    gc.disable()
+    try:
+        simulate(main, seed=1)
+    finally:
+        gc.enable()
 
 
 def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:

@@ -29,8 +29,11 @@ from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
 from kctl.spark.job import JobProgress, TaskRunner
 from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, TopicView
 from kctl.spark.session import SparkFailed, SparkSettings
+from kctl.spark.tables.kinds import TableOptions
 
 RECORDS_PER_BATCH = 5
+START_MS = 1_793_491_200_000
+"""2026-11-01T00:00Z."""
 SILENT = Listener(lambda plan, origin: None, lambda progress: None)
 
 
@@ -52,6 +55,8 @@ class Cluster:
         self.log_starts = [0] * partitions
         self.ends = [0] * partitions
         self.bytes_per_offset = 0
+        self.hours_per_offset = 0
+        """Between the timestamps of neighbours, which start at 2026-11-01T00."""
         self.exists = True
         self.gone_after_reads: int | None = None
         """Number of ranges that can be read before the topic is deleted."""
@@ -86,12 +91,18 @@ class Cluster:
             self.gone_after_reads -= 1
         return self.exists
 
+    def timestamp_ms(self, offset: int) -> int:
+        return START_MS + offset * self.hours_per_offset * 3_600_000 if self.hours_per_offset else offset
+
     def batches(self, partition: int, start: int, end: int) -> bytes:
         """Whole batches, which usually extend beyond [start, end)."""
         first = start - start % RECORDS_PER_BATCH
         return b"".join(
             build_batch(
-                [Record(0, offset, b"k", value(partition, offset)) for offset in range(base, base + RECORDS_PER_BATCH)],
+                [
+                    Record(0, self.timestamp_ms(offset), b"k", value(partition, offset))
+                    for offset in range(base, base + RECORDS_PER_BATCH)
+                ],
                 base_offset=base,
             )
             for base in range(first, end, RECORDS_PER_BATCH)
@@ -151,6 +162,8 @@ def exporter(
     files: Files | None = None,
     on_data_loss: OnDataLoss = OnDataLoss.FAIL,
     adopts: bool = False,
+    table: TableOptions | None = None,
+    include_headers: bool = False,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
     files = files or DiskFiles(folder)
@@ -158,7 +171,8 @@ def exporter(
         target=files.location,
         selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
-        options=FileOptions(),
+        options=FileOptions(include_headers=include_headers),
+        table=table or TableOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
         adopts=adopts,

@@ -26,7 +26,7 @@ class SteppedPort:
         return self._files.location
 
     def prepare(self, directories: Collection[str]) -> None:
-        self._step()
+        self.step()
         self._files.prepare(directories)
 
     def names(self, directory: str) -> list[str]:
@@ -42,31 +42,31 @@ class SteppedPort:
         return self._files.open(path)
 
     def create(self, path: str, data: bytes) -> bool:
-        self._step()
+        self.step()
         is_first = self._files.create(path, data)
-        self._step()
+        self.step()
         return is_first
 
     def scratch(self, path: str) -> Path:
-        self._step()
+        self.step()
         return self._files.scratch(path)
 
     def publish(self, scratch: Path, path: str) -> bool:
         try:
-            self._step()
+            self.step()
         except Crash:
             if isinstance(self._files, ObjectFiles):  # its scratch files end with their process
                 self._files.discard(scratch)
             raise
         is_first = self._files.publish(scratch, path)
-        self._step()
+        self.step()
         return is_first
 
     def discard(self, scratch: Path) -> None:
         self._files.discard(scratch)
 
     def remove(self, path: str) -> None:
-        self._step()
+        self.step()
         self._files.remove(path)
 
     def remove_scratch(self, directories: Collection[str]) -> None:
@@ -75,7 +75,8 @@ class SteppedPort:
     def lock(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Counts a step, also of operations outside of this port."""
         self.steps += 1
         self._at_step(self.steps)
 

@@ -246,7 +246,7 @@ def test_lost_offsets_in_a_shared_file_lose_no_other_records(tmp_path: Path) -> 
     class TopicGoesAfterFirstRange(DiskFiles):
         def scratch(self, path: str) -> Path:
             if path.startswith("orders/"):
-                cluster.gone_after_reads = 1
+                cluster.gone_after_reads = 0
             return super().scratch(path)
 
     report = exporter(cluster, tmp_path, files=TopicGoesAfterFirstRange(tmp_path), on_data_loss=OnDataLoss.WARN).run(

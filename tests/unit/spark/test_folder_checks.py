@@ -199,7 +199,7 @@ def test_only_the_last_commit_is_read_while_all_files_are_there(tmp_path: Path) 
             return super().read(path)
 
     run(cluster, tmp_path, files=CountingFiles(tmp_path))
-    assert CountingFiles.reads == ["_kctl/commits/000000000004.json"]
+    assert [path for path in CountingFiles.reads if "commits" in path] == ["_kctl/commits/000000000004.json"]
 
 
 def test_exports_of_the_former_layout_go_on(tmp_path: Path) -> None:

@@ -9,14 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pyiceberg.catalog
 import pytest
+from pyiceberg.utils.config import Config
 
-from kctl.errors import KctlError
+from kctl.errors import KctlError, UsageError
 from kctl.spark.commit_log import CommitLog, LostRace
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.object_files import ObjectFiles, StoreFailed
 from kctl.spark.exec.target import open_files
 from kctl.spark.export import Listener
+from kctl.spark.tables.kinds import TableKind, TableOptions
 from tests.peers import s3_server
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import Cluster, expected_values, exporter, run
@@ -247,3 +250,56 @@ def test_a_bucket_that_does_not_exist_is_named(s3_url: str, monkeypatch: pytest.
     with pytest.raises(StoreFailed, match=r"s3://no-such-bucket/orders.*404") as raised:
         run(filled(), tmp_path, files=open_files("s3://no-such-bucket/orders"))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [TableKind.DELTA, TableKind.ICEBERG])
+def test_tables_on_an_s3_server_survive_crashes_and_competitors(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: TableKind
+) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__S3__ENDPOINT", s3_url)
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # read when pyiceberg was imported
+    target = f"s3://{s3_server.BUCKET}/{kind}-tables"
+    table = TableOptions(kind=kind, catalog="shop" if kind is TableKind.ICEBERG else None)
+    cluster = filled()
+    run(cluster, tmp_path, files=open_files(target), table=table)
+    for step in (2, 4, 6):
+        cluster.append(0, 6)
+        with pytest.raises(Crash):
+            exporter(cluster, tmp_path, files=crashing(open_files(target), step), table=table).run(SILENT)
+        cluster.append(1, 3)
+
+        def compete(*_: object) -> None:
+            cluster.append(0, 1)
+            exporter(cluster, tmp_path, files=open_files(target), table=table).run(SILENT)
+
+        with pytest.raises(LostRace):
+            exporter(cluster, tmp_path, files=open_files(target), table=table).run(
+                Listener(compete, lambda progress: None)
+            )
+    files = open_files(target)
+    assert _values_in_table(target, kind) == expected_values(cluster)
+    assert files.names("orders/data") == [f"{batch:012d}" for batch in range(4)]
+
+
+def _values_in_table(target: str, kind: TableKind) -> list[bytes]:
+    if kind is TableKind.DELTA:
+        from deltalake import DeltaTable  # noqa: PLC0415
+
+        table = DeltaTable(f"{target}/orders", storage_options={"allow_http": "true"}).to_pyarrow_table()
+    else:
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+        with contextlib.closing(load_catalog("shop")) as catalog:
+            table = catalog.load_table("kafka.orders").scan().to_arrow()
+    return sorted(table.column("value").to_pylist())
+
+
+def test_iceberg_in_an_object_store_needs_a_catalogue(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--catalog"):
+        run(filled(), tmp_path, files=memory_targets()("lake"), table=TableOptions(kind=TableKind.ICEBERG))
+    table = TableOptions(kind=TableKind.ICEBERG, catalog="no-such-catalogue")
+    with pytest.raises(UsageError, match="no-such-catalogue"):
+        run(filled(), tmp_path, files=memory_targets()("lake"), table=table)

@@ -1,6 +1,6 @@
 """read_committed fetches: each response has the aborted transactions of its range.
 
-In pieces of any size, a reader that applies the rules of clients sees exactly the committed records, and no response
+In pieces of any size, a reader that applies the rules of clients returns exactly the committed records, and no response
 lists the transactions of the whole log.  Random transactions of several producers are read in pieces of random size.
 """
 

@@ -1,0 +1,221 @@
+"""Test records by librdkafka, through the package confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+import confluent_kafka
+
+from kctl.admin.perf.load_client import ProduceSettings, Report
+from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
+from kctl.limits import PERF_BUFFERED_BYTES_MAX
+from kctl.model import TopicPartition
+
+_POLL_S = 0.1
+"""How long a call may take before signals are handled."""
+_SENDS_PER_POLL = 64
+_BATCH = 500
+_FATAL_LOG_LEVEL = 2
+
+
+class Librdkafka:
+    """Producers and consumers of librdkafka."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.name = f"librdkafka {confluent_kafka.libversion()[0]}"
+        self._settings = settings
+        self._last_error = ""
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        """Implements LoadClient."""
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                measured.fail(error.str())
+                return
+            now_ns = time.perf_counter_ns()
+            measured.add(len(message), now_ns, sent_ns=now_ns - int(message.latency() * NS_PER_S))
+
+        producer = confluent_kafka.Producer(self._producer_settings(settings))
+        schedule = Schedule(load, measured.start_ns)
+        value: bytes | None = None
+        sent = 0
+        try:
+            while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
+                if wait_ns > 0 or sent % _SENDS_PER_POLL == 0:
+                    producer.poll(min(wait_ns / NS_PER_S, _POLL_S))
+                    report()
+                    if wait_ns > 0:
+                        continue
+                value = next(values) if value is None else value
+                try:
+                    producer.produce(topic, value, on_delivery=delivered)
+                except BufferError:
+                    producer.poll(_POLL_S)
+                    report()
+                    continue
+                value = None
+                sent += 1
+                schedule.sent(now_ns)
+            _flush(producer, report)
+        except BaseException:
+            producer.purge()
+            raise
+        if measured.first_error is not None and self._last_error:
+            measured.first_error = f"{measured.first_error} ({self._last_error})"
+
+    def consume(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], load: Load, measured: Measurement, report: Report
+    ) -> None:
+        """Implements LoadClient."""
+        consumer = confluent_kafka.Consumer(self._consumer_settings())
+        try:
+            waiting = {tp: bounds for tp, bounds in ranges.items() if bounds[0] < bounds[1]}
+            consumer.assign([_with_offset(tp, start) for tp, (start, _) in waiting.items()])
+            schedule = Schedule(load, measured.start_ns)
+            silent_since = time.monotonic()
+            while waiting and schedule.wait_ns(time.perf_counter_ns()) is not None:
+                report()
+                messages = consumer.consume(_BATCH, _POLL_S)
+                now_ns = time.perf_counter_ns()
+                for message in messages:
+                    tp = TopicPartition(message.topic() or "", message.partition() or 0)
+                    if message.error() is not None:
+                        _raise_unless_end(message.error())
+                        waiting.pop(tp, None)
+                    elif (message.offset() or 0) >= ranges[tp][1]:
+                        waiting.pop(tp, None)
+                    elif schedule.wait_ns(now_ns) is not None:
+                        measured.add(len(message) + len(message.key() or b""), now_ns)
+                        schedule.sent(now_ns)
+                silent_since = time.monotonic() if messages else silent_since
+                self._check_silence(silent_since)
+        finally:
+            consumer.close()
+
+    def round_trips(
+        self,
+        ends: Mapping[TopicPartition, int],
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        """Implements LoadClient."""
+        producer = confluent_kafka.Producer(self._producer_settings(settings) | {"linger.ms": 0})
+        consumer = confluent_kafka.Consumer(self._consumer_settings() | {"isolation.level": "read_uncommitted"})
+        try:
+            consumer.assign([_with_offset(tp, end) for tp, end in ends.items()])
+            schedule = Schedule(load, measured.start_ns)
+            partitions = sorted(ends)
+            number = 0
+            while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
+                report()
+                if wait_ns > 0:
+                    time.sleep(min(wait_ns / NS_PER_S, _POLL_S))
+                    continue
+                value, tp = next(values), partitions[number % len(partitions)]
+                self._send_one(producer, tp, value)
+                measured.add(len(value), self._arrival(consumer, tp, value), sent_ns=now_ns)
+                schedule.sent(now_ns)
+                number += 1
+        finally:
+            producer.purge()
+            consumer.close()
+
+    def _send_one(self, producer: Any, tp: TopicPartition, value: bytes) -> None:
+        errors: list[Any] = []
+        producer.produce(tp.topic, value, partition=tp.partition, on_delivery=lambda error, _: errors.append(error))
+        while not errors:
+            producer.poll(_POLL_S)  # ends after delivery.timeout.ms
+        if errors[0] is not None:
+            raise _error_of(errors[0])
+
+    def _arrival(self, consumer: Any, tp: TopicPartition, value: bytes) -> int:
+        """Waits for the record; others in the topic are skipped."""
+        end = time.monotonic() + self._settings.timeout_ms / 1000
+        while time.monotonic() < end:
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            if message.error() is not None:
+                _raise_unless_end(message.error())
+            elif message.value() == value:
+                return time.perf_counter_ns()
+        text = f"{tp}: a record that was written could not be read within {self._settings.timeout_ms} ms"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _check_silence(self, since: float) -> None:
+        if time.monotonic() - since > self._settings.timeout_ms / 1000:
+            raise ClusterUnreachable(f"no records for {self._settings.timeout_ms} ms; {self._last_error}".rstrip("; "))
+
+    def _settings_of_both(self) -> dict[str, Any]:
+        def remember(error: Any) -> None:
+            self._last_error = error.str()
+
+        return {
+            "bootstrap.servers": ",".join(
+                f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._settings.bootstrap
+            ),
+            "client.id": self._settings.client_id,
+            "error_cb": remember,
+            "log_level": _FATAL_LOG_LEVEL,
+        }
+
+    def _producer_settings(self, settings: ProduceSettings) -> dict[str, Any]:
+        return self._settings_of_both() | {
+            "acks": settings.acks,
+            "enable.idempotence": settings.acks == -1,
+            "compression.type": settings.compression,
+            "linger.ms": settings.linger_ms,
+            "batch.size": settings.batch_bytes,
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.kbytes": PERF_BUFFERED_BYTES_MAX >> 10,
+            "delivery.timeout.ms": self._settings.timeout_ms,
+        }
+
+    def _consumer_settings(self) -> dict[str, Any]:
+        return self._settings_of_both() | {
+            "group.id": f"kctl-perf-{uuid4()}",  # required, but never joined
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 500,
+            "queued.max.messages.kbytes": PERF_BUFFERED_BYTES_MAX >> 10,
+        }
+
+
+def _flush(producer: Any, report: Report) -> None:
+    """Waits for the acknowledgements, at most for delivery.timeout.ms."""
+    while producer.flush(_POLL_S):
+        report()
+
+
+def _with_offset(tp: TopicPartition, offset: int) -> Any:
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition, offset)
+
+
+def _raise_unless_end(error: Any) -> None:
+    if error.code() != confluent_kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so by the package
+        raise _error_of(error)
+
+
+def _error_of(error: Any) -> KctlError:
+    """Errors of brokers have Kafka's codes, those of librdkafka are negative."""
+    if error.code() > 0:
+        return ApiError(ErrorCode.of(error.code()), error.str())
+    return ClusterUnreachable(error.str())

@@ -1,0 +1,241 @@
+"""Test records by kctl's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from kctl import __version__
+from kctl.admin.offsets import partitions_of
+from kctl.admin.perf.load_client import ProduceSettings, Report
+from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.consumer import Consumer
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.producer import RECORD_OVERHEAD, Delivery, Producer, ProducerSettings
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import PERF_BUFFERED_BYTES_MAX
+from kctl.model import TopicPartition
+from kctl.records.compression import Codec
+
+_BUFFERED_RECORDS_MAX = 100_000
+_ACKS_ALL = -1
+
+
+class OwnClient:
+    """kctl's client on an event loop."""
+
+    name = f"kctl {__version__}"
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        """Implements LoadClient."""
+        self._run(lambda client: self._produce(client, topic, values, settings, load, measured, report))
+
+    def consume(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], load: Load, measured: Measurement, report: Report
+    ) -> None:
+        """Implements LoadClient."""
+        self._run(lambda client: self._consume(client, ranges, load, measured, report))
+
+    def round_trips(
+        self,
+        ends: Mapping[TopicPartition, int],
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        """Implements LoadClient."""
+        self._run(lambda client: self._with_reader(client, ends, values, settings, load, measured, report))
+
+    def _run(self, work: Callable[[ClusterClient], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with ClusterClient(self._settings, AsyncioTransport()) as client:
+                await work(client)
+
+        asyncio.run(main())
+
+    async def _produce(
+        self,
+        client: ClusterClient,
+        topic: str,
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        partitions = [tp.partition for tp in await partitions_of(client, [topic])]
+        sent_ns: dict[int, deque[int]] = {partition: deque() for partition in partitions}
+        buffered = _Buffered()
+
+        def delivered(delivery: Delivery) -> None:
+            now_ns = time.perf_counter_ns()
+            times = sent_ns[delivery.tp.partition]
+            for record in delivery.records:
+                size = len(record.value or b"")
+                sent = times.popleft()
+                buffered.remove(size)
+                if delivery.error is None:
+                    measured.add(size, now_ns, sent_ns=sent)
+                else:
+                    measured.fail(str(delivery.error))
+
+        producer = _producer(client, settings, delivered)
+        schedule = Schedule(load, measured.start_ns)
+        # A batch goes to one partition, the next one to the next.
+        partition, left = 0, 0
+        try:
+            while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
+                report()
+                if wait_ns > 0:
+                    await asyncio.sleep(min(wait_ns, NS_PER_S) / NS_PER_S)
+                    continue
+                value = next(values)
+                await buffered.add(len(value))
+                left -= len(value) + RECORD_OVERHEAD
+                if left < 0:
+                    partition, left = (partition + 1) % len(partitions), settings.batch_bytes
+                sent_ns[partitions[partition]].append(now_ns)
+                await producer.send(topic, value, partition=partitions[partition])
+                schedule.sent(now_ns)
+                if left < len(value) + RECORD_OVERHEAD:
+                    await asyncio.sleep(0)  # Lets full batches be sent.
+            await producer.flush()
+        except BaseException:
+            producer.abandon()
+            raise
+
+    async def _consume(
+        self,
+        client: ClusterClient,
+        ranges: Mapping[TopicPartition, tuple[int, int]],
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        consumer = Consumer(client, {tp: start for tp, (start, end) in ranges.items() if start < end})
+        schedule = Schedule(load, measured.start_ns)
+        while consumer.positions and schedule.wait_ns(time.perf_counter_ns()) is not None:
+            report()
+            for tp, records in await consumer.poll():
+                now_ns = time.perf_counter_ns()
+                for record in records:
+                    if record.offset >= ranges[tp][1] or schedule.wait_ns(now_ns) is None:
+                        break
+                    measured.add(len(record.key or b"") + len(record.value or b""), now_ns)
+                    schedule.sent(now_ns)
+            for tp in [tp for tp, position in consumer.positions.items() if position >= ranges[tp][1]]:
+                consumer.drop(tp)
+
+    async def _with_reader(
+        self,
+        client: ClusterClient,
+        ends: Mapping[TopicPartition, int],
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        # A broker handles the requests of a connection in order: a fetch that waits would delay the next record.
+        async with ClusterClient(self._settings, AsyncioTransport()) as reading:
+            await self._round_trips(client, reading, ends, values, settings, load, measured, report)
+
+    async def _round_trips(
+        self,
+        client: ClusterClient,
+        reading: ClusterClient,
+        ends: Mapping[TopicPartition, int],
+        values: Iterator[bytes],
+        settings: ProduceSettings,
+        load: Load,
+        measured: Measurement,
+        report: Report,
+    ) -> None:
+        deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
+        producer = _producer(client, settings, deliveries.put_nowait)
+        consumer = Consumer(reading, ends, isolation=IsolationLevel.READ_UNCOMMITTED)
+        schedule = Schedule(load, measured.start_ns)
+        partitions = sorted(ends)
+        number = 0
+        while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
+            report()
+            if wait_ns > 0:
+                await asyncio.sleep(min(wait_ns, NS_PER_S) / NS_PER_S)
+                continue
+            value, tp = next(values), partitions[number % len(partitions)]
+            arrival = asyncio.create_task(self._arrival(consumer, value))
+            try:
+                await producer.send(tp.topic, value, partition=tp.partition)
+                await producer.flush()
+                delivery = await deliveries.get()
+                if delivery.error is not None:
+                    raise delivery.error
+                arrived_ns = await asyncio.wait_for(arrival, self._settings.timeout_ms / 1000)
+            except TimeoutError:
+                text = f"{tp}: a record that was written could not be read within {self._settings.timeout_ms} ms"
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+            finally:
+                arrival.cancel()
+            measured.add(len(value), arrived_ns, sent_ns=now_ns)
+            schedule.sent(now_ns)
+            number += 1
+
+    async def _arrival(self, consumer: Consumer, value: bytes) -> int:
+        """Waits for the record; others in the topic are skipped."""
+        while True:
+            for _, records in await consumer.poll():
+                if any(record.value == value for record in records):
+                    return time.perf_counter_ns()
+
+
+def _producer(client: ClusterClient, settings: ProduceSettings, delivered: Callable[[Delivery], None]) -> Producer:
+    return Producer(
+        client,
+        ProducerSettings(
+            acks=settings.acks,
+            codec=Codec.named(settings.compression),
+            idempotent=settings.acks == _ACKS_ALL,
+            linger_ms=settings.linger_ms,
+            batch_bytes=settings.batch_bytes,
+            buffered_records_max=_BUFFERED_RECORDS_MAX,
+        ),
+        delivered,
+    )
+
+
+class _Buffered:
+    """Bounds the values that have not been acknowledged."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._has_room = asyncio.Event()
+
+    async def add(self, size: int) -> None:
+        """Waits for room; a single value may be larger than the bound."""
+        while self._bytes and self._bytes + size > PERF_BUFFERED_BYTES_MAX:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._bytes += size
+
+    def remove(self, size: int) -> None:
+        """A value was acknowledged or has failed."""
+        self._bytes -= size
+        self._has_room.set()

@@ -1,0 +1,118 @@
+"""Reads and writes YAML documents of mappings, lists and text.  Pure.
+
+Only the parser of PyYAML is used, and its events are limited before anything is built from them: no tags, no anchors
+and aliases, which can multiply a small document, no key that is given twice, and bounds on size and depth.  Every
+scalar is text, as it is written: `yes`, `0777` and `1:30` have no meaning of their own as in YAML 1.1.  Only `null`,
+`~` and nothing are None.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import yaml
+
+from kctl.errors import UsageError
+from kctl.limits import YAML_BYTES_MAX, YAML_DEPTH_MAX
+
+Yaml = dict[str, "Yaml"] | list["Yaml"] | str | None
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_WIDTH = 120
+
+
+class _Open:
+    """A mapping or list whose end has not been read."""
+
+    def __init__(self, value: dict[str, Yaml] | list[Yaml]) -> None:
+        self.value = value
+        self.key: str | None = None
+
+    def add(self, item: Yaml, event: Any, path: str) -> None:
+        if isinstance(self.value, list):
+            self.value.append(item)
+        elif self.key is None:
+            if not isinstance(item, str):
+                _fail(path, event, "a name is neither a list nor a mapping, and not empty")
+            if item in self.value:
+                _fail(path, event, f"'{item}' is given twice")
+            self.key = item
+            self.value[item] = None
+        else:
+            self.value[self.key] = item
+            self.key = None
+
+
+def read_yaml(data: bytes, path: str) -> Yaml:
+    """The only document of a file.  Raises UsageError with the path and the line."""
+    if len(data) > YAML_BYTES_MAX:
+        raise UsageError(f"{path} has more than {YAML_BYTES_MAX} bytes")
+    try:
+        return _read(data.decode("utf-8-sig"), path)
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def write_yaml(document: Any) -> str:
+    """The document as `read_yaml` reads it back; numbers and true and false become text."""
+    return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=_WIDTH))
+
+
+def plain(text: str) -> str | int | bool:
+    """The value that `write_yaml` writes without quotation marks, if `text` is a usual number, true or false."""
+    if text in {"true", "false"}:
+        return text == "true"
+    number = text.removeprefix("-")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 19 and (number == "0" or number[0] != "0")
+    return int(text) if is_number and text != "-0" else text
+
+
+def _read(text: str, path: str) -> Yaml:
+    opened: list[_Open] = []
+    found: Yaml = None
+    documents = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        match event:
+            case yaml.DocumentStartEvent():
+                documents += 1
+                if documents > 1:
+                    _fail(path, event, "a second document begins; only one is read")
+                continue
+            case yaml.AliasEvent():
+                _fail(path, event, "anchors and aliases are not supported")
+            case yaml.ScalarEvent() | yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                _check(event, path)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                found = opened.pop().value
+                continue
+            case _:
+                continue
+        item: Yaml
+        if isinstance(event, yaml.ScalarEvent):
+            item = None if event.implicit[0] and event.value in _NULLS else str(event.value)
+        else:
+            item = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if opened:
+            opened[-1].add(item, event, path)
+        else:
+            found = item
+        if isinstance(item, (dict, list)):
+            opened.append(_Open(item))
+            if len(opened) > YAML_DEPTH_MAX:
+                _fail(path, event, f"more than {YAML_DEPTH_MAX} mappings or lists are inside each other")
+    return found
+
+
+def _check(event: Any, path: str) -> None:
+    if event.anchor is not None:
+        _fail(path, event, "anchors and aliases are not supported")
+    if event.tag is not None and event.tag != "!":
+        _fail(path, event, f"tags such as {event.tag} are not supported")
+
+
+def _fail(path: str, event: Any, reason: str) -> NoReturn:
+    raise UsageError(f"{path}, line {event.start_mark.line + 1}: {reason}")

@@ -1,0 +1,163 @@
+"""Avro values as the JSON encoding of Avro: unions have the name of the type, bytes are characters of Latin-1."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+from fastavro import _read_py  # the reader in Python: see `_reader_of`
+from fastavro.schema import SchemaParseException, UnknownType
+
+from kctl.client.registry.schema import Schema, SchemaError
+
+_NOTHING = ("null",)
+
+
+class AvroCodec:
+    """Values of one Avro schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        """Raises SchemaError."""
+        try:
+            named: dict[str, Any] = {}
+            for referenced in _in_order(schema):
+                fastavro.parse_schema(json.loads(referenced.text), named_schemas=named)
+            self._schema = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+            self._named = named
+            names = _Names(self._named)
+            if names.has_empty_items(self._schema):
+                raise SchemaError(f"schema {schema.id} has a list of items without bytes, whose length has no bound")
+            self._read = _read_py.schemaless_reader if names.is_recursive else fastavro.schemaless_reader
+        except (
+            SchemaParseException,
+            UnknownType,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            raise SchemaError(f"schema {schema.id} is no valid Avro schema: {_text(error)}") from None
+
+    def decode(self, payload: bytes) -> str:
+        """JSON.  Raises SchemaError."""
+        source = io.BytesIO(payload)
+        out = io.StringIO()
+        try:
+            datum = self._read(source, self._schema, None)
+            if source.tell() != len(payload):
+                raise SchemaError("its value is followed by further bytes")
+            fastavro.json_writer(out, self._schema, [datum])
+        except SchemaError:
+            raise
+        except Exception as error:  # fastavro raises many types for malformed data
+            raise SchemaError(f"it is not a value of its schema: {type(error).__name__}") from None
+        return _strict_json(out.getvalue())
+
+    def encode(self, text: str) -> bytes:
+        """The inverse of `decode`.  Raises SchemaError."""
+        out = io.BytesIO()
+        try:
+            (datum,) = fastavro.json_reader(io.StringIO(json.dumps(json.loads(text))), self._schema)
+            fastavro.schemaless_writer(out, self._schema, datum)
+        except Exception as error:  # as above
+            raise SchemaError(
+                f"it is not a value of the schema, in the JSON encoding of Avro: {_text(error)}"
+            ) from None
+        return out.getvalue()
+
+
+def _in_order(schema: Schema) -> list[Schema]:
+    """The schemas that it uses, each after those that it uses itself."""
+    found: dict[str, Schema] = {}
+
+    def add(one: Schema, depth: int) -> None:
+        if depth > len(schema.by_reference):
+            raise SchemaError(f"schema {schema.id} has references in a circle")
+        for reference in one.references:
+            if reference.name not in found:
+                add(schema.by_reference[reference.name], depth + 1)
+                found[reference.name] = schema.by_reference[reference.name]
+
+    add(schema, 0)
+    return list(found.values())
+
+
+class _Names:
+    """Walks through a parsed schema, in which a named type is its name after its first occurrence."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._within: set[str] = set()
+        self._seen: dict[str, bool] = {}
+        self.is_recursive = False
+        """Whether a value may contain values of its own type.
+
+        The reader in C has no bound on the depth of such values: a million bytes overflow its stack, which ends the
+        process.  The reader in Python raises RecursionError.
+        """
+
+    def has_empty_items(self, schema: Any) -> bool:
+        """Whether any list has items without bytes; a few bytes would describe a list of any length."""
+        if isinstance(schema, list):
+            return any(self.has_empty_items(one) for one in schema)
+        if isinstance(schema, str):
+            return self._named_has(schema)
+        match schema.get("type"):
+            case "array":
+                return self._is_empty(schema["items"], frozenset()) or self.has_empty_items(schema["items"])
+            case "map":
+                return self.has_empty_items(schema["values"])
+            case "record" | "error":
+                return self._named_has(schema["name"], schema)
+            case dict() | list() as inner:
+                return self.has_empty_items(inner)
+        return False
+
+    def _named_has(self, name: str, schema: Any = None) -> bool:
+        if name in self._within:
+            self.is_recursive = True
+            return False
+        if name in self._seen:
+            return self._seen[name]
+        definition = schema if schema is not None else self._named.get(name)
+        if not isinstance(definition, dict) or "fields" not in definition:
+            return False
+        self._within.add(name)
+        self._seen[name] = any(self.has_empty_items(one["type"]) for one in definition["fields"])
+        self._within.discard(name)
+        return self._seen[name]
+
+    def _is_empty(self, schema: Any, within: frozenset[str]) -> bool:
+        """Whether the values of a type have no bytes."""
+        if isinstance(schema, str):
+            if schema in _NOTHING:
+                return True
+            definition = self._named.get(schema)
+            return schema not in within and definition is not None and self._is_empty(definition, within | {schema})
+        if isinstance(schema, list):
+            return False
+        match schema.get("type"):
+            case "null":
+                return True
+            case "fixed":
+                return bool(schema["size"] == 0)
+            case "record" | "error":
+                inner = within | {schema["name"]}
+                return all(self._is_empty(one["type"], inner) for one in schema["fields"])
+            case dict() as nested:
+                return self._is_empty(nested, within)
+        return False
+
+
+def _strict_json(text: str) -> str:
+    """JSON without NaN and Infinity, which become texts as in the JSON of Protobuf."""
+    if "NaN" not in text and "Infinity" not in text:
+        return text
+    return json.dumps(json.loads(text, parse_constant=str))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"

@@ -1,0 +1,130 @@
+"""Protobuf messages as the JSON of Protobuf, with the field names of the schema."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+from typing import Any
+
+from google.protobuf import descriptor_pb2, json_format
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from kctl.client.registry.schema import Schema, SchemaError, indexes_of, split_indexes
+
+_WELL_KNOWN = {
+    f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
+    for name in (
+        *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp"),
+        *("type", "wrappers"),
+    )
+}
+
+
+class ProtobufCodec:
+    """Messages of one file; `type_name` is the message type that `encode` uses, by default the first of the file."""
+
+    def __init__(self, schema: Schema, type_name: str | None = None) -> None:
+        """Raises SchemaError."""
+        self._pool = DescriptorPool()
+        self._schema = schema
+        self._added: set[str] = set()
+        try:
+            self._file = self._add(f"schema-{schema.id}.proto", schema, 0)
+        except (TypeError, DecodeError, ValueError, KeyError, ImportError) as error:
+            raise SchemaError(f"schema {schema.id} is no valid Protobuf schema: {str(error)[:200]}") from None
+        self._type_name = type_name
+
+    def decode(self, payload: bytes) -> str:
+        """JSON.  Raises SchemaError."""
+        path, data = split_indexes(payload)
+        message = GetMessageClass(self._type_at(path))()
+        try:
+            message.ParseFromString(data)
+            document = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
+        except (DecodeError, ValueError, TypeError, RecursionError, json_format.Error) as error:
+            raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
+        return json.dumps(document, ensure_ascii=False)
+
+    def encode(self, text: str) -> bytes:
+        """The inverse of `decode`.  Raises SchemaError."""
+        path = self._path()
+        message = GetMessageClass(self._type_at(path))()
+        try:
+            json_format.Parse(text, message, descriptor_pool=self._pool)
+            data = bytes(message.SerializeToString())
+        except (EncodeError, ValueError, TypeError, RecursionError, json_format.Error) as error:
+            raise SchemaError(
+                f"it is not a message of the schema, in the JSON of Protobuf: {str(error)[:200]}"
+            ) from None
+        return indexes_of(path) + data
+
+    def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
+        """Adds the file after those that it imports."""
+        if depth > len(self._schema.by_reference):
+            raise SchemaError(f"schema {self._schema.id} has references in a circle")
+        file = descriptor_pb2.FileDescriptorProto()
+        try:
+            file.ParseFromString(base64.b64decode(schema.text, validate=True))
+        except ValueError:
+            raise SchemaError(
+                f"schema {schema.id} was returned as text; kctl requires a registry that returns Protobuf schemas as"
+                " descriptors (format=serialized)"
+            ) from None
+        file.name = name
+        for imported in file.dependency:
+            if imported not in self._added:
+                self._added.add(imported)
+                self._import(imported, depth)
+        self._pool.Add(file)
+        return self._pool.FindFileByName(name)
+
+    def _import(self, name: str, depth: int) -> None:
+        if name in self._schema.by_reference:
+            self._add(name, self._schema.by_reference[name], depth + 1)
+            return
+        if name not in _WELL_KNOWN:
+            raise SchemaError(f"schema {self._schema.id} imports {name}, which is not among its references")
+        known = descriptor_pb2.FileDescriptorProto()
+        importlib.import_module(_WELL_KNOWN[name]).DESCRIPTOR.CopyToProto(known)
+        for imported in known.dependency:
+            if imported not in self._added:
+                self._added.add(imported)
+                self._import(imported, depth)
+        self._pool.Add(known)
+
+    def _type_at(self, path: list[int]) -> Descriptor:
+        types: Any = list(self._file.message_types_by_name.values())
+        try:
+            found: Descriptor = types[_checked(path[0])]
+            for index in path[1:]:
+                found = found.nested_types[_checked(index)]
+        except IndexError:
+            raise SchemaError("its message indexes are not in its schema") from None
+        return found
+
+    def _path(self) -> list[int]:
+        if self._type_name is None:
+            return [0]
+        try:
+            descriptor = self._pool.FindMessageTypeByName(self._type_name)
+        except KeyError:
+            raise SchemaError(f"schema {self._schema.id} has no message type {self._type_name}") from None
+        path: list[int] = []
+        while descriptor.containing_type is not None:
+            siblings = list(descriptor.containing_type.nested_types)
+            path.insert(0, siblings.index(descriptor))
+            descriptor = descriptor.containing_type
+        names = list(self._file.message_types_by_name)
+        if descriptor.name not in names or descriptor.file.name != self._file.name:
+            raise SchemaError(f"{self._type_name} is not defined in schema {self._schema.id} itself")
+        return [names.index(descriptor.name), *path]
+
+
+def _checked(index: int) -> int:
+    if index < 0:
+        raise IndexError
+    return index

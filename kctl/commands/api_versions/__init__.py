@@ -1,0 +1,1 @@
+"""`kctl api-versions`: show the API versions that the brokers support."""

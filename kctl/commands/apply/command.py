@@ -1,0 +1,113 @@
+"""`kctl apply`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.admin.state_applying import Applying
+from kctl.admin.state_diff import differences
+from kctl.admin.state_reading import read_state
+from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.exit_status import ExitStatus, Terminated
+from kctl.commands.invocation import Invocation
+from kctl.commands.plan.rows import COLUMNS, NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
+from kctl.commands.secret_references import resolved
+from kctl.errors import ClusterUnreachable
+
+if TYPE_CHECKING:
+    from kctl.admin.desired_state import DesiredState
+    from kctl.admin.state_diff import Change
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "apply",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl apply cluster.yaml --dry-run", "kctl apply cluster.yaml --yes", "kctl apply cluster.yaml --delete --yes"
+    ),
+)
+def apply(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="YAML document with topics, ACLs, quotas and users.", metavar="FILE")],
+    *,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete", help="Also remove what the section 'managed' of the document covers and the document lacks."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the brokers validate the changes without making them.")
+    ] = False,
+) -> ExitStatus:
+    """Change a cluster so that it has what a YAML document requires.
+
+    Creates topics, adds partitions, starts reassignments for another replication factor, sets properties and quotas,
+    adds ACLs, and sets passwords of SCRAM users.  A cluster that has all that is not changed.  Partitions are never
+    removed: if the document requires it, nothing is done at all.
+
+    One row per change.  After a failure nothing is removed; rows with the status 'not done' were not tried.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    desired = read_desired(file)
+    found = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
+    changes = [change for change in found if delete or not change.is_removal]
+    kept = len(found) - len(changes)
+    if kept:
+        run.console.note(f"{kept} items that the document lacks are kept; --delete removes them")
+    rows = [planned_row(change, deletes=delete) for change in changes]
+    if any(row.error for row in rows):
+        run.console.show(COLUMNS, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
+        return ExitStatus.FAILED
+    if not changes:
+        run.console.note("the cluster has what the document requires")
+        run.console.show(COLUMNS, [])
+        return ExitStatus.DONE
+    # Before anything is changed: a secret that cannot be read is an error of the whole document.
+    passwords = _passwords(desired, changes)
+    if not dry_run:
+        _show_before_consent(run, rows, yes=yes)
+        removals = sum(change.is_removal for change in changes)
+        run.consent(f"Make {len(changes)} changes, of which {removals} remove something?", yes=yes)
+    return _perform(run, Applying(desired, passwords.__getitem__), changes, dry_run=dry_run)
+
+
+def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_run: bool) -> ExitStatus:
+    """Makes the changes, and shows what was done also if the command is interrupted."""
+    status = None
+    try:
+        run.on_brokers(lambda client: applying.run(client, changes, validate_only=dry_run))
+    except KeyboardInterrupt as error:
+        status = ExitStatus.TERMINATED if isinstance(error, Terminated) else ExitStatus.INTERRUPTED
+        run.console.warn("interrupted: the outcome of the first change that is 'not done' is unknown")
+    except (ClusterUnreachable, TimeoutError) as error:
+        status = ExitStatus.UNREACHABLE
+        run.console.warn(f"{error}; the outcome of the first change that is 'not done' is unknown")
+    rows = [outcome_row(change, applying.outcomes.get(change), is_dry_run=dry_run) for change in changes]
+    run.console.show(COLUMNS, rows)
+    return run.status_of(rows) if status is None else status
+
+
+def _passwords(desired: DesiredState, changes: list[Change]) -> dict[str, str]:
+    """The secrets that are needed, by their references.  Raises UsageError."""
+    users = {key: user for key, user in (desired.users or {}).items() if any(each.target == key for each in changes)}
+    return {
+        user.password: resolved(f"password of {key.name}", user.password)
+        for key, user in users.items()
+        if user.password
+    }
+
+
+def _show_before_consent(run: Invocation, rows: list[ChangeRow], *, yes: bool) -> None:
+    """On a terminal, shows on stderr what the question is about."""
+    if yes or run.console.quiet:
+        return
+    for row in rows:
+        values = f" {row.property}={row.after}" if row.property and row.status == PLANNED else ""
+        run.console.note(f"{row.action} {row.kind} {row.name}{values}")

@@ -1,0 +1,98 @@
+"""The output of Kafka's kafka-topics, byte for byte.  Pure.
+
+TopicCommand of 2.8, 3.9 and 4.3; tests compare with the tools themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kctl.admin.configs import ConfigEntry
+from kctl.admin.reassignment import Ongoing
+from kctl.client.metadata import Partition, Topic
+from kctl.commands.compat.hash_order import java_order
+from kctl.commands.compat.versions import KAFKA_28
+from kctl.commands.values import format_uuid
+from kctl.model import NO_LEADER, TopicPartition
+
+_DEFAULT = "DEFAULT_CONFIG"
+_COLLISION = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
+    " To avoid issues it is best to use either, but not both.\n"
+)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The output of --list."""
+    return "\n".join(sorted(names)) + "\n"
+
+
+def created(name: str) -> str:
+    """The output of --create."""
+    return (_COLLISION if "." in name or "_" in name else "") + f"Created topic {name}.\n"
+
+
+def described(
+    compat: str,
+    topics: Sequence[Topic],
+    configs: Mapping[str, Sequence[ConfigEntry]],
+    ongoing: Mapping[TopicPartition, Ongoing],
+    selected: Mapping[str, Sequence[int]] | None = None,
+) -> str:
+    """The output of --describe; `selected` are the partitions that a filter selects, which come without topic lines.
+
+    `configs` are all properties of the topics, in the order of the response.
+    """
+    by_name = {topic.name: topic for topic in topics}
+    # A map of futures, from which a map of the results is made.
+    order = java_order(java_order(sorted(by_name), room=len(by_name)), room=len(by_name))
+    lines: list[str] = []
+    for topic in (by_name[name] for name in order):
+        if selected is None:
+            lines.append(_topic_line(topic, configs.get(topic.name, ()), ongoing))
+        lines += [
+            _partition_line(compat, topic.name, one, ongoing.get(TopicPartition(topic.name, one.partition)))
+            for one in topic.partitions
+            if selected is None or one.partition in selected.get(topic.name, ())
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _topic_line(topic: Topic, entries: Sequence[ConfigEntry], ongoing: Mapping[TopicPartition, Ongoing]) -> str:
+    by_name = {entry.name: entry for entry in entries}
+    overridden = [by_name[name] for name in java_order(by_name) if by_name[name].source != _DEFAULT]
+    first = topic.partitions[0]
+    adding = ongoing[TopicPartition(topic.name, 0)].adding if TopicPartition(topic.name, 0) in ongoing else ()
+    cells = [
+        f"Topic: {topic.name}",
+        *([f"TopicId: {format_uuid(topic.topic_id)}"] if topic.topic_id.int else []),
+        f"PartitionCount: {len(topic.partitions)}",
+        f"ReplicationFactor: {len(first.replicas) - len(adding)}",
+        "Configs: " + ",".join(f"{one.name}={_java_text(one.value)}" for one in overridden),
+    ]
+    return "\t".join(cells)
+
+
+def _partition_line(compat: str, name: str, one: Partition, ongoing: Ongoing | None) -> str:
+    cells = [
+        "",
+        f"Topic: {name}",
+        f"Partition: {one.partition}",
+        f"Leader: {'none' if one.leader == NO_LEADER else one.leader}",
+        f"Replicas: {_numbers(one.replicas)}",
+        f"Isr: {_numbers(one.isr)}",
+    ]
+    if ongoing is not None:
+        cells += [f"Adding Replicas: {_numbers(ongoing.adding)}", f"Removing Replicas: {_numbers(ongoing.removing)}"]
+    if compat != KAFKA_28:
+        # Of brokers that do not return eligible leader replicas (KIP-966).
+        cells += ["Elr: N/A", "LastKnownElr: N/A"]
+    return "\t".join(cells)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _java_text(value: str | None) -> str:
+    return "null" if value is None else value

@@ -1,0 +1,221 @@
+"""`kctl configs diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.config_diff import config_differences
+from kctl.admin.configs import describe_configs
+from kctl.admin.outcome import Outcome
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.configs import clients
+from kctl.commands.configs.resources import Type, requested_resources, type_and_name
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.quotas.rows import number_text
+from kctl.commands.rows import outcome_error
+from kctl.commands.secret_files import read_properties
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+OTHER_PANEL = "The other side"
+COLUMNS = (
+    Column("type"),
+    Column("name"),
+    Column("other"),
+    Column("property"),
+    Column("value"),
+    Column("other_value"),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+Values = Mapping[str, str | None]
+Side = Mapping[str, Values | Outcome]
+"""The properties of each resource by name, or the error."""
+
+
+class ConfigDifferenceRow(NamedTuple):
+    """A property that differs, or a resource that could not be described."""
+
+    type: str
+    name: str
+    other: str
+    """Name on the other side, or the file."""
+    property: str | None
+    value: str | None
+    other_value: str | None
+    status: str | None
+    """different, only here, or only there."""
+    error: str | None = None
+    message: str | None = None
+
+
+@app.command(
+    "diff",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl configs diff topic orders payments",
+        "kctl configs diff broker 1 2 --own",
+        "kctl configs diff topic --other-profile staging",
+        "kctl configs diff topic orders --file orders.properties",
+    ),
+)
+def diff(
+    ctx: typer.Context,
+    type_: Type,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Two to compare with each other; with another cluster those to compare with their namesakes (default:"
+            " all), with --file one.",
+            metavar="NAME",
+        ),
+    ] = None,
+    *,
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="Only properties that are set on one of the two itself, not those with defaults."),
+    ] = False,
+    property_: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Compare with this properties file, and only the properties in it; with --own also those not in it.",
+            rich_help_panel=OTHER_PANEL,
+        ),
+    ] = None,
+    other_bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--other-bootstrap-server",
+            metavar="HOST:PORT[,...]",
+            help="Compare with the same names in this cluster.",
+            rich_help_panel=OTHER_PANEL,
+        ),
+    ] = None,
+    other_command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--other-command-config",
+            metavar="FILE",
+            help="Properties file with client settings for the other cluster.",
+            rich_help_panel=OTHER_PANEL,
+        ),
+    ] = None,
+    other_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--other-profile",
+            metavar="PROFILE",
+            help="Profile of the other cluster.",
+            rich_help_panel=OTHER_PANEL,
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Show the properties that differ; exit status 3 if there are any.
+
+    Compares two topics, brokers, groups and so on with each other, with those of the same names in another cluster, or
+    one with a properties file.  Without --own, the values in force count, whatever their source.  Brokers do not return
+    the values of sensitive properties: two of them count as equal.
+    """
+    run: Invocation = ctx.obj
+    is_cluster = any((other_bootstrap_server, other_command_config, other_profile))
+    requested = list(dict.fromkeys(names or []))
+    if file is not None and is_cluster:
+        raise UsageError("--file and another cluster cannot be combined")
+    if file is not None and len(requested) != 1:
+        raise UsageError("--file is compared with one resource; name it")
+    if file is None and not is_cluster and len(requested) != 2:
+        raise UsageError("name two resources to compare, or another cluster, or --file")
+    here = _side(run, type_, requested, own=own)
+    rows: list[ConfigDifferenceRow] = []
+    if file is not None:
+        values = dict(read_properties(file))
+        chosen = property_ or (None if own else list(values))
+        rows += _compare(type_, requested[0], _of(here, requested[0]), file, values, chosen)
+    elif is_cluster:
+        there = _side(
+            run.of_side(other_bootstrap_server, other_command_config, other_profile), type_, requested, own=own
+        )
+        for name in sorted(here.keys() | there.keys()):
+            rows += _namesakes(type_, name, here.get(name), there.get(name), property_)
+    else:
+        name, other = requested
+        rows += _compare(type_, name, _of(here, name), other, _of(here, other), property_)
+    run.console.show(COLUMNS, rows)
+    failed = run.status_of(rows)
+    return failed if failed is not ExitStatus.DONE or not rows else ExitStatus.UNMET
+
+
+def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
+    """The properties of the named resources of a cluster, or of all."""
+    if type_ in clients.TYPES:
+        filters = clients.filters(type_, names, None)
+        found = run.on_cluster(lambda client: clients.quotas_of(client, filters))
+        quotas: dict[str, Values] = {name: {} for name in names}
+        for one in found:
+            quotas[clients.shown_name(one.entity)] = {key: str(number_text(one.quotas[key])) for key in one.quotas}
+        return quotas
+
+    async def query(client: ClusterClient) -> Side:
+        resources = await requested_resources(client, type_, names)
+        described = await describe_configs(client, resources, synonyms=False)
+        return {
+            type_and_name(resource)[1]: entries
+            if isinstance(entries, Outcome)
+            else {one.name: one.value for one in entries if not own or one.source == resource.own_source}
+            for resource, entries in described.items()
+        }
+
+    return run.on_brokers(query)
+
+
+def _of(side: Side, name: str) -> Values | Outcome:
+    """Raises UsageError if the name is another spelling, such as `01` for broker 1."""
+    if name not in side:
+        raise UsageError(f"'{name}' is not the name of the resource; it is {' or '.join(side)}")
+    return side[name]
+
+
+def _namesakes(
+    type_: str, name: str, here: Values | Outcome | None, there: Values | Outcome | None, chosen: list[str] | None
+) -> list[ConfigDifferenceRow]:
+    """The differences of a resource from that of the same name in the other cluster, where one may not exist."""
+    if here is None or there is None:
+        status = "only there" if here is None else "only here"
+        return [ConfigDifferenceRow(type_, name, name, None, None, None, status)]
+    return _compare(type_, name, here, name, there, chosen)
+
+
+def _compare(
+    type_: str, name: str, here: Values | Outcome, other: str, there: Values | Outcome, chosen: list[str] | None
+) -> list[ConfigDifferenceRow]:
+    for side in (here, there):
+        if isinstance(side, Outcome):
+            return [ConfigDifferenceRow(type_, name, other, None, None, None, None, **outcome_error(side))]
+    assert not isinstance(here, Outcome)
+    assert not isinstance(there, Outcome)
+    return [
+        ConfigDifferenceRow(
+            type_,
+            name,
+            other,
+            one.property,
+            one.here,
+            one.there,
+            "different" if one.is_here and one.is_there else "only here" if one.is_here else "only there",
+        )
+        for one in config_differences(here, there, chosen)
+    ]

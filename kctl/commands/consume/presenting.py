@@ -1,0 +1,138 @@
+"""What is done to records before they are selected and shown: decoding by a schema registry, and masking."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kctl.admin.masking import MASK, Masking, MaskingRules, Substitute, masking
+from kctl.client.registry.codecs import Decoder
+from kctl.client.registry.schema import RegistryUnreachable, SchemaError
+from kctl.commands.timed_work import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
+from kctl.errors import KctlError, UsageError
+from kctl.records.header import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kctl.console import Console
+    from kctl.model import TopicPartition
+
+Decode = Literal["value", "key", "both"]
+_SHOWN_CAUSES_MAX = 20
+_PATTERN_CHARACTERS_MAX = 10_000
+
+
+class DecodedRecord(NamedTuple):
+    """A record, and the schemas by which its key and value were decoded into JSON."""
+
+    record: Record
+    key_schema_id: int | None = None
+    value_schema_id: int | None = None
+
+
+class Presenting:
+    """Decodes and masks the records of one command.  Owner: the main thread."""
+
+    def __init__(self, console: Console, decode: Decode | None, decoder: Decoder | None, masks: Masking | None) -> None:
+        self.decodes = decode is not None
+        self._console = console
+        self._decode = decode
+        self._decoder = decoder
+        self._masks = masks
+        self._failures: dict[str, int] = {}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the key or value of any record could not be decoded."""
+        return bool(self._failures)
+
+    def __call__(self, tp: TopicPartition, record: Record) -> DecodedRecord:
+        """The record as it is shown; bytes that do not decode stay as they are."""
+        if self._decoder is None and self._masks is None:
+            return DecodedRecord(record)
+        key, key_schema_id = self._decoded(tp, record, "key", record.key)
+        value, value_schema_id = self._decoded(tp, record, "value", record.value)
+        headers = record.headers
+        if self._masks is not None:
+            key, value, headers = self._masks.key(key), self._masks.value(value), self._masks.headers(headers)
+        shown = Record(record.offset, record.timestamp, key, value, headers)
+        return DecodedRecord(shown, key_schema_id, value_schema_id)
+
+    def summarise(self) -> None:
+        """Notes the number of records of each cause, if there were several."""
+        for cause, count in self._failures.items():
+            if count > 1:
+                self._console.note(f"{count:,} records: {cause}")
+
+    def _decoded(
+        self, tp: TopicPartition, record: Record, field: Literal["key", "value"], data: bytes | None
+    ) -> tuple[bytes | None, int | None]:
+        if data is None or self._decoder is None or self._decode not in {field, "both"}:
+            return data, None
+        try:
+            decoded = self._decoder.decode(data)
+        except (SchemaError, RegistryUnreachable) as error:
+            self._note_failure(tp, record, field, str(error))
+            return data, None
+        return decoded.text.encode(), decoded.schema_id
+
+    def _note_failure(self, tp: TopicPartition, record: Record, field: str, cause: str) -> None:
+        """Warns once about each cause."""
+        known = f"the {field} is not decoded: {cause}"
+        if known not in self._failures and len(self._failures) >= _SHOWN_CAUSES_MAX:
+            known = "not decoded, for further reasons"
+        if known not in self._failures:
+            self._console.warn(f"{tp} at offset {record.offset}: {known}")
+        self._failures[known] = self._failures.get(known, 0) + 1
+
+
+def presenting(
+    console: Console,
+    properties: Mapping[str, str],
+    *,
+    decode: Decode | None,
+    registry_url: str | None,
+    rules: MaskingRules,
+) -> Presenting:
+    """What the options and properties request.  Raises UsageError and ConfigError."""
+    if registry_url is not None and decode is None:
+        raise UsageError("--schema-registry requires --decode")
+    decoder = None
+    if decode is not None:
+        from kctl.commands.registry_access import registry_client  # noqa: PLC0415 - imports ssl and an HTTP client
+
+        decoder = Decoder(registry_client(properties, registry_url))
+    return Presenting(console, decode, decoder, masking(rules, timed_substitute))
+
+
+def timed_substitute(pattern: str) -> Substitute:
+    """A function that replaces all matches by MASK, and a text of more than SEARCHED_BYTES_MAX characters as a whole.
+
+    It raises MaskingTooSlow.  Raises UsageError for an invalid expression.
+    """
+    if not pattern or len(pattern) > _PATTERN_CHARACTERS_MAX:
+        raise UsageError(f"--mask-regex takes 1 to {_PATTERN_CHARACTERS_MAX:,} characters")
+    try:
+        expression = within_limit(lambda: re.compile(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"--mask-regex: '{pattern}' is not a valid regular expression: {error}") from None
+    except Expired:
+        raise UsageError(f"--mask-regex: the expression takes more than {TIME_S_MAX:g} s to compile") from None
+
+    def substitute(text: str) -> str:
+        if len(text) > SEARCHED_BYTES_MAX:
+            return MASK
+        try:
+            return within_limit(lambda: expression.sub(lambda _: MASK, text))
+        except Expired:
+            raise MaskingTooSlow(
+                f"--mask-regex '{pattern}' takes more than {TIME_S_MAX:g} s for one text; use an expression with fewer"
+                " nested or adjacent repetitions"
+            ) from None
+
+    return substitute
+
+
+class MaskingTooSlow(KctlError):
+    """Masking one text has exceeded its time limit."""

@@ -1,0 +1,1 @@
+"""`kctl mcp`: the commands as tools of the Model Context Protocol."""

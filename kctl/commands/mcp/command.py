@@ -1,0 +1,51 @@
+"""`kctl mcp`."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from typing import Annotated
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "mcp",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl mcp --bootstrap-server 127.0.0.1:9092",
+        "kctl mcp --command-config client.properties --allow-writes",
+    ),
+)
+def mcp(
+    ctx: typer.Context,
+    *,
+    allow_writes: Annotated[
+        bool,
+        typer.Option("--allow-writes", help="Also offer commands that change things, each after a dry run."),
+    ] = False,
+) -> ExitStatus:
+    """Serve the commands as tools for agents, by the Model Context Protocol on standard input and output.
+
+    The cluster is that of the options and the environment; a tool call cannot name another one.  Without
+    --allow-writes, all tools are read-only.  With it, a call that changes things is a dry run, whose result has a
+    confirmation; the same call with this confirmation makes the change.  The server ends with its input; see
+    docs/mcp.md.  It requires the extra 'mcp' of the package kctl-kafka.
+    """
+    run: Invocation = ctx.obj
+    run.client_settings()  # refuses wrong settings at the start
+    try:
+        server = importlib.import_module("kctl.commands.mcp.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("kctl"):
+            raise
+        raise UsageError(f"{error.name} is missing: pip install 'kctl-kafka[mcp]'") from None
+    server.serve(shlex.split(run.cluster_options()), allow_writes=allow_writes)
+    return ExitStatus.DONE

@@ -1,0 +1,67 @@
+"""`kctl perf consume`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from kctl.admin.perf.load_client import choose_client
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.perf import options
+from kctl.commands.perf.results import Results
+from kctl.commands.perf.target import ranges_of
+from kctl.errors import ApiError, ErrorCode
+from kctl.integers import INT64_MAX
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "consume",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl perf consume orders",
+        "kctl perf consume orders --records 1000000 --warmup 2s",
+        "kctl perf consume orders --from end --duration 60s --format jsonl",
+    ),
+)
+def consume(
+    ctx: typer.Context,
+    topic: options.Topic,
+    *,
+    from_: Annotated[
+        Literal["start", "end"],
+        typer.Option("--from", help="Read what the topic has, or only what is written from now on."),
+    ] = "start",
+    records: options.Records = None,
+    duration: options.Duration = None,
+    warmup: options.Warmup = "0s",
+    interval: options.Interval = "1s",
+    client: options.Client = "auto",
+) -> ExitStatus:
+    """Read a topic without a group, and measure the throughput.
+
+    Ends at the records that were the last ones at the start, after --records or after --duration, or when interrupted:
+    then what was measured is shown.  With --from end it ends after --records or --duration, by default after 10 s.
+
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.
+    """
+    run: Invocation = ctx.obj
+    default_ms = 10_000 if from_ == "end" else None
+    load = options.parse_load(records, duration, warmup=warmup, default_ms=default_ms)
+    interval_ns = options.parse_interval_ns(interval)
+    chosen = choose_client(client, run.client_settings())
+    results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=False)
+    found = ranges_of(run, topic)
+    if found is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic}' does not exist")
+    if from_ == "end":
+        ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
+    else:
+        ranges = {tp: (one.start, one.end) for tp, one in found.items()}
+    with results.shown():
+        chosen.consume(ranges, load, results.measured, results.report)
+    return results.status()

@@ -1,0 +1,79 @@
+"""`kctl perf latency`."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated, Literal
+
+import typer
+
+from kctl.admin.perf.load_client import ProduceSettings, choose_client
+from kctl.commands.command import ChangingCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.perf import options
+from kctl.commands.perf.results import Results
+from kctl.commands.perf.target import Creation, prepare
+
+app = typer.Typer(add_completion=False)
+
+ACKS: dict[str, int] = {"all": -1, "1": 1}
+DEFAULT_DURATION_MS = 10_000
+
+
+@app.command(
+    "latency",
+    cls=ChangingCommand,
+    epilog=examples(
+        "kctl perf latency load-test --create --records 10000 --acks all --histogram",
+        "kctl perf latency load-test --rate 100 --duration 60s --warmup 5s --yes",
+    ),
+)
+def latency(
+    ctx: typer.Context,
+    topic: options.Topic,
+    *,
+    records: options.Records = None,
+    duration: options.Duration = None,
+    rate: options.Rate = None,
+    size: options.Size = "100",
+    payload_file: options.PayloadFile = None,
+    acks: Annotated[
+        Literal["all", "1"],
+        typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, or the leader (1)."),
+    ] = "all",
+    warmup: options.Warmup = "0s",
+    interval: options.Interval = "1s",
+    histogram: options.HistogramOption = False,
+    client: options.Client = "auto",
+    create: options.Create = False,
+    partitions: options.Partitions = None,
+    replication_factor: options.ReplicationFactor = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+) -> ExitStatus:
+    """Write one test record at a time and read it, and measure the time between the two.
+
+    Ends after --records or --duration, by default after 10 s, or when interrupted: then what was measured is shown.
+    The records go to the partitions in turn.  Records of other producers in the topic are skipped.
+
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
+    to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required (exit
+    status 5).
+    """
+    run: Invocation = ctx.obj
+    load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
+    source = options.values(size, payload_file, Random())
+    interval_ns = options.parse_interval_ns(interval)
+    chosen = choose_client(client, run.client_settings())
+    results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
+    creation = Creation(create, partitions, replication_factor)
+    found = prepare(run, topic, creation, chosen.name, yes=yes, dry_run=dry_run)
+    if found is None:
+        return ExitStatus.DONE
+    with results.shown():
+        ends = {tp: one.end for tp, one in found.items()}
+        chosen.round_trips(
+            ends, source, ProduceSettings(ACKS[acks], linger_ms=0), load, results.measured, results.report
+        )
+    return results.status()

@@ -1,0 +1,173 @@
+"""Rows of `kctl perf`: intermediate results, the total, and the histogram."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kctl.admin.perf.histogram import LatencyHistogram
+from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Summary
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.console import Column, Format, RowStream
+from kctl.errors import KctlError
+
+COLUMNS = (
+    Column("kind"),
+    Column("client"),
+    Column("seconds", numeric=True),
+    Column("records", numeric=True),
+    Column("errors", numeric=True),
+    Column("records_per_s", numeric=True),
+    Column("mb_per_s", numeric=True),
+    Column("mean_ms", numeric=True, is_rare=True),
+    Column("p50_ms", numeric=True, is_rare=True),
+    Column("p95_ms", numeric=True, is_rare=True),
+    Column("p99_ms", numeric=True, is_rare=True),
+    Column("p999_ms", numeric=True, is_rare=True),
+    Column("max_ms", numeric=True, is_rare=True),
+)
+BUCKET_COLUMNS = (
+    Column("from_ms", numeric=True),
+    Column("to_ms", numeric=True),
+    Column("records", numeric=True),
+    Column("percent", numeric=True),
+    Column("up_to_percent", numeric=True),
+)
+MB = 1_000_000
+
+
+class BucketRow(NamedTuple):
+    """How many records had a latency in a range; `up_to_percent` counts this and all smaller latencies."""
+
+    from_ms: float
+    to_ms: float
+    records: int
+    percent: float
+    up_to_percent: float
+
+
+class ResultRow(NamedTuple):
+    """What was measured in an interval or in total.  MB are 1,000,000 bytes; latencies are null if none is known."""
+
+    kind: str
+    client: str
+    seconds: float
+    records: int
+    bytes: int
+    errors: int
+    records_per_s: float
+    mb_per_s: float
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+    max_ms: float | None
+
+
+class Results:
+    """Shows results while a load runs, and the total at its end, also when it is interrupted."""
+
+    def __init__(self, run: Invocation, client: str, load: Load, *, interval_ns: int, histogram: bool) -> None:
+        self._console = run.console
+        self.client = client
+        self._histogram = histogram
+        self.measured = Measurement(time.perf_counter_ns(), warmup_ns=load.warmup_ns, interval_ns=interval_ns)
+        self._interval_ns = interval_ns
+        self._warmup_ns = load.warmup_ns
+        self._stream: RowStream | None = None
+
+    def _begin(self) -> None:
+        if self._console.format in {Format.PLAIN, Format.JSONL}:
+            self._stream = self._console.stream(COLUMNS).__enter__()
+        self.measured = Measurement(time.perf_counter_ns(), warmup_ns=self._warmup_ns, interval_ns=self._interval_ns)
+
+    def report(self) -> None:
+        """Shows an interval when it is over: a row of plain and jsonl, else a note."""
+        found = self.measured.interval(time.perf_counter_ns())
+        if found is None:
+            return
+        row = _row("interval", self.client, found)
+        if self._stream is not None:
+            self._stream.write(row)
+            self._console.flush()
+        else:
+            latency = "" if row.p99_ms is None else f", p50 {row.p50_ms} ms, p99 {row.p99_ms} ms, max {row.max_ms} ms"
+            self._console.note(f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}")
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Shows the total at the end, also when the load was interrupted or failed."""
+        self._begin()
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._console.note("interrupted; this is what was measured until then")
+            self._show()
+            raise
+        except KctlError:
+            if self._console.format is not Format.JSON:  # where the one document describes the error
+                self._show()
+            raise
+        self._show()
+
+    def status(self) -> ExitStatus:
+        """FAILED if a record was not written; warns with the first reason."""
+        found = self.measured.total()
+        if not found.errors:
+            return ExitStatus.DONE
+        self._console.warn(f"{found.errors:,} records were not written: {self.measured.first_error}")
+        return ExitStatus.FAILED
+
+    def _show(self) -> None:
+        found = self.measured.total()
+        row = _row("total", self.client, found)
+        buckets = _buckets(found.latencies) if self._histogram else None
+        if self._console.is_machine_readable:
+            self._console.show_one(
+                row._asdict() | ({} if buckets is None else {"histogram": [one._asdict() for one in buckets]})
+            )
+            return
+        if self._stream is not None:
+            self._stream.write(row)
+        else:
+            self._console.show(COLUMNS, [row])
+        if buckets is not None:
+            self._console.text("")
+            self._console.show(BUCKET_COLUMNS, buckets)
+
+
+def _row(kind: str, client: str, found: Summary) -> ResultRow:
+    p50, p95, p99, p999 = (_ms(found.latencies.quantile_us(share)) for share in (0.5, 0.95, 0.99, 0.999))
+    return ResultRow(
+        kind=kind,
+        client=client,
+        seconds=round(found.elapsed_ns / NS_PER_S, 3),
+        records=found.records,
+        bytes=found.bytes,
+        errors=found.errors,
+        records_per_s=round(found.records_per_s, 1),
+        mb_per_s=round(found.bytes_per_s / MB, 3),
+        mean_ms=_ms(found.latencies.mean_us),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        p999_ms=p999,
+        max_ms=_ms(found.latencies.max_us) if found.latencies.count else None,
+    )
+
+
+def _buckets(latencies: LatencyHistogram) -> list[BucketRow]:
+    rows, seen = [], 0
+    for low, high, count in latencies.buckets():
+        seen += count
+        share, up_to = 100 * count / latencies.count, 100 * seen / latencies.count
+        rows.append(BucketRow(low / 1000, high / 1000, count, round(share, 4), round(up_to, 4)))
+    return rows
+
+
+def _ms(value_us: float | None) -> float | None:
+    return None if value_us is None else round(value_us / 1000, 3)

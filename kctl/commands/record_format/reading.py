@@ -1,0 +1,243 @@
+"""Reads records in a format, as the bytes arrive.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NoReturn
+
+from kctl.commands.record_format.forms import NULL_ESCAPED, NUMBER_BYTES_MAX, TextForm, read_time
+from kctl.commands.record_format.plan import Step, check_readable, steps_of
+from kctl.commands.record_format.read_record import ReadRecord
+from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece, Piece, TextPiece, TimePiece
+from kctl.errors import UsageError
+from kctl.integers import INT32_MAX
+from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
+
+_Wait = Generator[None, None, bytes]
+"""Suspends until more bytes have arrived; returns some of them."""
+_TIME_BYTES_MAX = 40
+
+
+class FormatReader:
+    """Splits bytes into records.
+
+    The delimiter at the end of the format may be missing after the last record.  `null_marker` is the text of a null
+    key or value without a size.  Raises UsageError for a format that cannot be read.
+    """
+
+    def __init__(self, pieces: tuple[Piece, ...], null_marker: bytes | None = None) -> None:
+        check_readable(pieces)
+        self._steps = steps_of(pieces)
+        self._null_marker = null_marker
+        self._input = _Input()
+        self._reading: Generator[None, None, ReadRecord] | None = None
+
+    def feed(self, data: bytes) -> Iterator[ReadRecord]:
+        """The records that are complete with these bytes.  Raises UsageError for bytes not in the format."""
+        self._input.add(data)
+        return self._records()
+
+    def finish(self) -> Iterator[ReadRecord]:
+        """The last record, if its delimiter is missing.  Raises UsageError if the input ends within a record."""
+        self._input.has_ended = True
+        return self._records()
+
+    def _records(self) -> Iterator[ReadRecord]:
+        while True:
+            if self._reading is None:
+                if not self._input.left:
+                    return
+                self._input.begin_record()
+                self._reading = _record(self._input, self._steps, self._null_marker)
+            try:
+                next(self._reading)
+            except StopIteration as end:
+                self._reading = None
+                yield end.value
+            else:
+                return
+
+
+class _Input:
+    """The bytes that have arrived and are not part of a record yet."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self._buffer = bytearray()
+        self._position = 0
+        self._record_start = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._buffer) - self._position
+
+    def add(self, data: bytes) -> None:
+        self._record_start -= self._position
+        del self._buffer[: self._position]
+        self._position = 0
+        self._buffer += data
+
+    def begin_record(self) -> None:
+        self._record_start = self._position
+
+    def exactly(self, size: int) -> _Wait:
+        """The next `size` bytes."""
+        self._check_size(size)
+        while self.left < size:
+            if self.has_ended:
+                self._end()
+            yield
+        return self._take(size)
+
+    def until(self, delimiter: bytes, *, least: int = 0, most: int | None = None, is_last: bool = False) -> _Wait:
+        """The bytes before the next delimiter, after the first `least` of them.
+
+        The delimiter itself is dropped.  It may be missing at the end of the input if `is_last`.
+        """
+        searched = least
+        while True:
+            found = self._buffer.find(delimiter, self._position + searched)
+            if found >= 0:
+                data = self._take(found - self._position)
+                self._position += len(delimiter)
+                return data
+            searched = max(least, self.left - len(delimiter) + 1)
+            if most is not None and self.left > most + len(delimiter):
+                raise UsageError(f"{_shown(delimiter)} expected after at most {most} bytes")
+            self._check_size(self.left)
+            if self.has_ended:
+                if is_last:
+                    return self._take(self.left)
+                self._end(delimiter)
+            yield
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._buffer[self._position : self._position + size])
+        self._position += size
+        return data
+
+    def _check_size(self, size: int) -> None:
+        if self._position - self._record_start + size > FORMATTED_RECORD_BYTES_MAX:
+            raise UsageError(f"longer than {FORMATTED_RECORD_BYTES_MAX:,} bytes, the greatest length of a record")
+
+    def _end(self, expected: bytes = b"") -> NoReturn:
+        raise UsageError(f"the input ends within the record{f', before {_shown(expected)}' if expected else ''}")
+
+
+def _record(source: _Input, steps: list[Step], null_marker: bytes | None) -> Generator[None, None, ReadRecord]:
+    found = yield from _fields(source, steps, null_marker, is_whole=True)
+    partition, timestamp_ms = found.numbers.get("partition"), found.numbers.get("timestamp")
+    if partition is not None and not 0 <= partition <= INT32_MAX:
+        raise UsageError(f"the partition is {partition}, not a number from 0 to {INT32_MAX}")
+    return ReadRecord(
+        found.texts.get("key"),
+        found.texts.get("value"),
+        tuple(found.headers),
+        partition,
+        None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms,
+    )
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes | None] = {}
+        self.numbers: dict[str, int] = {}
+        self.headers: list[tuple[str, bytes | None]] = []
+
+
+def _fields(
+    source: _Input, steps: list[Step], null_marker: bytes | None, *, is_whole: bool
+) -> Generator[None, None, _Found]:
+    """The values of the steps; `is_whole` unless they are those of a header."""
+    found = _Found()
+    is_delimited = False
+    may_lack_end = is_whole and len(steps) > 1 and isinstance(steps[-1].piece, Fixed)
+    for index, step in enumerate(steps, 1):
+        if not isinstance(step.piece, Fixed):
+            is_delimited = yield from _field(
+                source, step, found, null_marker, is_last=may_lack_end and index == len(steps) - 1
+            )
+        elif is_delimited:
+            is_delimited = False
+        else:
+            yield from _expected(source, step.piece.data, is_last=may_lack_end and index == len(steps))
+    return found
+
+
+def _expected(source: _Input, data: bytes, *, is_last: bool) -> Generator[None, None, None]:
+    while is_last and not source.left:
+        if source.has_ended:
+            return
+        yield
+    given = yield from source.exactly(len(data))
+    if given != data:
+        raise UsageError(f"{_shown(data)} expected, not {_shown(given)}")
+
+
+def _field(
+    source: _Input, step: Step, found: _Found, null_marker: bytes | None, *, is_last: bool
+) -> Generator[None, None, bool]:
+    """Adds the value of the step to `found`; returns whether its delimiter was read too."""
+    delimiter = step.delimiter
+    match step.piece:
+        case NumberPiece(_, field, form) if form.is_fixed:
+            found.numbers[field] = form.read((yield from source.exactly(form.width)))
+            return False
+        case NumberPiece(_, field, form):
+            data = yield from source.until(delimiter, least=1, most=NUMBER_BYTES_MAX + 1, is_last=is_last)
+            found.numbers[field] = form.read(data)
+        case TimePiece():
+            timestamp_ms = read_time((yield from source.until(delimiter, most=_TIME_BYTES_MAX, is_last=is_last)))
+            found.numbers["timestamp"] = -1 if timestamp_ms is None else timestamp_ms
+        case TextPiece(_, field, form) if step.is_sized:
+            size = found.numbers[f"{field} size"]
+            found.texts[field] = None if size < 0 else form.read((yield from source.exactly(form.size(size) or 0)))
+            return False
+        case TextPiece(_, field, form):
+            data = yield from source.until(delimiter, is_last=is_last)
+            is_null = data == (NULL_ESCAPED if form is TextForm.ESCAPE else null_marker)
+            found.texts[field] = None if is_null else form.read(data)
+        case HeadersPiece(_, None):
+            found.headers = _joined_headers((yield from source.until(delimiter, is_last=is_last)))
+        case HeadersPiece(_, tuple() as each):
+            found.headers = yield from _each_header(source, each, found.numbers["number of headers"], null_marker)
+            return False
+        case _:
+            raise AssertionError(step)
+    return True
+
+
+def _each_header(
+    source: _Input, each: tuple[Piece, ...], count: int, null_marker: bytes | None
+) -> Generator[None, None, list[tuple[str, bytes | None]]]:
+    if count > FORMATTED_HEADERS_MAX:
+        raise UsageError(f"{count:,} headers; the greatest number is {FORMATTED_HEADERS_MAX:,}")
+    steps = steps_of(each)
+    headers = []
+    for _ in range(count):
+        header = yield from _fields(source, steps, null_marker, is_whole=False)
+        headers.append((_name(header.texts["key"] or b""), header.texts.get("value")))
+    return headers
+
+
+def _joined_headers(data: bytes) -> list[tuple[str, bytes | None]]:
+    parts = data.split(b",") if data else []
+    if len(parts) > FORMATTED_HEADERS_MAX:
+        raise UsageError(f"{len(parts):,} headers; the greatest number is {FORMATTED_HEADERS_MAX:,}")
+    headers: list[tuple[str, bytes | None]] = []
+    for part in parts:
+        name, equals, value = part.partition(b"=")
+        plain = b"" if name == NULL_ESCAPED else TextForm.ESCAPE.read(name)
+        headers.append((_name(plain), TextForm.ESCAPE.read(value) if equals else None))
+    return headers
+
+
+def _name(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"the name of a header is not UTF-8: {_shown(data)}") from None
+
+
+def _shown(data: bytes) -> str:
+    return "'" + data[:40].decode(errors="backslashreplace").replace("\n", "\\n").replace("\t", "\\t") + "'"

@@ -1,0 +1,179 @@
+"""Delta tables through deltalake.
+
+A batch is one version of the table: it adds the files and sets an application transaction with the batch number, and
+one with the offset of every partition.  The version is created only if nobody else has created it, so two exporters
+cannot publish the same offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from kctl.errors import UsageError
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.outcome import WrittenFile
+from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.tables.delta_log import BATCH_ID, app_transactions, is_batch_of, positions_in, transactions_of
+from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
+
+BATCH = "kctl.batch"
+STATISTICS = ("partition", "offset")
+"""Columns whose minimum and maximum enter the log, so that readers skip files."""
+
+
+class DeltaLakeTable:
+    """The table in one directory of a target."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._url = f"{files.location}/{directory}".rstrip("/")
+        self._table: DeltaTable | None = None
+
+    def state(self) -> TableState | None:
+        """See Table.  Raises UsageError for a table that is no export."""
+        with self._failures():
+            self._table = self._load()
+            if self._table is None:
+                return None
+            table = self._table
+            transactions = app_transactions(self._files, self._directory, table.version())
+            if BATCH_ID not in transactions:
+                raise UsageError(f"{self._url} is a Delta table that was not created by an export")
+            batch = transactions[BATCH_ID]
+            is_latest = is_batch_of(self._files, self._directory, table.version(), batch)
+            columns = [field.name for field in table.schema().fields]
+            return TableState(batch, positions_in(transactions), columns, is_latest)
+
+    def paths(self) -> set[str]:
+        """The data files of the version that was read last, relative to the table."""
+        if self._table is None:
+            return set()
+        with self._failures():
+            prefix = self._table.table_uri.rstrip("/")
+            return {uri.removeprefix(prefix).removeprefix(self._url).lstrip("/") for uri in self._table.file_uris()}
+
+    def commit(self, commit: TableCommit) -> None:
+        """See Table."""
+        with self._failures():
+            schema = Schema.from_arrow(_with_partition_columns(commit))
+            partition_columns = list(commit.partition_by.columns)
+            properties = CommitProperties(
+                custom_metadata={**commit.properties, BATCH: str(commit.batch)},
+                max_commit_retries=0,  # a retry would be based on another version
+                app_transactions=[
+                    Transaction(BATCH_ID, commit.batch),
+                    *(Transaction(app_id, version) for app_id, version in transactions_of(commit.topics).items()),
+                ],
+            )
+            actions = [self._action(file, commit.partition_by) for file in commit.files]
+            if self._table is None:
+                self._create(schema, actions, partition_columns, properties)
+                return
+            self._add_columns(schema)
+            try:
+                self._table.create_write_transaction(
+                    [*actions], "append", schema, partition_columns, commit_properties=properties
+                )
+            except CommitFailedError as error:
+                raise Conflict from error
+
+    def _create(
+        self, schema: Schema, actions: list[AddAction], partition_columns: list[str], properties: CommitProperties
+    ) -> None:
+        try:
+            create_table_with_add_actions(
+                self._url,
+                schema,
+                actions,
+                mode="error",
+                partition_by=partition_columns,
+                storage_options=_storage_options(),
+                commit_properties=properties,
+            )
+        except DeltaError as error:
+            if self._load() is None:
+                raise
+            raise Conflict from error
+
+    def _add_columns(self, schema: Schema) -> None:
+        """Adds missing columns, in a version of their own; a run that is interrupted here has changed no rows."""
+        assert self._table is not None
+        present = {field.name for field in self._table.schema().fields}
+        missing = [field for field in schema.fields if field.name not in present]
+        if missing:
+            try:
+                self._table.alter.add_columns(missing, commit_properties=CommitProperties(max_commit_retries=0))
+            except CommitFailedError as error:
+                raise Conflict from error
+            if self._table.version() is not None:
+                self._table.update_incremental()
+
+    def _load(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._url, storage_options=_storage_options())
+        except TableNotFoundError:
+            return None
+
+    def _action(self, file: WrittenFile, partition_by: PartitionBy) -> AddAction:
+        return AddAction(
+            path=file.path,
+            size=file.size,
+            partition_values=partition_by.values(file.time),
+            modification_time=0,
+            data_change=True,
+            stats=json.dumps(self._statistics(file)),
+        )
+
+    def _statistics(self, file: WrittenFile) -> dict[str, Any]:
+        path = f"{self._directory}/{file.path}".lstrip("/")
+        with self._files.open(path) as opened:
+            metadata = pq.read_metadata(opened)
+        found = [
+            {metadata.row_group(group).column(column).path_in_schema: metadata.row_group(group).column(column)}
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        ]
+        lows: dict[str, int] = {}
+        highs: dict[str, int] = {}
+        for name in STATISTICS:
+            statistics = [chunk[name].statistics for chunk in found if name in chunk]
+            lows[name] = min(one.min for one in statistics)
+            highs[name] = max(one.max for one in statistics)
+        nulls = dict.fromkeys(STATISTICS, 0)
+        return {"numRecords": file.records, "minValues": lows, "maxValues": highs, "nullCount": nulls}
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raises TableFailed for errors of deltalake."""
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            message = (str(error).splitlines() or [type(error).__name__])[0]
+            raise TableFailed(f"table {self._url}: {message}") from error
+
+
+def _with_partition_columns(commit: TableCommit) -> pa.Schema:
+    """The columns of the table: partition columns are in the log only, not in the files."""
+    types = {"date": pa.date32(), "hour": pa.int32()}
+    schema = commit.schema
+    for name in commit.partition_by.columns:
+        schema = schema.append(pa.field(name, types[name]))
+    return schema
+
+
+def _storage_options() -> dict[str, str]:
+    """Options beside the variables of the environment, which the library reads."""
+    if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        return {"allow_http": "true"}
+    return {}

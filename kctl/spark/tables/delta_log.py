@@ -1,0 +1,123 @@
+"""Reads the application transactions of a Delta table, which deltalake looks up by name but does not list.
+
+A `txn` action has an application id and a version; the last one of each id counts.  Checkpoints contain them all, so
+they survive the deletion of old commits, unlike the information in commits.
+
+    kctl                                                          version: the batch
+    kctl/CLUSTER-ID/TOPIC/TOPIC-ID/INCARNATION/PARTITION          version: the offset after the last exported one
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import pyarrow.parquet as pq
+
+from kctl.model import ZERO_UUID
+from kctl.spark.exec.files import Files
+from kctl.spark.plan import Position, TopicPosition
+
+BATCH_ID = "kctl"
+
+_APP_ID = re.compile(
+    r"kctl/(?P<cluster>[^/]*)/(?P<topic>[^/]+)/(?P<id>[0-9a-f-]{36})/(?P<incarnation>\d+)/(?P<partition>\d+)"
+)
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*(parquet|json)")
+
+
+def app_transactions(files: Files, directory: str, version: int) -> dict[str, int]:
+    """The last version of each application id as of a version of the table."""
+    log = f"{directory}/_delta_log".lstrip("/")
+    names = files.names(log)
+    checkpoint = _last_checkpoint(files, log, version)
+    found: dict[str, int] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match and int(match[1]) == checkpoint:
+            found.update(_of_checkpoint(files, f"{log}/{name}"))
+    for name in names:
+        match = _COMMIT.fullmatch(name)
+        if match and checkpoint < int(match[1]) <= version:
+            found.update(_of_lines(files.read(f"{log}/{name}")))
+    return found
+
+
+def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
+    """Whether an export committed this version as its batch."""
+    path = f"{directory}/_delta_log/{version:020}.json".lstrip("/")
+    try:
+        return _of_lines(files.read(path)).get(BATCH_ID) == batch
+    except FileNotFoundError:
+        return False  # deleted, after a checkpoint
+
+
+def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:
+    """The application transactions for positions."""
+    return {
+        f"kctl/{one.cluster_id}/{topic}/{one.topic_id}/{at.incarnation}/{partition}": at.offset
+        for topic, one in topics.items()
+        for partition, at in one.partitions.items()
+    }
+
+
+def positions_in(transactions: Mapping[str, int]) -> dict[str, TopicPosition]:
+    """The inverse of `transactions_of`, with transactions of former incarnations among them.
+
+    A topic was created again if its highest incarnation has another id.  Where a broker had no topic ids, the
+    transactions with an id are the later ones.
+    """
+    matches = [(match, version) for app_id, version in transactions.items() if (match := _APP_ID.fullmatch(app_id))]
+    topics: dict[str, TopicPosition] = {}
+    for topic in {match["topic"] for match, _ in matches}:
+        entries = [
+            (Position(version, int(match["incarnation"])), UUID(match["id"]), match["cluster"], int(match["partition"]))
+            for match, version in matches
+            if match["topic"] == topic
+        ]
+        # Ordered so that later entries replace earlier ones.
+        entries.sort(key=lambda entry: (entry[0].incarnation, entry[1] != ZERO_UUID, entry[0].offset))
+        last, topic_id, cluster_id, _ = entries[-1]
+        same = {topic_id, ZERO_UUID} if _is_one_topic(entries, topic_id) else {topic_id}
+        partitions = {partition: at for at, id_, _, partition in entries if id_ in same}
+        topics[topic] = TopicPosition(topic_id, cluster_id, last.incarnation, partitions)
+    return topics
+
+
+def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: UUID) -> bool:
+    """Whether entries without a topic id are of the topic that has one: the incarnation is the same."""
+    incarnations = {at.incarnation for at, id_, _, _ in entries if id_ == topic_id}
+    without = {at.incarnation for at, id_, _, _ in entries if id_ == ZERO_UUID}
+    return bool(incarnations & without)
+
+
+def _last_checkpoint(files: Files, log: str, version: int) -> int:
+    """The version of the last checkpoint; -1 without one, or if it is after the requested version."""
+    try:
+        found = int(json.loads(files.read(f"{log}/_last_checkpoint"))["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return -1
+    return found if found <= version else -1
+
+
+def _of_checkpoint(files: Files, path: str) -> dict[str, int]:
+    if path.endswith("json"):
+        return _of_lines(files.read(path))
+    with files.open(path) as file:
+        rows = pq.read_table(file, columns=["txn"]).column("txn").to_pylist()
+    return dict(_pairs({"txn": row} for row in rows if row))
+
+
+def _of_lines(data: bytes) -> dict[str, int]:
+    return dict(_pairs(json.loads(line) for line in data.splitlines() if b'"txn"' in line))
+
+
+def _pairs(actions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    for action in actions:
+        transaction = action.get("txn")
+        if transaction:
+            yield transaction["appId"], transaction["version"]

@@ -1,0 +1,188 @@
+"""Iceberg tables through pyiceberg.
+
+A batch is one commit of the catalogue: a snapshot that adds the files, and the table properties `kctl.batch` and
+`kctl.positions`, which outlive the expiry of snapshots.  The summary of the snapshot contains the same.  A batch
+without files is an empty snapshot.  The catalogue accepts a commit only if the current snapshot is still the one that
+the commit is based on, so two exporters cannot publish the same offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.table import TableProperties
+from pyiceberg.transforms import DayTransform, HourTransform, Transform
+
+from kctl.errors import UsageError
+from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.position_json import topics_from_json, topics_to_json
+from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as CatalogTable
+
+BATCH = "kctl.batch"
+POSITIONS = "kctl.positions"
+DEFAULT_CATALOG = "kctl"
+TRANSFORMS: Mapping[PartitionBy, Transform[Any, Any]] = {
+    PartitionBy.DATE: DayTransform(),
+    PartitionBy.HOUR: HourTransform(),
+}
+"""Hidden partitions: the library computes them from the statistics of a file, which has records of one unit."""
+
+logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
+
+
+class IcebergTable:
+    """One table of a catalogue, at a given location."""
+
+    def __init__(self, open_catalog: Callable[[], Catalog | None], identifier: tuple[str, ...], location: str) -> None:
+        """`open_catalog` returns None as long as the catalogue has no database."""
+        self._open_catalog = open_catalog
+        self._identifier = identifier
+        self._location = location
+        self._table: CatalogTable | None = None
+
+    @property
+    def name(self) -> str:
+        """The identifier as text."""
+        return ".".join(self._identifier)
+
+    def state(self) -> TableState | None:
+        """See Table.  Raises UsageError for a table that is no export, or another one's."""
+        with self._failures():
+            self._table = None
+            catalog = self._open_catalog()
+            if catalog is None:
+                return None
+            try:
+                self._table = catalog.load_table(self._identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+            table = self._table
+            if table.location().rstrip("/") != self._location:
+                raise UsageError(
+                    f"table {self.name} of the catalogue is at {table.location()}, not at {self._location}: "
+                    "choose another --namespace"
+                )
+            try:
+                batch = int(table.properties[BATCH])
+                topics = topics_from_json(json.loads(table.properties[POSITIONS]))
+            except (KeyError, TypeError, ValueError):
+                raise UsageError(f"table {self.name} was not created by an export") from None
+            snapshot = table.current_snapshot()
+            summary = snapshot.summary if snapshot else None
+            is_latest = summary is not None and summary.additional_properties.get(BATCH) == str(batch)
+            return TableState(batch, topics, table.schema().column_names, is_latest)
+
+    def paths(self) -> set[str]:
+        """The data files of the current snapshot, relative to the table."""
+        if self._table is None:
+            return set()
+        snapshot = self._table.current_snapshot()
+        if snapshot is None:
+            return set()
+        with self._failures():
+            io = self._table.io
+            return {
+                entry.data_file.file_path.removeprefix(f"{self._location}/")
+                for manifest in snapshot.manifests(io)
+                if manifest.content == ManifestContent.DATA
+                for entry in manifest.fetch_manifest_entry(io)
+                if entry.data_file.content == DataFileContent.DATA
+            }
+
+    def commit(self, commit: TableCommit) -> None:
+        """See Table."""
+        with self._failures():
+            table = self._without_retries(self._table or self._create(commit))
+            positions = json.dumps(topics_to_json(commit.topics), separators=(",", ":"))
+            properties = {**commit.properties, BATCH: str(commit.batch), POSITIONS: positions}
+            try:
+                with table.transaction() as transaction:
+                    if commit.partition_by is not PartitionBy.NONE and table.spec().is_unpartitioned():
+                        with transaction.update_spec() as spec:
+                            spec.add_field(
+                                "timestamp", TRANSFORMS[commit.partition_by], f"timestamp_{commit.partition_by}"
+                            )
+                    if set(commit.schema.names) - set(table.schema().column_names):
+                        with transaction.update_schema() as update:
+                            update.union_by_name(commit.schema)
+                    transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})
+                    transaction.add_files(
+                        [f"{self._location}/{file.path}" for file in commit.files],
+                        snapshot_properties=properties,
+                        check_duplicate_files=False,  # the paths contain the batch, which is new
+                    )
+            except CommitFailedException as error:
+                raise Conflict from error
+
+    def _create(self, commit: TableCommit) -> CatalogTable:
+        catalog = self._open_catalog()
+        assert catalog is not None
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(self._identifier[:-1])
+        try:
+            return catalog.create_table(
+                self._identifier,
+                schema=commit.schema,
+                location=self._location,
+                properties={BATCH: "-1", POSITIONS: "{}"},
+            )
+        except TableAlreadyExistsError as error:
+            raise Conflict from error
+
+    @staticmethod
+    def _without_retries(table: CatalogTable) -> CatalogTable:
+        """The table, which does not repeat a failed commit on top of another one.
+
+        Only this object is changed: the number of retries is a property that other programs may set in the table.
+        """
+        properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raises TableFailed for errors of pyiceberg, the catalogue's database or the store."""
+        try:
+            yield
+        except (Conflict, UsageError):
+            raise
+        except Exception as error:
+            raise TableFailed(f"table {self.name}: {_one_line(error)}") from error
+
+
+def default_catalog(folder: Path) -> Catalog:
+    """The catalogue in the SQLite database of an export folder, which must exist."""
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - imports SQLAlchemy
+
+    return SqlCatalog(DEFAULT_CATALOG, uri=f"sqlite:///{folder}/_kctl/catalog.db", warehouse=f"file://{folder}")
+
+
+def named_catalog(name: str) -> Catalog:
+    """The catalogue that .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__* describe.  Raises UsageError, TableFailed."""
+    try:
+        return load_catalog(name)
+    except ValueError as error:
+        raise UsageError(f"--catalog {name}: {_one_line(error)}") from None
+    except Exception as error:
+        raise TableFailed(f"catalogue {name}: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,155 @@
+"""The kinds of an export, --table, and the log of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.errors import UsageError
+from kctl.spark import layout
+from kctl.spark.commit_log import CommitLog
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.target import PackageMissing, is_object_store
+from kctl.spark.export_log import ExportLog
+from kctl.spark.tables.table_log import LayoutMark, TableLog
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from kctl.spark.tables.table import Table
+
+DEFAULT_NAMESPACE = "kafka"
+
+
+class TableKind(StrEnum):
+    """What an export publishes."""
+
+    PARQUET = "parquet"
+    """Folders of files with a commit log."""
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """Options of the command.  Raises UsageError for options of another kind."""
+
+    kind: TableKind = TableKind.PARQUET
+    is_shared: bool = False
+    """One table for all topics, at the target; otherwise one per topic, in folders of the target."""
+    catalog: str | None = None
+    """Name of an Iceberg catalogue that is configured for pyiceberg; default: a SQLite database in the folder."""
+    namespace: str = ""
+    """Iceberg: where the tables are in the catalogue; empty: DEFAULT_NAMESPACE."""
+
+    partition_by: PartitionBy = PartitionBy.NONE
+
+    @property
+    def mark(self) -> str:
+        """The options that each export into a target must have."""
+        by = "" if self.partition_by is PartitionBy.NONE else f" --partition-by {self.partition_by}"
+        return f"--table {self.kind}" + (" --one-table" if self.is_shared else "") + by
+
+    def __post_init__(self) -> None:
+        if self.kind is TableKind.PARQUET and self.is_shared:
+            raise UsageError("--one-table is an option of --table iceberg and delta")
+        if self.kind is TableKind.PARQUET and self.partition_by is not PartitionBy.NONE:
+            raise UsageError("--partition-by is an option of --table iceberg and delta")
+        if self.kind is not TableKind.ICEBERG and (self.catalog or self.namespace):
+            name = "--catalog" if self.catalog else "--namespace"
+            raise UsageError(f"{name} is an option of --table iceberg")
+
+
+def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> ExportLog:
+    """The log of a target.
+
+    Raises PackageMissing, and UsageError if the target contains another kind of export or the options do not fit.
+    """
+    LayoutMark(files).check(options.mark)
+    if options.kind is TableKind.PARQUET:
+        return CommitLog(files)
+    open_table = _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
+    return TableLog(
+        files,
+        open_table,
+        topics,
+        mark=options.mark,
+        is_shared=options.is_shared,
+        partition_by=options.partition_by,
+    )
+
+
+def _delta(files: Files) -> Callable[[str], Table]:
+    _require("deltalake", extra="delta")
+    from kctl.spark.tables.delta import DeltaLakeTable  # noqa: PLC0415 - an optional package
+
+    return lambda directory: DeltaLakeTable(files, directory)
+
+
+def _iceberg(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
+    _require("pyiceberg", extra="iceberg")
+    names = _table_names(topics, files.location, is_shared=options.is_shared)
+    location = files.location if is_object_store(files.location) else f"file://{files.location}"
+    namespace = tuple((options.namespace or DEFAULT_NAMESPACE).split("."))
+    if options.catalog is None and is_object_store(files.location):
+        raise UsageError("Iceberg tables in an object store need --catalog NAME, a catalogue configured for pyiceberg")
+    from kctl.spark.tables.iceberg import IcebergTable, named_catalog  # noqa: PLC0415 - an optional package
+
+    catalog: Callable[[], Catalog | None]
+    if options.catalog is None:
+        _require("sqlalchemy", extra="iceberg")
+        catalog = _FolderCatalog(Path(files.location)).open
+    else:
+        named = named_catalog(options.catalog)
+        catalog = lambda: named  # noqa: E731
+
+    def open_table(directory: str) -> Table:
+        return IcebergTable(catalog, (*namespace, names[directory]), f"{location}/{directory}".rstrip("/"))
+
+    return open_table
+
+
+class _FolderCatalog:
+    """The SQLite catalogue of a folder, opened when the folder has been created, so that a dry run leaves no file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._catalog: Catalog | None = None
+
+    def open(self) -> Catalog | None:
+        """The catalogue; None if the folder does not exist yet."""
+        if self._catalog is None and (self._folder / layout.LOG_DIRECTORY).is_dir():
+            from kctl.spark.tables.iceberg import default_catalog  # noqa: PLC0415 - an optional package
+
+            self._catalog = default_catalog(self._folder)
+        return self._catalog
+
+
+def _table_names(topics: Collection[str], location: str, *, is_shared: bool) -> dict[str, str]:
+    """The name of the table in each directory: of the topic, or the last part of the target, with `_` for `.` and `-`.
+
+    Raises UsageError for topics whose names differ only in these characters.
+    """
+    if is_shared:
+        return {"": _identifier(location.rstrip("/").rpartition("/")[2])}
+    names: dict[str, str] = {}
+    for topic in sorted(topics):
+        name = _identifier(topic)
+        if name in names.values():
+            raise UsageError(f"several topics would be in table {name}: export them to different targets")
+        names[layout.topic_directory(topic)] = name
+    return names
+
+
+def _identifier(text: str) -> str:
+    return "".join(character if character.isalnum() else "_" for character in text)
+
+
+def _require(package: str, *, extra: str) -> None:
+    if find_spec(package) is None:
+        raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[{extra}]'")

@@ -1,0 +1,69 @@
+"""Port for tables to which an export publishes files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kctl.errors import KctlError
+from kctl.spark.exec.outcome import WrittenFile
+from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.plan import TopicPosition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TableFailed(KctlError):
+    """The library of the table format reports an error."""
+
+
+class Conflict(Exception):
+    """Another writer has committed to the table since its state was read; nothing was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What the last commit of an export says about the table."""
+
+    batch: int
+    """-1 for a table without a batch."""
+    topics: Mapping[str, TopicPosition]
+    columns: Sequence[str]
+    is_latest: bool
+    """Whether no other program has committed after that batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """A batch to publish: all of it becomes visible at once, with the positions after it."""
+
+    batch: int
+    files: Sequence[WrittenFile]
+    """Their paths are relative to the table."""
+    partition_by: PartitionBy
+    topics: Mapping[str, TopicPosition]
+    schema: pa.Schema
+    """Columns of the files; those that the table lacks are added."""
+    properties: Mapping[str, str]
+    """For people who read the table's history."""
+
+
+class Table(Protocol):
+    """One table.  Raises TableFailed for errors of its library."""
+
+    def state(self) -> TableState | None:
+        """Reads the state, on which the next commit is based; None if the table does not exist."""
+        ...
+
+    def paths(self) -> set[str]:
+        """The data files of the state that was read last, relative to the table."""
+        ...
+
+    def commit(self, commit: TableCommit) -> None:
+        """Publishes a batch in one commit, creating the table if necessary.
+
+        Raises Conflict unless the table is as it was when its state was read.
+        """
+        ...

@@ -1,0 +1,247 @@
+"""The log of an export into tables: offsets, topic ids and batch number are in the commits of the tables themselves.
+
+There are no plans: a run that was interrupted before its commit has changed no table, and the next one plans again.
+Files are in a folder with the number of the batch, and their names are functions of their offsets and columns, so the
+next run reuses those it plans as well.  The others of the folder are deleted after the commit.
+
+A commit is based on the state that was read before planning.  If another exporter has committed since, it fails.  So
+files with the number of a committed batch (or a lower one) that the commit does not name will never be published,
+and may be deleted while other exporters run.
+
+The tables of several topics are committed one after the other; each contains only its own topics' positions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from kctl.errors import UsageError
+from kctl.spark import layout
+from kctl.spark.commit_log import LostRace, parts_of
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.outcome import FileOutcome
+from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.inventory import Inventory
+from kctl.spark.plan import FileOptions, Plan, Positions, TopicPosition, advance
+from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
+
+PARQUET_MARK = "--table parquet"
+COMMIT_ATTEMPTS = 10
+"""Other programs may commit to a table at the same time, for example to compact it."""
+CLEANED_FOLDERS_MAX = 10
+"""Batches of other tables of the target are numbered together, so those without this table are skipped."""
+
+
+class TableLog:
+    """The tables of one target: one per topic, or one for all."""
+
+    def __init__(
+        self,
+        files: Files,
+        open_table: Callable[[str], Table],
+        topics: Collection[str],
+        *,
+        mark: str,
+        is_shared: bool,
+        partition_by: PartitionBy,
+    ) -> None:
+        """`open_table` returns the table in a directory of the target; "" is the target itself.
+
+        `mark` are the options that each export into the target must have.
+        """
+        self._files = files
+        self._is_shared = is_shared
+        self._mark = mark
+        self._partition_by = partition_by
+        directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
+        self._tables = {directory: open_table(directory) for directory in sorted(directories)}
+        self._states: dict[str, TableState] = {}
+        """Of tables that exist, as read last."""
+
+    def is_new(self) -> bool:
+        """Whether none of the tables has a batch."""
+        return self.positions().last_batch < 0
+
+    def create(self) -> None:
+        """Marks the target as one of tables."""
+        self._files.prepare([layout.LOG_DIRECTORY])
+        LayoutMark(self._files).claim(self._mark)
+
+    def lock(self) -> AbstractContextManager[object]:
+        """See ExportLog."""
+        return self._files.lock()
+
+    def positions(self) -> Positions:
+        """The positions of all tables; the batch is the highest of them."""
+        self._states = {
+            directory: state for directory, table in self._tables.items() if (state := table.state()) is not None
+        }
+        topics: dict[str, TopicPosition] = {}
+        for state in self._states.values():
+            topics |= state.topics
+        has_headers = any("headers" in state.columns for state in self._states.values())
+        return Positions(
+            last_batch=max((state.batch for state in self._states.values()), default=-1),
+            topics=topics,
+            # A column may be added to a table, but not left out.
+            include_headers=True if has_headers else None,
+            files=None,
+        )
+
+    def pending(self, positions: Positions) -> Plan | None:
+        """None: see above."""
+
+    def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
+        """Empty: the tables name their files, and their readers report missing ones."""
+        return Inventory()
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan with files in folders of their batch, whose names depend on everything that their contents do."""
+        suffix = f"+{_digest(plan.options)}{layout.DATA_SUFFIX}"
+
+        def place(topic: str, path: str) -> str:
+            name = path.rpartition("/")[2].removesuffix(layout.DATA_SUFFIX) + suffix
+            return f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
+
+        return replace(
+            plan,
+            ranges=tuple(
+                replace(
+                    range_,
+                    files=tuple(replace(file, path=place(range_.tp.topic, file.path)) for file in range_.files),
+                )
+                for range_ in plan.ranges
+            ),
+        )
+
+    def write_plan(self, plan: Plan) -> None:
+        """Does nothing: see above."""
+
+    def write_commit(
+        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
+    ) -> Positions:
+        """Commits to the table of each planned topic."""
+        after = advance(positions, plan)
+        for directory in sorted({self._directory(topic) for topic in plan.topics}):
+            before = self._states.get(directory)
+            commit = self._commit_of(directory, plan, outcomes, after, now_ms)
+            self._publish(directory, before, commit)
+            kept = {file.path for file in commit.files}
+            first = max(before.batch + 1 if before else 0, plan.batch + 1 - CLEANED_FOLDERS_MAX)
+            for batch in range(first, plan.batch + 1):
+                self._remove_others(directory, batch, kept)
+            self._states.pop(directory, None)
+        return after
+
+    def remove_unfinished(self, topics: Collection[str]) -> None:
+        """Deletes the files of the last batch that it does not name, unless other programs have changed the table."""
+        for directory, state in self._states.items():
+            if state.batch >= 0 and state.is_latest:
+                self._remove_others(directory, state.batch, self._tables[directory].paths())
+
+    def _publish(self, directory: str, before: TableState | None, commit: TableCommit) -> None:
+        """Commits, again if another program has changed the table.  Raises LostRace if that was an exporter."""
+        table = self._tables[directory]
+        name = self._name(directory)
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                table.commit(commit)
+            except Conflict:
+                state = table.state()
+                if state is not None and self._is_published(table, state, commit):
+                    return
+                if (state.batch if state else -1) != (before.batch if before else -1):
+                    raise LostRace(f"another export has committed to {name} at the same time") from None
+            else:
+                return
+        raise TableFailed(f"other programs commit to {name} all the time; repeat the export later")
+
+    @staticmethod
+    def _is_published(table: Table, state: TableState, commit: TableCommit) -> bool:
+        """Whether the table has exactly this commit: its answer was lost, or another exporter published the same."""
+        is_same = state.batch == commit.batch and state.topics == commit.topics
+        return is_same and {file.path for file in commit.files} <= table.paths()
+
+    def _commit_of(
+        self, directory: str, plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int
+    ) -> TableCommit:
+        from kctl.spark.exec.columns import schema  # noqa: PLC0415 - imports pyarrow
+
+        topics = [topic for topic in after.topics if self._directory(topic) == directory]
+        mine = [range_ for range_ in plan.ranges if range_.tp.topic in topics]
+        incarnations = max(range_.incarnation for range_ in mine)
+        paths = dict.fromkeys(file.path for range_ in mine for file in range_.files)
+        lost = sum(
+            range_.lost + sum(part.lost for part in parts)
+            for range_, parts in parts_of(plan, outcomes)
+            if range_.tp.topic in topics
+        )
+        prefix = f"{directory}/" if directory else ""
+        return TableCommit(
+            batch=plan.batch,
+            files=[
+                file._replace(path=file.path.removeprefix(prefix)) for path in paths for file in outcomes[path].written
+            ],
+            partition_by=self._partition_by,
+            topics={topic: after.topics[topic] for topic in topics},
+            schema=schema(include_headers=plan.options.include_headers, has_incarnation=incarnations > 0),
+            properties={
+                "kctl.cluster-id": plan.cluster_id,
+                "kctl.planned-ms": str(plan.created_ms),
+                "kctl.committed-ms": str(now_ms),
+                "kctl.lost-offsets": str(lost),
+                "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
+            },
+        )
+
+    def _remove_others(self, directory: str, batch: int, kept: Collection[str]) -> None:
+        folder = self._data_directory(directory, batch)
+        prefix = f"{directory}/" if directory else ""
+        for name in self._files.names(folder):
+            if f"{folder}/{name}".removeprefix(prefix) not in kept:
+                self._files.remove(f"{folder}/{name}")
+
+    def _directory(self, topic: str) -> str:
+        return "" if self._is_shared else layout.topic_directory(topic)
+
+    @staticmethod
+    def _data_directory(directory: str, batch: int) -> str:
+        return f"{directory}/data/{batch:012d}".lstrip("/")
+
+    def _name(self, directory: str) -> str:
+        return f"{self._files.location}/{directory}".rstrip("/")
+
+
+class LayoutMark:
+    """Which kind of export a target holds, so that one of another kind is refused."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def check(self, mark: str) -> None:
+        """Raises UsageError if the target has an export with other options."""
+        held = self._held()
+        if held and held != mark:
+            raise UsageError(
+                f"{self._files.location} contains an export with {held}: use the same options or another --to"
+            )
+
+    def claim(self, mark: str) -> None:
+        """Marks a new target."""
+        self._files.create(layout.TABLE_MARK, mark.encode())
+        self.check(mark)
+
+    def _held(self) -> str:
+        try:
+            return self._files.read(layout.TABLE_MARK).decode(errors="replace")
+        except FileNotFoundError:
+            is_folder = bool(self._files.names(layout.PLANS) or self._files.names(layout.COMMITS))
+            return PARQUET_MARK if is_folder else ""
+
+
+def _digest(options: FileOptions) -> str:
+    parts: Sequence[object] = (options.include_headers, options.compression.value, options.isolation.value)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]

@@ -1,0 +1,70 @@
+"""Texts of Kafka's tools for states that are hard to bring about beside them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kctl.admin.configs import ConfigEntry, ConfigResource, ResourceType
+from kctl.admin.election import Election, ElectionType
+from kctl.admin.log_dirs import LogDir
+from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment import Ongoing
+from kctl.client.metadata import Topic
+from kctl.commands.compat import configs, election, log_dirs, topics
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from tests.unit.admin.clusters import partition
+from tests.unit.commands.conftest import Kctl
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def test_topic_that_is_reassigned_and_without_leader() -> None:
+    topic = Topic("orders", UUID(int=0), False, (partition(0, (1, 2, 3), leader=-1, isr=(1,)),), ErrorCode.NONE)
+    ongoing = {ORDERS: Ongoing((1, 2, 3), adding=(3,), removing=(1,))}
+    assert topics.described("kafka-2.8", [topic], {}, ongoing) == (
+        "Topic: orders\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: \n"
+        "\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: 1"
+        "\tAdding Replicas: 3\tRemoving Replicas: 1\n"
+    )
+    assert topics.described("kafka-3", [topic], {}, ongoing, {"orders": [0]}) == (
+        "\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: 1"
+        "\tAdding Replicas: 3\tRemoving Replicas: 1\tElr: N/A\tLastKnownElr: N/A\n"
+    )
+    assert topics.described("kafka-3", [topic], {}, {}, {}) == ""
+    assert topics.listed([]) == "\n"
+
+
+def test_value_of_a_sensitive_property_is_null() -> None:
+    entry = ConfigEntry("ssl.key.password", None, "DYNAMIC_BROKER_CONFIG", False, True, ())
+    assert configs.described("kafka-3", ConfigResource(ResourceType.BROKER, "1"), [entry]) == (
+        "Dynamic configs for broker 1 are:\n  ssl.key.password=null sensitive=true synonyms={}\n"
+    )
+
+
+def test_offline_log_dir_has_the_class_of_the_exception() -> None:
+    offline = LogDir(1, "/data", ErrorCode.KAFKA_STORAGE_ERROR)
+    line = log_dirs.described("kafka-2.8", [1], [offline], None).splitlines()[2]
+    assert line == (
+        '{"version":1,"brokers":[{"broker":1,"logDirs":[{"logDir":"/data",'
+        '"error":"org.apache.kafka.common.errors.KafkaStorageException","partitions":[]}]}]}'
+    )
+
+
+def test_failed_elections_name_the_exception() -> None:
+    failed = Election(ORDERS, 1, -1, Outcome("orders-0", ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "away"))
+    for compat in ("kafka-2.8", "kafka-3"):
+        assert election.elected(compat, ElectionType.PREFERRED, [failed]) == (
+            "Error completing leader election (PREFERRED) for partition: orders-0: "
+            "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException: away\n"
+        )
+
+
+def test_compat_lines_that_make_no_sense(kctl: Kctl) -> None:
+    for line in (
+        "configs describe user --compat kafka-3",
+        "configs describe topic --compat kafka-2.8",
+        "configs describe topic orders --property retention.ms --compat kafka-3",
+        "configs describe topic orders --client app",
+    ):
+        assert kctl(line).status == 2
