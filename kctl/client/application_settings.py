@@ -64,6 +64,8 @@ class ProducerConfig:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     """How long a record is retried after it has been added to a batch."""
+    metadata_max_age_ms: int = 300_000
+    """How long the partitions of a topic are remembered; added ones are used afterwards."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitioner: Partitioner | None = None
@@ -114,6 +116,7 @@ class ProducerConfig:
             buffered_bytes_max=self.buffer_memory,
             max_block_ms=self.max_block_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
+            metadata_max_age_ms=self.metadata_max_age_ms,
         )
 
 

@@ -60,6 +60,8 @@ class ProducerSettings:
     """How long `send` waits while the buffer is full; None for as long as it takes."""
     delivery_timeout_ms: int | None = None
     """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
+    metadata_max_age_ms: int = 300_000
+    """How long the partitions of a topic are remembered; added ones are used afterwards."""
 
 
 @dataclass(slots=True)
@@ -108,6 +110,8 @@ class Producer:
         self._clock_ms = clock_ms
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
+        self._metadata_end_ms = 0
+        """When the metadata of all topics is forgotten."""
         self._partitioner = partitioner or DefaultPartitioner()
         self._producer: asyncio.Task[tuple[int, int]] | None = None
         self._buffered_records = 0
@@ -188,6 +192,8 @@ class Producer:
                 raise ApiError(found.error, f"topic '{topic}' does not exist")
             if found.error is not ErrorCode.NONE:
                 raise ApiError(found.error, f"{topic}: {found.error.description}")
+            if not self._metadata:
+                self._metadata_end_ms = self._client.transport.monotonic_ms() + self._settings.metadata_max_age_ms
             self._metadata[topic] = metadata
         return metadata
 
@@ -227,6 +233,8 @@ class Producer:
             queue.linger = None
         if not queue.open.records:
             return
+        if self._client.transport.monotonic_ms() >= self._metadata_end_ms:
+            self._metadata.clear()
         queue.closed.append(queue.open)
         queue.open = Batch()
         if isinstance(self._partitioner, StickyPartitioner):

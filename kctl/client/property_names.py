@@ -73,6 +73,7 @@ _PRODUCER: dict[str, Callable[[str], Any]] = {
     "max.block.ms": _count,
     "max.request.size": _count,
     "delivery.timeout.ms": _count,
+    "metadata.max.age.ms": _count,
     "transactional.id": _text,
     "transaction.timeout.ms": _count,
 }

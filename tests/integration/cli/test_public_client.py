@@ -89,6 +89,24 @@ def read_and_fail(bootstrap: str, topic: str) -> None:
             raise Failed
 
 
+@ON_OURS
+def test_keys_are_partitioned_as_by_librdkafka(bootstrap: str, topic: str) -> None:
+    keys = [f"key-{number}" for number in range(50)]
+    theirs: dict[str, int | None] = {}
+
+    def note(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        assert error is None, error
+        theirs[(message.key() or b"").decode()] = message.partition()
+
+    other = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    for key in keys:
+        other.produce(topic, b"theirs", key.encode(), on_delivery=note)
+    assert other.flush(TIMEOUT_S) == 0
+    with Producer(ProducerConfig(bootstrap_servers=bootstrap)) as producer:
+        ours = {key: producer.send(topic, "ours", key=key) for key in keys}
+    assert {key: future.result(0).partition for key, future in ours.items()} == theirs
+
+
 def test_transactions_are_read_by_librdkafka(bootstrap: str, topic: str) -> None:
     config = ProducerConfig(bootstrap_servers=bootstrap, transactional_id=topic)
     with Producer(config) as producer:

@@ -148,6 +148,18 @@ def test_partitioners_decide(cluster: FakeCluster) -> None:
     assert partitions(partitioner=last) == [2, 2, 2, 2]
 
 
+def test_added_partitions_are_used_after_the_age_of_metadata(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=1)
+
+    def last(topic: str, key: bytes | None, partition_count: int) -> int:
+        return partition_count - 1
+
+    with Producer(config(cluster, partitioner=last, metadata_max_age_ms=0)) as producer:
+        assert producer.send("orders", "a").result(WAIT_S).partition == 0
+        cluster.create("orders", leaders=3)
+        assert producer.send("orders", "b").result(WAIT_S).partition == 2
+
+
 def test_error_of_own_partitioner_is_the_result(cluster: FakeCluster) -> None:
     cluster.create("orders")
 
