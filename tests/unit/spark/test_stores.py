@@ -29,13 +29,16 @@ SILENT = Listener(lambda plan, again: None, lambda progress: None)
 MakeFiles = Callable[[str], Files]
 
 
+ON_S3 = pytest.param("s3", marks=pytest.mark.server)
+
+
 @pytest.fixture(scope="module")
 def s3_url() -> Iterator[str]:
     with s3_server.s3_server() as url:
         yield url
 
 
-@pytest.fixture(params=["disk", "memory", "s3"])
+@pytest.fixture(params=["disk", "memory", ON_S3])
 def make_files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFiles:
     """Makes the files of a target by its name, an empty one for a new name."""
     if request.param == "disk":
@@ -127,7 +130,7 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(make_files: MakeF
     assert steps > 10
 
 
-@pytest.mark.parametrize("make_files", ["s3"], indirect=True)
+@pytest.mark.parametrize("make_files", [ON_S3], indirect=True)
 def test_crashes_are_recovered_from_on_an_s3_server(make_files: MakeFiles, tmp_path: Path) -> None:
     _crash_at_each(make_files, tmp_path, [2, 3, 5, 6, 8, 9, 10])
 
@@ -167,7 +170,7 @@ def test_of_two_exporters_at_once_one_commits(make_files: MakeFiles, tmp_path: P
     assert step > 7
 
 
-@pytest.mark.parametrize("make_files", ["s3"], indirect=True)
+@pytest.mark.parametrize("make_files", [ON_S3], indirect=True)
 def test_of_two_exporters_at_once_one_commits_on_an_s3_server(make_files: MakeFiles, tmp_path: Path) -> None:
     for step in (2, 3, 6, 9):
         assert _run_two(filled(), make_files(f"lake-{step}"), tmp_path, step)
@@ -222,6 +225,7 @@ def test_a_store_that_overwrites_is_refused_before_anything_is_planned(tmp_path:
     assert files.names("") == []
 
 
+@pytest.mark.server
 def test_a_file_beyond_one_request_is_uploaded_in_parts(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_server.set_variables(monkeypatch, s3_url)
     files = ObjectFiles(f"s3://{s3_server.BUCKET}/parts", one_request_bytes_max=6_000_000)
@@ -232,6 +236,7 @@ def test_a_file_beyond_one_request_is_uploaded_in_parts(s3_url: str, monkeypatch
     assert files.size("large") == 11_000_000
 
 
+@pytest.mark.server
 def test_credentials_may_stand_in_a_profile(s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_server.set_variables(monkeypatch, s3_url)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
@@ -245,6 +250,7 @@ def test_credentials_may_stand_in_a_profile(s3_url: str, tmp_path: Path, monkeyp
         open_files(f"s3://{s3_server.BUCKET}/profile")
 
 
+@pytest.mark.server
 def test_a_bucket_that_does_not_exist_is_named(s3_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     s3_server.set_variables(monkeypatch, s3_url)
     with pytest.raises(StoreFailed, match=r"s3://no-such-bucket/orders.*404") as raised:
@@ -252,6 +258,7 @@ def test_a_bucket_that_does_not_exist_is_named(s3_url: str, monkeypatch: pytest.
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("kind", [TableKind.DELTA, TableKind.ICEBERG])
 def test_tables_on_an_s3_server_survive_crashes_and_competitors(
     s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: TableKind
