@@ -1,10 +1,83 @@
-"""A Kafka client of our own, for the commands, the exporter and connections between brokers.
+"""A Kafka client of our own: for applications (docs/client.md), the commands, the exporter and connections between
+brokers.
+
+Applications import the names in `__all__` from here; they are loaded when they are used, so that importing this package
+costs nothing.  Everything else in this package may change in any version.
 
 Reading order: settings; transport (the port: connections, waiting, doing things at once) and its two implementations,
 asyncio_transport and blocking_transport; budget (the deadline of a command); framing and versions (what a connection
 does, without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators);
-fetching; consumer; producer.
+fetching; consumer; group_consumer; producer; then the face for applications: application_settings, async_producer,
+async_consumer, and blocking_producer and blocking_consumer, which run those on a loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kctl.client.application_settings import ConsumerConfig, ProducerConfig
+    from kctl.client.async_consumer import AsyncConsumer, ConsumerRecord
+    from kctl.client.async_producer import AsyncProducer
+    from kctl.client.blocking_consumer import BlockingRebalanceListener, Consumer
+    from kctl.client.blocking_producer import Producer
+    from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
+    from kctl.client.list_offsets import OffsetAt
+    from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
+    from kctl.client.producer_batches import RecordMetadata
+    from kctl.client.rebalance_listener import RebalanceListener
+    from kctl.model import TopicPartition
+
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BlockingRebalanceListener",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerRecord",
+    "DefaultPartitioner",
+    "OffsetAt",
+    "Partitioner",
+    "Producer",
+    "ProducerConfig",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RebalanceListener",
+    "RecordMetadata",
+    "RoundRobinPartitioner",
+    "StickyPartitioner",
+    "TopicPartition",
+]
+
+_MODULES = {
+    "AsyncConsumer": "kctl.client.async_consumer",
+    "AsyncProducer": "kctl.client.async_producer",
+    "BlockingRebalanceListener": "kctl.client.blocking_consumer",
+    "Consumer": "kctl.client.blocking_consumer",
+    "ConsumerConfig": "kctl.client.application_settings",
+    "ConsumerRecord": "kctl.client.async_consumer",
+    "DefaultPartitioner": "kctl.client.partitioners",
+    "OffsetAt": "kctl.client.list_offsets",
+    "Partitioner": "kctl.client.partitioners",
+    "Producer": "kctl.client.blocking_producer",
+    "ProducerConfig": "kctl.client.application_settings",
+    "ProducerInterceptor": "kctl.client.interceptors",
+    "ProducerRecord": "kctl.client.interceptors",
+    "RebalanceListener": "kctl.client.rebalance_listener",
+    "RecordMetadata": "kctl.client.producer_batches",
+    "RoundRobinPartitioner": "kctl.client.partitioners",
+    "StickyPartitioner": "kctl.client.partitioners",
+    "TopicPartition": "kctl.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name at its first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - only applications need it
+
+    return getattr(import_module(_MODULES[name]), name)

@@ -12,6 +12,7 @@ from itertools import cycle
 
 from kctl.client.assignment import Assignment, Assignor, Subscriber
 from kctl.client.sticky_assignors import assign_cooperatively, assign_sticky
+from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
 
@@ -60,6 +61,30 @@ ASSIGNORS: Mapping[str, Assignor] = {
 """Assignors by their names in JoinGroup."""
 DEFAULT_ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
 """Defaults of the Java consumer since 3.0, the preferred one first."""
+
+
+JAVA_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The assignors by their class names in partition.assignment.strategy of Java's consumer."""
+
+
+def assignor_names(value: str) -> tuple[str, ...]:
+    """The assignors by name, as librdkafka's property has them, or by the classes of Java's consumer.
+
+    Raises UsageError.
+    """
+    names = tuple(
+        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in value.split(",")) if name)
+    )
+    wrong = next((name for name in names if name not in ASSIGNORS), None)
+    if names and wrong is None:
+        return names
+    problem = f"'{wrong}' is not an assignor" if wrong else "at least one assignor is needed"
+    raise UsageError(f"{problem}; supported: {', '.join(ASSIGNORS)}")
 
 
 def is_cooperative(assignors: Sequence[str]) -> bool:

@@ -21,6 +21,8 @@ from kctl.records.header import CorruptBatch, Record
 
 SEVERAL_LEADERS_WAIT_MS = 100
 """`max_wait_ms` with several leaders: a poll returns when all have responded, so each may wait less."""
+PAUSED_WAIT_MS = 100
+"""How long a poll takes when all partitions are paused."""
 PREFERRED_REPLICA_MS = 300_000
 """How long a preferred read replica is used: metadata.max.age.ms of the Java consumer."""
 
@@ -37,6 +39,8 @@ class Consumer:
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> None:
         self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        """Partitions that keep their positions but are not fetched."""
         self._client = client
         self._limits = limits or FetchLimits()
         self._isolation = isolation
@@ -49,12 +53,14 @@ class Consumer:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Replaces the partitions and their positions."""
         self.positions = dict(sorted(positions.items()))
+        self.paused.intersection_update(positions)
         self._metadata = None
         self._near.clear()
 
     def drop(self, tp: TopicPartition) -> None:
         """Stops fetching a partition."""
         self.positions.pop(tp, None)
+        self.paused.discard(tp)
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records by partition, in order of the partitions; empty if none arrived in time.
@@ -63,10 +69,16 @@ class Consumer:
         (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), CorruptBatch when a position reaches a damaged batch,
         and ClusterUnreachable when a partition has no leader for the client's timeout.
         """
+        before = dict(self.positions)
         fetched = await self._fetch()
         if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
             fetched = await self._fetch()  # All leaders named a preferred read replica: fetch from it.
-        counting = [one for one in sorted(fetched, key=lambda one: one.tp) if one.tp in self.positions]
+        # A partition may have been dropped, paused or given another position in the meantime.
+        counting = [
+            one
+            for one in sorted(fetched, key=lambda one: one.tp)
+            if one.tp in before and self.positions.get(one.tp) == before[one.tp] and one.tp not in self.paused
+        ]
         # Decode all before any position advances, so that an error in one partition loses no records of another.
         taken = [(one.tp, *self._decode(one)) for one in counting]
         self.positions.update((tp, position) for tp, _, position in taken)
@@ -74,6 +86,8 @@ class Consumer:
 
     async def _fetch(self) -> list[FetchedPartition]:
         by_broker = await self._brokers()
+        if not by_broker and self.paused:
+            await self._client.transport.sleep(PAUSED_WAIT_MS)
         limits = self._limits
         if len(by_broker) > 1:
             limits = FetchLimits(
@@ -135,6 +149,8 @@ class Consumer:
         by_broker: dict[int, dict[TopicPartition, int]] = {}
         without_leader = None
         for tp, position in self.positions.items():
+            if tp in self.paused:
+                continue
             leader, code = self._metadata.leader_of(tp)
             if code in LEADER_MOVED:
                 without_leader = f"{tp}: {code.name}"

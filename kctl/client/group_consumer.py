@@ -10,6 +10,7 @@ that none is revoked between two calls.  Delivery is at least once: records afte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
@@ -18,8 +19,10 @@ from kctl.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
+from kctl.client.fetching import FetchLimits
 from kctl.client.group_progress import GroupProgress
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets_at
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.lost_positions import lost_positions
 from kctl.client.membership.actions import (
     Action,
     Assign,
@@ -53,9 +56,10 @@ from kctl.client.membership.member import (
     Phase,
 )
 from kctl.client.membership.step import step
+from kctl.client.rebalance_listener import RebalanceListener
 from kctl.client.retrying import COORDINATOR_MOVED, Deadline
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse
@@ -104,15 +108,24 @@ class GroupConsumer:
         *,
         on_lost: Callable[[TopicPartition, int, int], None] = lambda *_: None,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        auto_commit_interval_ms: int = 5_000,
+        limits: FetchLimits | None = None,
+        auto_commit_interval_ms: int | None = 5_000,
+        listener: RebalanceListener | None = None,
     ) -> None:
+        """`begin` returns start offsets; `on_lost` gets a partition, its position outside the log and the new one.
+
+        With an `auto_commit_interval_ms` of None, only `commit` commits.
+        """
         self.member = Member(settings)
         self._client = client
         self._begin = begin
         self._on_lost = on_lost
-        self._consumer = Consumer(client, {}, isolation=isolation)
+        self._consumer = Consumer(client, {}, limits=limits, isolation=isolation)
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._progress = GroupProgress()
+        self._listener = listener or RebalanceListener()
+        self._announced: set[TopicPartition] = set()
+        """Partitions that the listener has been notified of."""
         self._committed_ms = self._now_ms()
         self._partition_counts: Mapping[str, int] = {}
         self._counted_ms = 0
@@ -149,7 +162,8 @@ class GroupConsumer:
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._keep_beating(), name="group heartbeats")
         await self._settle()
-        if self._now_ms() >= self._committed_ms + self._auto_commit_interval_ms:
+        interval_ms = self._auto_commit_interval_ms
+        if interval_ms is not None and self._now_ms() >= self._committed_ms + interval_ms:
             await self._commit_once()
         if not self._consumer.positions:
             await self._client.transport.sleep(IDLE_MS)
@@ -171,13 +185,28 @@ class GroupConsumer:
         self._consumer.drop(tp)
         self._progress.confirm({tp: offset})
 
-    async def commit(self) -> None:
-        """Commits processed offsets.  Raises ApiError and ClusterUnreachable, but nothing after a rebalance.
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continues with this offset.  Raises UsageError for a partition that is not assigned."""
+        if tp not in self._consumer.positions:
+            raise UsageError(f"{tp} is not assigned to this member")
+        self._consumer.positions[tp] = offset
+        self._progress.confirm({tp: offset})
 
-        In that case the new owners of the partitions read the uncommitted records again.
+    @property
+    def paused(self) -> set[TopicPartition]:
+        """Partitions that are not fetched; partitions that are revoked are removed."""
+        return self._consumer.paused
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits these offsets, or those of processed records.
+
+        Raises ApiError and ClusterUnreachable, but nothing after a rebalance: the new owners of the partitions then
+        read the uncommitted records again.
         """
+        if offsets is not None:
+            self._progress.confirm(offsets)
         deadline = self._client.deadline()
-        while not await self._commit_once():
+        while not await self._commit_once(offsets):
             if not await deadline.pause():
                 raise ClusterUnreachable(f"group '{self.member.settings.group_id}': its coordinator does not respond")
 
@@ -190,14 +219,16 @@ class GroupConsumer:
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(CLOSE_MS / 1000):
-                await self.commit()
+                if self._auto_commit_interval_ms is not None:
+                    await self.commit()
         except (KctlError, TimeoutError):
             pass  # The records will be read again: delivery is at least once.
         try:
-            async with asyncio.timeout(CLOSE_MS / 1000):
-                await self._drive(Left())
-        except (KctlError, TimeoutError):
-            pass  # The coordinator removes the member when its session expires.
+            await self._announce_revoked(self._announced)
+        finally:
+            with contextlib.suppress(KctlError, TimeoutError):  # the session expires in the end
+                async with asyncio.timeout(CLOSE_MS / 1000):
+                    await self._drive(Left())
 
     async def _settle(self) -> None:
         """Returns when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
@@ -206,13 +237,18 @@ class GroupConsumer:
             if self._failure is not None:
                 raise self._failure
             self._read_only_owned()
+            if lost := self._progress.missing(self._announced):
+                self._announced.difference_update(lost)
+                await self._listener.on_lost(sorted(lost))
             if self._joining is not None:
                 if not self._joining.done() and self._consumer.positions:
                     return
                 joining, self._joining = self._joining, None
                 await joining
             elif member.phase is Phase.REVOKING:
-                await self.commit()
+                if self._auto_commit_interval_ms is not None:
+                    await self.commit()
+                await self._announce_revoked(member.revoking)
                 self._drive_aside(Revoked())
             elif member.phase is not Phase.STABLE:
                 self._drive_aside(PollRequested())
@@ -221,6 +257,12 @@ class GroupConsumer:
             else:
                 break
         self._deadline = self._client.deadline()
+
+    async def _announce_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        revoked = self._announced.intersection(partitions)
+        self._announced -= revoked
+        if revoked:
+            await self._listener.on_revoked(sorted(revoked))
 
     def _drive_aside(self, event: Event) -> None:
         """Joins, and waits for the response only if there is nothing to read meanwhile.
@@ -243,6 +285,8 @@ class GroupConsumer:
         begun = await self._begin(fresh) if fresh else {}
         self._consumer.assign({**self._consumer.positions, **begun, **committed})
         self._progress.begin(given, committed)
+        self._announced.update(given)
+        await self._listener.on_assigned(sorted(given))
 
     async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
@@ -258,17 +302,19 @@ class GroupConsumer:
     async def _begin_again(self) -> None:
         """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
         positions = self._consumer.positions
-        found = await list_offsets_at(self._client, positions, (EARLIEST, LATEST))
-        lost = [tp for tp, position in positions.items() if not _lies_between(found[tp], position)]
+        lost = await lost_positions(self._client, positions)
         begun = await self._begin(lost) if lost else {}
         for tp, offset in begun.items():
             self._on_lost(tp, positions[tp], offset)
         self._consumer.assign({**positions, **begun})
 
-    async def _commit_once(self) -> bool:
-        """Sends one commit; True if nothing is left to commit, also because the partitions were lost."""
+    async def _commit_once(self, selected: Collection[TopicPartition] | None = None) -> bool:
+        """Sends one commit, of all or of selected partitions.
+
+        Returns True if nothing is left to commit, also because the partitions were lost.
+        """
         member = self.member
-        offsets = self._progress.uncommitted(member.owned)
+        offsets = self._progress.uncommitted(member.owned if selected is None else selected)
         if not offsets or not member.may_commit:
             return True
         generation = member.generation
@@ -423,10 +469,3 @@ class GroupConsumer:
 
     def _now_ms(self) -> int:
         return self._client.transport.monotonic_ms()
-
-
-def _lies_between(bounds: tuple[OffsetAt, ...] | ApiError, position: int) -> bool:
-    if isinstance(bounds, ApiError):
-        raise bounds
-    start, end = bounds
-    return start.offset <= position <= end.offset

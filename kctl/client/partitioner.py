@@ -1,4 +1,4 @@
-"""The default partitioner for records with a key.  Pure."""
+"""The partition of a key, as the Java producer selects it.  Pure."""
 
 from __future__ import annotations
 

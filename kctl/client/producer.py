@@ -9,7 +9,6 @@ nothing is sent after the first error, because the transaction can then only be 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,11 +18,12 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
 from kctl.client.leaders import Outcomes, on_leaders
 from kctl.client.metadata import ClusterMetadata
-from kctl.client.partitioner import partition_of_key
+from kctl.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from kctl.client.producer_batches import Batch, OnResult, size_of
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ErrorCode, KctlError
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -32,8 +32,6 @@ from kctl.records.compression import Codec
 from kctl.records.header import SEQUENCE_MAX, Record
 
 ACKS_ALL = -1
-RECORD_OVERHEAD = 24
-"""Approximate size in bytes of a record without its key, value and headers."""
 RETRIED = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -57,6 +55,13 @@ class ProducerSettings:
     batch_bytes: int = 64 << 10
     batch_records: int = 10_000
     buffered_records_max: int = 100_000
+    buffered_bytes_max: int = 64 << 20
+    max_block_ms: int | None = None
+    """How long `send` waits while the buffer is full; None for as long as it takes."""
+    delivery_timeout_ms: int | None = None
+    """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
+    metadata_max_age_ms: int = 300_000
+    """How long the partitions of a topic are remembered; added ones are used afterwards."""
 
 
 @dataclass(slots=True)
@@ -72,18 +77,12 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class _Batch:
-    records: list[Record] = field(default_factory=list)
-    size: int = 0
-
-
-@dataclass(slots=True)
 class _PartitionQueue:
     """State of one partition: open batch, closed batches, producer id and next sequence number."""
 
     tp: TopicPartition
-    open: _Batch = field(default_factory=_Batch)
-    closed: deque[_Batch] = field(default_factory=deque)
+    open: Batch = field(default_factory=Batch)
+    closed: deque[Batch] = field(default_factory=deque)
     producer: tuple[int, int] = (-1, -1)
     next_sequence: int = 0
     sender: asyncio.Task[None] | None = None
@@ -101,7 +100,7 @@ class Producer:
         *,
         transaction: Transaction | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        choose: Callable[[int], int] = random.randrange,
+        partitioner: Partitioner | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -111,10 +110,12 @@ class Producer:
         self._clock_ms = clock_ms
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
-        self._sticky: dict[str, int] = {}
-        self._choose = choose
+        self._metadata_end_ms = 0
+        """When the metadata of all topics is forgotten."""
+        self._partitioner = partitioner or DefaultPartitioner()
         self._producer: asyncio.Task[tuple[int, int]] | None = None
         self._buffered_records = 0
+        self._buffered_bytes = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -127,13 +128,44 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        on_result: OnResult | None = None,
     ) -> None:
-        """Adds one record to a batch; waits while too many are buffered.  Raises ApiError for an invalid topic."""
-        await self._has_room.wait()
+        """Adds one record to a batch, and calls `on_result` with its result; waits while the buffer is full.
+
+        Raises ApiError for a topic that does not exist, and when the buffer stays full for `max_block_ms`.
+        """
+        while not self._has_room.is_set():
+            await self._wait_for_room()
         if partition is None:
-            partition = self._partition_for(topic, key, len((await self._look_up(topic)).topics[topic].partitions))
+            count = len((await self._look_up(topic)).topics[topic].partitions)
+            partition = self._partitioner(topic, key, count)
+            if not 0 <= partition < count:
+                raise UsageError(f"the partitioner returned {partition} for {topic}, which has {count} partitions")
         record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
-        self._add(TopicPartition(topic, partition), record)
+        self._add(TopicPartition(topic, partition), record, on_result)
+
+    async def _wait_for_room(self) -> None:
+        block_ms = self._settings.max_block_ms
+        try:
+            async with asyncio.timeout(None if block_ms is None else block_ms / 1000):
+                await self._has_room.wait()
+        except TimeoutError:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the buffer was full for max.block.ms={block_ms}") from None
+
+    @property
+    def failure(self) -> KctlError | None:
+        """The last error of a batch; in a transaction nothing is sent after the first."""
+        return self._failure
+
+    async def discard(self, reason: KctlError) -> None:
+        """In a transaction, fails all records that have not been sent; waits for those that have been."""
+        self._failure = self._failure or reason
+        await self.flush()
+
+    def begin_transaction(self, transaction: Transaction) -> None:
+        """Permits sending again, in this transaction, after the previous one was aborted."""
+        self._transaction = transaction
+        self._failure = None
 
     async def flush(self) -> None:
         """Waits until every record has been delivered or has failed."""
@@ -160,35 +192,40 @@ class Producer:
                 raise ApiError(found.error, f"topic '{topic}' does not exist")
             if found.error is not ErrorCode.NONE:
                 raise ApiError(found.error, f"{topic}: {found.error.description}")
+            if not self._metadata:
+                self._metadata_end_ms = self._client.transport.monotonic_ms() + self._settings.metadata_max_age_ms
             self._metadata[topic] = metadata
         return metadata
 
-    def _partition_for(self, topic: str, key: bytes | None, count: int) -> int:
-        """The partition of a key; records without a key stay on one partition until its batch is closed (KIP-480)."""
-        if key is not None:
-            return partition_of_key(key, count)
-        if topic not in self._sticky:
-            self._sticky[topic] = self._choose(count)
-        return self._sticky[topic] % count
-
-    def _add(self, tp: TopicPartition, record: Record) -> None:
+    def _add(self, tp: TopicPartition, record: Record, on_result: OnResult | None) -> None:
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = _PartitionQueue(tp)
-        size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-        size += sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
+        size = size_of(record)
         if queue.open.records and queue.open.size + size > self._settings.batch_bytes:
             self._close_batch(queue)
-        queue.open.records.append(record)
-        queue.open.size += size
-        self._buffered_records += 1
-        if self._buffered_records >= self._settings.buffered_records_max:
-            self._has_room.clear()
+        if not queue.open.records:
+            queue.open.created_ms = self._client.transport.monotonic_ms()
+        queue.open.append(record, size, on_result)
+        self._buffer(1, size)
         if queue.open.size >= self._settings.batch_bytes or len(queue.open.records) >= self._settings.batch_records:
             self._close_batch(queue)
         elif queue.linger is None:
             loop = asyncio.get_running_loop()
             queue.linger = loop.call_later(self._settings.linger_ms / 1000, self._close_batch, queue)
+
+    def _buffer(self, record_count: int, size: int) -> None:
+        """Counts records that were added, or with negative numbers those that are done."""
+        self._buffered_records += record_count
+        self._buffered_bytes += size
+        settings = self._settings
+        if (
+            self._buffered_records < settings.buffered_records_max
+            and self._buffered_bytes < settings.buffered_bytes_max
+        ):
+            self._has_room.set()
+        else:
+            self._has_room.clear()
 
     def _close_batch(self, queue: _PartitionQueue) -> None:
         if queue.linger is not None:
@@ -196,10 +233,12 @@ class Producer:
             queue.linger = None
         if not queue.open.records:
             return
+        if self._client.transport.monotonic_ms() >= self._metadata_end_ms:
+            self._metadata.clear()
         queue.closed.append(queue.open)
-        queue.open = _Batch()
-        if queue.tp.topic in self._sticky:
-            self._sticky[queue.tp.topic] += 1
+        queue.open = Batch()
+        if isinstance(self._partitioner, StickyPartitioner):
+            self._partitioner.on_batch_closed(queue.tp.topic)
         if queue.sender is None or queue.sender.done():
             queue.sender = asyncio.create_task(self._send_queue(queue), name=f"produce to {queue.tp}")
 
@@ -207,7 +246,7 @@ class Producer:
         while queue.closed:
             batch = queue.closed.popleft()
             try:
-                delivery = await self._deliver(queue, batch.records)
+                delivery = await self._deliver_in_time(queue, batch)
             except KctlError as error:
                 delivery = Delivery(queue.tp, batch.records, -1, -1, error)
             if delivery.error is not None:
@@ -216,10 +255,22 @@ class Producer:
                 self._producer = None
                 self._failure = delivery.error
                 self._metadata.pop(queue.tp.topic, None)
-            self._buffered_records -= len(batch.records)
-            if self._buffered_records < self._settings.buffered_records_max:
-                self._has_room.set()
+            self._buffer(-len(batch.records), -batch.size)
+            batch.finish(queue.tp, delivery.base_offset, delivery.timestamp_ms, delivery.error)
             self._on_delivery(delivery)
+
+    async def _deliver_in_time(self, queue: _PartitionQueue, batch: Batch) -> Delivery:
+        """Delivers a batch, or fails when delivery_timeout_ms have passed since its first record."""
+        timeout_ms = self._settings.delivery_timeout_ms
+        if timeout_ms is None:
+            return await self._deliver(queue, batch.records)
+        left_ms = batch.created_ms + timeout_ms - self._client.transport.monotonic_ms()
+        try:
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                return await self._deliver(queue, batch.records)
+        except TimeoutError:
+            text = f"{queue.tp}: not acknowledged within delivery.timeout.ms={timeout_ms}; may have been written"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _deliver(self, queue: _PartitionQueue, records: list[Record]) -> Delivery:
         if self._transaction is not None:
@@ -288,7 +339,7 @@ class Producer:
             # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
             requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(requests, name="get a producer id")
-        return await self._producer
+        return await asyncio.shield(self._producer)  # other partitions wait for it too
 
 
 async def _init_producer_id(connection: Connection) -> tuple[int, int]:

@@ -76,7 +76,7 @@ class Transaction:
         """Adds a partition to the transaction; required before the first batch is sent to it.  Raises ApiError."""
         if tp not in self._adding:
             self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
-        await self._adding[tp]
+        await asyncio.shield(self._adding[tp])  # a batch that is given up must not stop the request of the next one
 
     async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of a group as part of the transaction.  Raises ApiError with the first error."""

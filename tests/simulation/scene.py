@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.partitioners import DefaultPartitioner
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
@@ -48,7 +49,7 @@ def eager_producer(client: ClusterClient, loop: SimLoop, delivered: Callable[[De
         ProducerSettings(linger_ms=0),
         delivered,
         clock_ms=lambda: int(loop.time() * 1000),
-        choose=random.Random(1).randrange,
+        partitioner=DefaultPartitioner(random.Random(1).randrange),
     )
 
 

@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.partitioners import DefaultPartitioner
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -77,7 +78,7 @@ class Scene:
                 ProducerSettings(linger_ms=0, idempotent=False),
                 reported.append,
                 clock_ms=lambda: int(self._loop.time() * 1000),
-                choose=lambda _: 0,
+                partitioner=DefaultPartitioner(lambda _: 0),
             )
             for value in values:
                 await producer.send(TOPIC, value, partition=0)

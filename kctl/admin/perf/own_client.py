@@ -15,7 +15,8 @@ from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
 from kctl.client.list_offsets import IsolationLevel
-from kctl.client.producer import RECORD_OVERHEAD, Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer_batches import RECORD_OVERHEAD
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import PERF_BUFFERED_BYTES_MAX

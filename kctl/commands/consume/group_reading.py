@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.groups import look_up_group
 from kctl.admin.offsets import offset_ranges, resolve
-from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
+from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS, assignor_names
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings
 from kctl.client.settings import parse_milliseconds
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from kctl.records.header import Record
 
 AUTO_COMMIT_INTERVAL_MS = 5_000
-JAVA_ASSIGNORS = {
-    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
-    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
-    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
-    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
-}
-"""The assignors by their class names in partition.assignment.strategy of Java's consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +142,16 @@ async def _assignor_hint(client: ClusterClient, settings: MembershipSettings) ->
 
 
 def _assignors(properties: Mapping[str, str], option: str | None) -> tuple[str, ...]:
-    """The assignors by name, as librdkafka's property has them, or by the classes of Java's consumer."""
+    """The assignors of the option, else of the properties, else Kafka's defaults."""
     value = option if option is not None else properties.get("partition.assignment.strategy")
     if value is None:
         return DEFAULT_ASSIGNORS
-    names = tuple(
-        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in value.split(",")) if name)
-    )
-    wrong = next((name for name in names if name not in ASSIGNORS), None)
-    if names and wrong is None:
-        return names
-    problem = f"'{wrong}' is not an assignor" if wrong else "at least one assignor is needed"
-    known = ", ".join(ASSIGNORS)
-    if option is not None:
-        raise UsageError(f"--assignor: {problem}; supported: {known}")
-    raise ConfigError("partition.assignment.strategy", value, f"{problem}; supported: {known}")
+    try:
+        return assignor_names(value)
+    except UsageError as error:
+        if option is not None:
+            raise UsageError(f"--assignor: {error}") from None
+        raise ConfigError("partition.assignment.strategy", value, str(error)) from None
 
 
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:

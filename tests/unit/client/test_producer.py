@@ -11,6 +11,7 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.partitioner import partition_of_key
+from kctl.client.partitioners import DefaultPartitioner
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -46,7 +47,9 @@ def produce(
     async def main() -> None:
         async with ClusterClient(cluster.settings(), transport()) as client:
             chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
-            producer = Producer(client, chosen, deliveries.append, clock_ms=lambda: 1_000, choose=lambda _: 0)
+            producer = Producer(
+                client, chosen, deliveries.append, clock_ms=lambda: 1_000, partitioner=DefaultPartitioner(lambda _: 0)
+            )
             await work(producer)
             await producer.flush()
 

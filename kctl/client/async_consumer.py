@@ -1,0 +1,341 @@
+"""The consumer for applications with an event loop; kctl.client.blocking_consumer is the one for others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from kctl.client.application_settings import ConsumerConfig
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import commit_offsets, committed_offsets
+from kctl.client.consumer import Consumer
+from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
+from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from kctl.client.lost_positions import lost_positions
+from kctl.client.ready_records import ReadyRecords
+from kctl.client.rebalance_listener import RebalanceListener
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.model import TopicPartition
+from kctl.records.header import Record
+
+ITERATION_POLL_MS = 60_000
+
+
+class ConsumerRecord(NamedTuple):
+    """A record that was read; `key` and `value` are deserialized."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class AsyncConsumer:
+    """Reads the partitions that a group assigns, or given ones; use as an async context manager.  Owner: event loop.
+
+    Only one method may run at a time.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._client = ClusterClient(config.client_settings(), AsyncioTransport())
+        self._group: GroupConsumer | None = None
+        self._assigned: Consumer | None = None
+        """Reads partitions without group membership."""
+        self._fetching: asyncio.Task[list[tuple[TopicPartition, list[Record]]]] | None = None
+        """A poll of the reader; it continues when `poll` returns because of its timeout."""
+        self._ready = ReadyRecords()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, error_type: object, *_: object) -> None:
+        await self.close(commit=error_type is None)
+
+    async def subscribe(self, topics: Sequence[str], listener: RebalanceListener | None = None) -> None:
+        """Reads the partitions of the topics that the group assigns; the group is joined by `poll`.
+
+        Replaces an earlier subscription or assignment.  Raises UsageError without a group_id.
+        """
+        if isinstance(topics, str):
+            raise UsageError("subscribe takes a list of topics")
+        config = self._config
+        settings = config.membership(topics)
+        await self.unsubscribe()
+        self._group = GroupConsumer(
+            self._client,
+            settings,
+            self._begin,
+            isolation=config.isolation,
+            limits=config.fetch_limits(),
+            auto_commit_interval_ms=config.auto_commit_interval_ms if config.enable_auto_commit else None,
+            listener=listener,
+        )
+
+    async def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions, from the given offsets, else from the committed ones, else by auto_offset_reset.
+
+        Raises ApiError and ClusterUnreachable.
+        """
+        await self.unsubscribe()
+        if isinstance(partitions, Mapping):
+            positions = dict(partitions)
+        else:
+            positions = {} if self._config.group_id is None else await self.committed(partitions)
+            positions.update(await self._begin([tp for tp in partitions if tp not in positions]))
+        config = self._config
+        self._assigned = Consumer(self._client, positions, limits=config.fetch_limits(), isolation=config.isolation)
+
+    async def unsubscribe(self, *, commit: bool = True) -> None:
+        """Leaves the group, after a commit if commits are automatic, and forgets the partitions."""
+        await self._stop_fetching()
+        self._assigned = None
+        if (group := self._group) is not None:
+            if commit and self._config.enable_auto_commit:
+                with contextlib.suppress(KctlError, TimeoutError):  # the records are read again
+                    async with asyncio.timeout(CLOSE_MS / 1000):
+                        await group.commit(self._positions_of(group))
+            try:
+                await group.close()
+            finally:
+                self._group = None
+        self._ready = ReadyRecords()
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Leaves the group and closes the connections.  Does not raise for an unreachable cluster."""
+        try:
+            await self.unsubscribe(commit=commit)
+        finally:
+            await self._client.close()
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """The next records, at most `max_poll_records`; empty if none arrived in time.
+
+        Records returned before count as processed: automatic commits include them.  Raises ApiError (not authorized,
+        offset out of range, fenced member, ...), CorruptBatch, ClusterUnreachable, and what a deserializer raises; the
+        next call then continues with the same record.
+        """
+        await self.wait_for_records(timeout_ms)
+        return self.take(self._config.max_poll_records)
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """All records, without end.  Raises as `poll` does."""
+        while True:
+            await self.wait_for_records(ITERATION_POLL_MS)
+            for record in self.take(1):
+                yield record
+
+    def take(self, count_max: int) -> list[ConsumerRecord]:
+        """Fetched records, without waiting and requests.  Raises what a deserializer raises."""
+        config = self._config
+        taken: list[ConsumerRecord] = []
+        for tp, record in self._ready.take(count_max):
+            try:
+                key, value = config.key_deserializer(record.key), config.value_deserializer(record.value)
+            except Exception:
+                if taken:
+                    break  # return those before; the next call raises
+                raise
+            taken.append(ConsumerRecord(*tp, record.offset, record.timestamp, key, value, record.headers))
+        return taken
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read."""
+        reader = self._group or self._assigned
+        return set(reader.positions) if reader is not None else set()
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record that `poll` returns.  Raises UsageError for a partition that is not read."""
+        self._require_assigned([tp])
+        return self.positions()[tp]
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continues with this offset.  Raises UsageError for a partition that is not read."""
+        self._require_assigned([tp])
+        self._take_over()
+        self._ready.drop({tp})
+        if self._group is not None:
+            self._group.seek(tp, offset)
+        elif self._assigned is not None:
+            self._assigned.positions[tp] = offset
+
+    async def seek_to_beginning(self, partitions: Collection[TopicPartition]) -> None:
+        """Continues with the first records.  Raises ApiError, ClusterUnreachable and UsageError."""
+        for tp, offset in (await self.beginning_offsets(partitions)).items():
+            self.seek(tp, offset)
+
+    async def seek_to_end(self, partitions: Collection[TopicPartition]) -> None:
+        """Continues with records that are written from now on.  Raises ApiError, ClusterUnreachable and UsageError."""
+        for tp, offset in (await self.end_offsets(partitions)).items():
+            self.seek(tp, offset)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Keeps partitions without reading them, until `resume` or a revocation.  Raises UsageError."""
+        self._require_assigned(partitions)
+        self._take_over()
+        positions = self.positions()
+        for tp in partitions:
+            self.seek(tp, positions[tp])  # records that were fetched are fetched again after `resume`
+        self._paused().update(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Reads paused partitions again.  Raises UsageError for a partition that is not assigned."""
+        self._require_assigned(partitions)
+        self._paused().difference_update(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(self._paused())
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits these offsets (of the next records to read), or those after the records returned so far.
+
+        Raises ApiError, ClusterUnreachable and UsageError.  Partitions lost in a rebalance are skipped.
+        """
+        if offsets is None:
+            offsets = self.positions()
+        group_id = self._group_id()
+        if self._group is not None:
+            await self._group.commit(offsets)
+            return
+
+        async def send_to(connection: Connection) -> None:
+            codes = await commit_offsets(
+                connection, group_id, offsets, member_id="", generation=-1, group_instance_id=None
+            )
+            for tp, code in codes.items():
+                if code is not ErrorCode.NONE:
+                    raise ApiError(code, f"{tp}: cannot commit: {code.description}")
+
+        if offsets:
+            await self._client.on_coordinator(group_id, send_to)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The committed offsets of the group, of those partitions that have one.
+
+        Raises ApiError, ClusterUnreachable, and UsageError without a group_id.
+        """
+        group_id = self._group_id()
+
+        async def send_to(connection: Connection) -> dict[TopicPartition, int]:
+            return await committed_offsets(connection, group_id, partitions)
+
+        return await self._client.on_coordinator(group_id, send_to, codes={ErrorCode.UNSTABLE_OFFSET_COMMIT})
+
+    async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises ApiError for one that does not exist, and ClusterUnreachable."""
+        found = (await self._client.metadata([topic])).topics[topic]
+        if found.error is not ErrorCode.NONE:
+            raise ApiError(found.error, f"{topic}: {found.error.description}")
+        return [TopicPartition(topic, number) for number in range(len(found.partitions))]
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets of the first records.  Raises ApiError and ClusterUnreachable."""
+        return {tp: one.offset for tp, one in (await self._look_up(dict.fromkeys(partitions, EARLIEST))).items()}
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets after the last visible records.  Raises ApiError and ClusterUnreachable."""
+        return {tp: one.offset for tp, one in (await self._look_up(dict.fromkeys(partitions, LATEST))).items()}
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt | None]:
+        """The first record at or after each time (ms since the epoch), None if there is none.
+
+        Raises ApiError and ClusterUnreachable.
+        """
+        found = await self._look_up(times_ms)
+        return {tp: None if one.offset < 0 else one for tp, one in found.items()}
+
+    async def wait_for_records(self, timeout_ms: int) -> None:
+        """Returns when `take` has records, or after the timeout.  Raises as `poll` does."""
+        reader = self._group or self._assigned
+        if reader is None:
+            raise UsageError("subscribe or assign first")
+        end_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while not self._ready:
+            if self._fetching is None:
+                self._fetching = asyncio.create_task(self._poll_once(reader), name="fetch records")
+            left_s = end_s - asyncio.get_running_loop().time()
+            await asyncio.wait({self._fetching}, timeout=max(0.0, left_s))
+            if self._fetching.done():
+                fetching, self._fetching = self._fetching, None
+                self._ready.add(fetching.result())
+            if left_s <= 0:
+                return
+
+    async def _poll_once(self, reader: GroupConsumer | Consumer) -> list[tuple[TopicPartition, list[Record]]]:
+        """Polls; a consumer without a group begins again in partitions whose position is outside the log."""
+        try:
+            return await reader.poll()
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or isinstance(reader, GroupConsumer):
+                raise
+            reader.positions.update(await self._begin(await lost_positions(self._client, reader.positions)))
+            return []
+
+    def _take_over(self) -> None:
+        """Takes the records of a finished fetch over; its error stays for the next `poll`."""
+        fetching = self._fetching
+        if fetching is not None and fetching.done() and not fetching.cancelled() and fetching.exception() is None:
+            self._ready.add(fetching.result())
+            self._fetching = None
+
+    async def _stop_fetching(self) -> None:
+        fetching, self._fetching = self._fetching, None
+        if fetching is not None:
+            if fetching.done() and not fetching.cancelled() and fetching.exception() is None:
+                self._ready.add(fetching.result())
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record that `poll` returns, of all partitions that are read."""
+        self._take_over()
+        reader = self._group or self._assigned
+        return {} if reader is None else self._positions_of(reader)
+
+    def _positions_of(self, reader: GroupConsumer | Consumer) -> dict[TopicPartition, int]:
+        """The positions of the application: before the records that it has not received."""
+        first = self._ready.first_offsets()
+        return {tp: first.get(tp, position) for tp, position in reader.positions.items()}
+
+    async def _begin(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Start offsets by auto_offset_reset.  Raises ApiError."""
+        reset = self._config.auto_offset_reset
+        if not partitions:
+            return {}
+        if reset == "none":
+            text = f"{min(partitions)}: no valid committed offset, and auto_offset_reset is 'none'"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        return await (self.beginning_offsets(partitions) if reset == "earliest" else self.end_offsets(partitions))
+
+    async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        found: dict[TopicPartition, OffsetAt] = {}
+        for tp, outcome in (await list_offsets(self._client, timestamps, isolation=self._config.isolation)).items():
+            if isinstance(outcome, ApiError):
+                raise ApiError(outcome.code, f"{tp}: {outcome}")
+            found[tp] = outcome
+        return found
+
+    def _paused(self) -> set[TopicPartition]:
+        reader = self._group or self._assigned
+        return set() if reader is None else reader.paused
+
+    def _require_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        assigned = self.assignment
+        for tp in partitions:
+            if tp not in assigned:
+                raise UsageError(f"{tp} is not assigned to this consumer")
+
+    def _group_id(self) -> str:
+        if not self._config.group_id:
+            raise UsageError("commits require a group_id")
+        return self._config.group_id

@@ -1,0 +1,78 @@
+"""An event loop in a thread of its own, for the synchronous producer and consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from kctl.errors import UsageError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for the threads that call `run`, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+        self._one_caller = threading.RLock()
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """What the thread in `run` executes while it waits, or the next thread that enters it."""
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; cancels it on KeyboardInterrupt.  Raises UsageError after `close`."""
+        with self._one_caller:
+            if not self._thread.is_alive():
+                work.close()
+                raise UsageError("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            future.add_done_callback(lambda _: self._calls.put(_nothing))
+            try:
+                while not future.done():
+                    self._calls.get()()
+                return future.result()
+            except BaseException:
+                future.cancel()
+                raise
+
+    async def in_caller(self, call: Callable[[], None]) -> None:
+        """Executes `call` in the thread that is in `run`, where it may call `run` again.  Raises what it raises."""
+        done: Future[None] = Future()
+
+        def execute() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                call()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._calls.put(execute)
+        await asyncio.wrap_future(done)
+
+    def close(self) -> None:
+        """Stops the loop and waits for the thread."""
+        if self._thread.is_alive():
+            self.run(_cancel_all())
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _nothing() -> None:
+    """Ends the wait of `run`."""

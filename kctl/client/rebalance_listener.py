@@ -1,0 +1,23 @@
+"""What a group consumer calls when its partitions change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kctl.model import TopicPartition
+
+
+class RebalanceListener:
+    """Called during `poll` and `close`; subclasses override what they need.  ConsumerRebalanceListener.
+
+    A cooperative member gets only the partitions that are added or given up, an eager one all of them.
+    """
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were added and have start positions, which `seek` can change."""
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions are about to be given up; their offsets can still be committed."""
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were lost, for example because the session has expired; others may own them already."""

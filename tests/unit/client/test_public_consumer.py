@@ -1,0 +1,252 @@
+"""The consumer for applications, without group membership: positions, seek, pause, commits, offsets for times."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kctl.client
+from kctl.client import AsyncConsumer, Consumer, ConsumerConfig, ConsumerRecord, Producer, ProducerConfig
+from kctl.client import TopicPartition as Tp
+from kctl.client.loop_thread import LoopThread
+from kctl.client.ready_records import ReadyRecords
+from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.records.header import Record
+from tests.unit.client.fake_cluster import FakeCluster
+
+WAIT_MS = 60_000
+ORDERS = Tp("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as started:
+        started.create("orders")
+        with Producer(ProducerConfig(bootstrap_servers=started.bootstrap)) as producer:
+            for number in range(10):
+                producer.send("orders", str(number), timestamp_ms=1_000 * number)
+                producer.flush()
+        yield started
+
+
+def config(cluster: FakeCluster, **settings: Any) -> ConsumerConfig:
+    return ConsumerConfig(
+        bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=10, **settings
+    )
+
+
+def values(records: list[ConsumerRecord]) -> list[Any]:
+    return [record.value for record in records]
+
+
+def read(consumer: Consumer, count: int) -> list[Any]:
+    """The values of the next records."""
+    return [record.value for record, _ in zip(consumer, range(count), strict=False)]
+
+
+def test_reads_from_the_beginning_in_bounded_lists(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, max_poll_records=4, value_deserializer=lambda data: int(data or b""))) as consumer:
+        consumer.assign([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [0, 1, 2, 3]
+        assert consumer.position(ORDERS) == 4
+        assert values(consumer.poll(WAIT_MS)) == [4, 5, 6, 7]
+        assert values(consumer.poll(WAIT_MS)) == [8, 9]
+        assert consumer.poll(20) == []
+
+
+def test_iteration_counts_only_returned_records(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 3})
+        for record in consumer:
+            if record.offset == 5:
+                break
+        assert consumer.position(ORDERS) in {5, 6}  # the record in progress may be returned again
+        assert consumer.poll(WAIT_MS)[-1].offset == 9
+
+
+def test_seek_back_and_forth(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, max_poll_records=2)) as consumer:
+        consumer.assign([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [b"0", b"1"]
+        consumer.seek(ORDERS, 8)
+        assert values(consumer.poll(WAIT_MS)) == [b"8", b"9"]
+        consumer.poll(0)  # starts a fetch at the end, which a seek back makes obsolete
+        consumer.seek(ORDERS, 1)
+        assert values(consumer.poll(WAIT_MS)) == [b"1", b"2"]
+        consumer.seek_to_end([ORDERS])
+        assert consumer.position(ORDERS) == 10
+        consumer.seek_to_beginning([ORDERS])
+        assert consumer.position(ORDERS) == 0
+        with pytest.raises(UsageError, match="orders-7 is not assigned"):
+            consumer.seek(Tp("orders", 7), 0)
+
+
+def test_paused_partition_is_not_read_and_loses_nothing(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, max_poll_records=3)) as consumer:
+        consumer.assign([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [b"0", b"1", b"2"]
+        consumer.pause([ORDERS])
+        assert consumer.paused == {ORDERS}
+        assert consumer.poll(50) == []
+        consumer.resume([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [b"3", b"4", b"5"]
+
+
+def test_offsets_are_looked_up(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        assert consumer.partitions_of("orders") == [ORDERS]
+        assert consumer.beginning_offsets([ORDERS]) == {ORDERS: 0}
+        assert consumer.end_offsets([ORDERS]) == {ORDERS: 10}
+        (found,) = consumer.offsets_for_times({ORDERS: 3_500}).values()
+        assert found is not None
+        assert (found.offset, found.timestamp_ms) == (4, 4_000)
+        assert consumer.offsets_for_times({ORDERS: 99_000}) == {ORDERS: None}
+        with pytest.raises(ApiError) as missing:
+            consumer.partitions_of("missing")
+    assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_commits_of_an_assigned_consumer(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster, group_id="g", max_poll_records=4)) as consumer:
+        consumer.assign([ORDERS])
+        consumer.poll(WAIT_MS)
+        consumer.commit()
+        assert consumer.committed([ORDERS]) == {ORDERS: 4}
+        consumer.commit_async({ORDERS: 7}).result(WAIT_MS / 1000)
+    with Consumer(config(cluster, group_id="g")) as consumer:
+        consumer.assign([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [b"7", b"8", b"9"]
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign([ORDERS])
+        with pytest.raises(UsageError, match="group_id"):
+            consumer.commit()
+
+
+def test_record_that_cannot_be_deserialized_is_not_lost(cluster: FakeCluster) -> None:
+    def number(data: bytes | None) -> int:
+        if data == b"2":
+            raise ValueError("two")
+        return int(data or b"")
+
+    with Consumer(config(cluster, value_deserializer=number)) as consumer:
+        consumer.assign([ORDERS])
+        assert values(consumer.poll(WAIT_MS)) == [0, 1]
+        for _ in range(2):
+            with pytest.raises(ValueError, match="two"):
+                consumer.poll(WAIT_MS)
+        assert consumer.position(ORDERS) == 2
+        consumer.seek(ORDERS, 3)
+        assert values(consumer.poll(WAIT_MS))[0] == 3
+
+
+def test_auto_offset_reset_none_and_wrong_use(cluster: FakeCluster) -> None:
+    with Consumer(ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none")) as consumer:
+        with pytest.raises(ApiError, match="auto_offset_reset is 'none'"):
+            consumer.assign([ORDERS])
+        with pytest.raises(UsageError, match="subscribe or assign first"):
+            consumer.poll(0)
+        with pytest.raises(UsageError, match="subscribe requires group_id"):
+            consumer.subscribe(["orders"])
+    with pytest.raises(UsageError, match="closed"):
+        consumer.poll(0)
+
+
+def test_position_outside_the_log_is_reset(cluster: FakeCluster) -> None:
+    with Consumer(config(cluster)) as consumer:
+        consumer.assign({ORDERS: 99})
+        assert values(consumer.poll(WAIT_MS))[0] == b"0"
+    settings = ConsumerConfig(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none")
+    with Consumer(settings) as consumer:
+        consumer.assign({ORDERS: 99})
+        with pytest.raises(ApiError) as lost:
+            consumer.poll(WAIT_MS)
+    assert lost.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_async_iteration(cluster: FakeCluster) -> None:
+    async def main() -> list[Any]:
+        found = []
+        async with AsyncConsumer(config(cluster)) as consumer:
+            await consumer.assign([ORDERS])
+            async for record in consumer:
+                found.append(record.value)
+                if len(found) == 10:
+                    break
+        return found
+
+    assert asyncio.run(main()) == [str(number).encode() for number in range(10)]
+
+
+def test_settings_of_client_properties() -> None:
+    made = ConsumerConfig.from_properties(
+        {
+            "bootstrap.servers": "a:1",
+            "group.id": "g",
+            "partition.assignment.strategy": "org.apache.kafka.clients.consumer.StickyAssignor",
+            "enable.auto.commit": "false",
+            "isolation.level": "read_committed",
+        }
+    )
+    assert (made.group_id, made.assignors, made.enable_auto_commit) == ("g", ("sticky",), False)
+    assert made.isolation.name == "READ_COMMITTED"
+    with pytest.raises(ConfigError, match=r"enable\.auto\.commit"):
+        ConsumerConfig.from_properties({"bootstrap.servers": "a:1", "enable.auto.commit": "yes"})
+    with pytest.raises(UsageError, match="heartbeat_interval_ms must be less"):
+        ConsumerConfig(bootstrap_servers="a:1", heartbeat_interval_ms=10, session_timeout_ms=10)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12), st.lists(st.integers(0, 5)))
+def test_ready_records_keep_order_and_know_the_first(fetches: list[tuple[int, int]], takes: list[int]) -> None:
+    ready = ReadyRecords()
+    expected: list[tuple[Tp, Record]] = []
+    next_offset = dict.fromkeys(range(3), 0)
+    for number, count in fetches:
+        tp = Tp("t", number)
+        records = [Record(next_offset[number] + i, 0) for i in range(count)]
+        next_offset[number] += count
+        ready.add([(tp, records)])
+        expected += [(tp, record) for record in records]
+    for count in takes:
+        assert list(ready.take(count)) == expected[:count]
+        expected = expected[count:]
+        first: dict[Tp, int] = {}
+        for tp, record in expected:
+            first.setdefault(tp, record.offset)
+        assert ready.first_offsets() == first
+        assert bool(ready) == bool(expected)
+
+
+def test_calls_on_the_callers_thread_may_use_the_loop_again() -> None:
+    thread = LoopThread("test")
+    found: list[int] = []
+
+    async def value(number: int) -> int:
+        return number
+
+    async def work() -> None:
+        await thread.in_caller(lambda: found.append(thread.run(value(1))))
+        with pytest.raises(ZeroDivisionError):
+            await thread.in_caller(lambda: found.append(1 // 0))
+
+    try:
+        thread.run(work())
+        assert found == [1]
+    finally:
+        thread.close()
+
+
+def test_public_names_are_loaded_when_they_are_used() -> None:
+    for name in kctl.client.__all__:
+        assert getattr(kctl.client, name).__name__ == name
+    with pytest.raises(AttributeError):
+        _ = kctl.client.Missing
+    program = "import sys, kctl.client; print(sorted(one for one in sys.modules if one.startswith('kctl.')))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['kctl.client']"
