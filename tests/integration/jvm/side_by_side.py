@@ -134,7 +134,7 @@ async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
     try:
         for case in cases:
             api = registry.api_of(type(case.request))
-            version = api.version_max if case.version is None else case.version
+            version = api.served[-1] if case.version is None else case.version
             responses.append(await connection.send(case.request, api.response, version=version))
     finally:
         await connection.close()
