@@ -483,7 +483,7 @@ _kctl() {
         esac
         ;;
     'verify replicas')
-        flags='--topic --once --interval -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --interval -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;

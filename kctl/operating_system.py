@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,16 @@ def private_file(data: bytes) -> Iterator[str]:
             private.write(data)
             private.flush()
             yield private.name
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """SIGINT and SIGTERM are delivered after the block; SIGKILL cannot be delayed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def raise_open_files_limit() -> int:

@@ -15,6 +15,7 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
 from kctl.model import TopicPartition
+from kctl.operating_system import signals_wait
 
 _POLL_S = 0.1
 """How long a call may take before signals are handled."""
@@ -56,7 +57,7 @@ class Librdkafka:
         try:
             while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
                 if wait_ns > 0 or sent % _SENDS_PER_POLL == 0:
-                    producer.poll(min(wait_ns / NS_PER_S, _POLL_S))
+                    _poll(producer, min(wait_ns / NS_PER_S, _POLL_S))
                     report()
                     if wait_ns > 0:
                         continue
@@ -64,7 +65,7 @@ class Librdkafka:
                 try:
                     producer.produce(topic, value, on_delivery=delivered)
                 except BufferError:
-                    producer.poll(_POLL_S)
+                    _poll(producer, _POLL_S)
                     report()
                     continue
                 value = None
@@ -89,7 +90,8 @@ class Librdkafka:
             silent_since = time.monotonic()
             while waiting and schedule.wait_ns(time.perf_counter_ns()) is not None:
                 report()
-                messages = consumer.consume(_BATCH, _POLL_S)
+                with signals_wait():
+                    messages = consumer.consume(_BATCH, _POLL_S)
                 now_ns = time.perf_counter_ns()
                 for message in messages:
                     tp = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -141,7 +143,7 @@ class Librdkafka:
         errors: list[Any] = []
         producer.produce(tp.topic, value, partition=tp.partition, on_delivery=lambda error, _: errors.append(error))
         while not errors:
-            producer.poll(_POLL_S)  # ends after delivery.timeout.ms
+            _poll(producer, _POLL_S)  # ends after delivery.timeout.ms
         if errors[0] is not None:
             raise _error_of(errors[0])
 
@@ -149,7 +151,8 @@ class Librdkafka:
         """Waits for the record; others in the topic are skipped."""
         end = time.monotonic() + self._settings.timeout_ms / 1000
         while time.monotonic() < end:
-            message = consumer.poll(_POLL_S)
+            with signals_wait():
+                message = consumer.poll(_POLL_S)
             if message is None:
                 continue
             if message.error() is not None:
@@ -199,9 +202,19 @@ class Librdkafka:
         }
 
 
+def _poll(producer: Any, timeout_s: float) -> None:
+    """Runs the callbacks of a producer.  The package loses the exception of a signal handler, so signals wait."""
+    with signals_wait():
+        producer.poll(timeout_s)
+
+
 def _flush(producer: Any, report: Report) -> None:
     """Waits for the acknowledgements, at most for delivery.timeout.ms."""
-    while producer.flush(_POLL_S):
+    while True:
+        with signals_wait():
+            waiting = producer.flush(_POLL_S)
+        if not waiting:
+            return
         report()
 
 

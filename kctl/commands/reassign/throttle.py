@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kctl.admin.throttle_records import ThrottleRecords, folder_of
 from kctl.admin.throttling import Restored, describe_change, finished_keys, name_of, release_throttles, set_throttles
 from kctl.commands.invocation import Invocation
-from kctl.commands.signals import signals_wait
 from kctl.errors import KctlError
+from kctl.operating_system import signals_wait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

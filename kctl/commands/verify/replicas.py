@@ -73,8 +73,8 @@ class ReplicasRow(NamedTuple):
     "replicas",
     cls=ClusterCommand,
     epilog=examples(
-        "kctl verify replicas --once",
-        "kctl verify replicas --topic orders --topic payments --once --format json",
+        "kctl verify replicas",
+        "kctl verify replicas --topic orders --topic payments --format json",
         "kctl verify replicas --topic orders --interval 10s",
     ),
 )
@@ -86,17 +86,19 @@ def replicas(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all topics."),
     ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="End after one pass, from the oldest records to the high watermark.")
-    ] = False,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="Time between two passes without --once.")
-    ] = "30s",
+        str | None,
+        typer.Option(
+            "--interval",
+            metavar="DURATION",
+            help="Make further passes, with this time in between.  Default: one pass.",
+        ),
+    ] = None,
 ) -> ExitStatus:
     """Check that all replicas of partitions hold the same records, byte for byte.
 
     Reads every record from every replica, which costs disk and network of the brokers.  A pass ends at the high
-    watermark.  Without --once further passes compare what was written since, until a pass finds a difference.  In
+    watermark.  With --interval further passes compare what was written since, until a pass finds a difference.  In
     compacted topics, which each broker cleans at its own time, records that only some replicas have are no difference.
 
     One row per partition: the compared offsets, the bytes in one replica, MAX-LAG, by how many offsets the shortest
@@ -105,18 +107,18 @@ def replicas(
     not be read.
     """
     run: Invocation = ctx.obj
-    interval_ms = parse_duration_ms(interval)
-    if not 0 < interval_ms <= INTERVAL_MS_MAX:
+    interval_ms = parse_duration_ms(interval) if interval is not None else None
+    if interval_ms is not None and not 0 < interval_ms <= INTERVAL_MS_MAX:
         raise UsageError(f"--interval must be greater than 0 and at most 1 day, not '{interval}'")
-    if not once and run.console.format.is_document:
-        raise UsageError(f"--format {run.console.format.value} is one document; add --once, or use jsonl")
+    if interval_ms is not None and run.console.format.is_document:
+        raise UsageError(f"--format {run.console.format.value} is one document; leave out --interval, or use jsonl")
 
     async def verify(client: ClusterClient) -> ExitStatus:
         partitions = await partitions_to_verify(client, set(topic) if topic else None)
         while True:
             await verify_once(client, partitions)
             status = _show(run, partitions)
-            if once or status is ExitStatus.UNMET:
+            if interval_ms is None or status is ExitStatus.UNMET:
                 return status
             await client.transport.sleep(interval_ms)
             await refresh_replicas(client, partitions)
