@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """A property that differs; `is_here` and `is_there` tell None from a property that one side does not have."""
+    """A property that differs.  A side that lacks it has None and a false `is_here` or `is_there`."""
 
     property: str
     here: str | None

@@ -20,7 +20,7 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor:
-    """Sees every record; subclasses override what they need.  ProducerInterceptor of Kafka's clients.
+    """Is called for every record; subclasses override what they need.  ProducerInterceptor of Kafka's clients.
 
     `on_send` runs in the caller of `send`, and its exceptions are raised there.  `on_result` runs on the event loop of
     the producer and must not block.

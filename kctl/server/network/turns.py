@@ -7,7 +7,7 @@ new connections and other sockets are served in between.
 Connections that had more to do after their last turn, or that have used more than their share of the loop recently, are
 busy.  They have a queue of their own and shorter slices: a client that sends one request now and then does not wait for
 clients that send thousands.  Within a queue the order is first come, first served, and each slice has a turn from each
-queue, so that nobody waits for ever.
+queue, so that no connection waits without a limit.
 
 Owner: event loop.
 """

@@ -1,8 +1,8 @@
 """Delta tables through deltalake.
 
 A batch is one version of the table: it adds the files and sets an application transaction with the batch number, and
-one with the offset of every partition.  The version is created only if nobody else has created it, so two exporters
-cannot publish the same offsets.
+one with the offset of every partition.  The version is created only if no other exporter has created it, so two
+exporters cannot publish the same offsets.
 """
 
 from __future__ import annotations
