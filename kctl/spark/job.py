@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
+from kctl.spark.exec.fetch import OffsetRange
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.progress import running_tasks
 from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
 from kctl.spark.session import RunningSpark, SparkSettings, running_spark
-
-if TYPE_CHECKING:
-    from kctl.spark.exec.task import FileTask
 
 JOB_GROUP = "kctl-export"
 POLL_INTERVAL_S = 0.1
@@ -153,9 +152,6 @@ def tasks_of(
 
     `is_for_table`: incarnations of a topic are distinguished by a column, not by folders.
     """
-    from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
-    from kctl.spark.exec.task import FileTask  # noqa: PLC0415
-
     isolation = ISOLATION_LEVELS[plan.options.isolation]
     tasks = [
         FileTask(

@@ -27,7 +27,7 @@ from kctl.spark.exec.worker import run_pickled
 from kctl.spark.job import JobProgress, TaskRunner, progress_directory
 
 if TYPE_CHECKING:
-    from kctl.spark.exec.task import FileTask
+    from kctl.spark.exec.file_task import FileTask
 
 POLL_INTERVAL_S = 0.1
 ATTEMPTS = 4

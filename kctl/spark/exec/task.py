@@ -1,4 +1,4 @@
-"""A Spark task: writes one planned file, from the first fetch to its publication.
+"""Runs a task: writes one planned file, from the first fetch to its publication.
 
 The file is written to a scratch file and published under the planned name (see files), so a task may run
 twice, also concurrently, and may be killed at any point.  A planned file that exists was finished by an earlier attempt
@@ -12,23 +12,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Protocol, Self
 
 import pyarrow as pa
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.columns import schema, with_incarnation, within_calendar
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.exec.outputs import Outputs
-from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.progress import Report, TaskProgress
 from kctl.spark.exec.target import open_files
 from kctl.spark.exec.writer import footer
@@ -37,38 +35,6 @@ RANGE_KEY = "kctl.range"
 LOST_KEY = "kctl.lost"
 PARTS_KEY = "kctl.parts"
 """[records, lost] of each range; files of version 1 have one range and no such entry."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileTask:
-    """All inputs of a task; pickled by the driver."""
-
-    settings: ClientSettings
-    target: str
-    """A folder or a URL; without credentials, which each process finds itself."""
-    path: str
-    """Relative to the target."""
-    ranges: tuple[OffsetRange, ...]
-    """All of one topic."""
-    include_headers: bool
-    compression: str
-    is_for_table: bool = False
-    """Whether the file is part of an Iceberg or Delta table."""
-    incarnation: int = 0
-    """In a table, it goes into a column of this name unless it is 0."""
-    partition_by: PartitionBy = PartitionBy.NONE
-    may_skip: bool
-    """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
-
-    @property
-    def identity(self) -> str:
-        """The footer entry by which a file is identified as the result of this task."""
-        return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
-
-    @property
-    def offset_count(self) -> int:
-        """Number of offsets of all ranges; an upper bound of the number of records."""
-        return sum(one.end - one.start for one in self.ranges)
 
 
 class Reader(Protocol):

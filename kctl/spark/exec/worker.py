@@ -13,8 +13,9 @@ def run_pickled(pickled: bytes, progress_directory: str) -> FileOutcome:
     """Runs a pickled FileTask; missing packages are an outcome too."""
     if text := problem():
         return FileOutcome(failure=Failure.FAILED, message=text)
-    from kctl.spark.exec.progress import progress_file  # noqa: PLC0415 - after the check
-    from kctl.spark.exec.task import FileTask, export_file  # noqa: PLC0415 - imports numpy and pyarrow
+    from kctl.spark.exec.file_task import FileTask  # noqa: PLC0415 - after the check
+    from kctl.spark.exec.progress import progress_file  # noqa: PLC0415
+    from kctl.spark.exec.task import export_file  # noqa: PLC0415 - imports numpy and pyarrow
 
     task = pickle.loads(pickled)  # noqa: S301 - our own driver made it
     assert isinstance(task, FileTask)

@@ -22,9 +22,10 @@ from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.density import Sample
 from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.fetch import Fetched, OffsetRange
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
-from kctl.spark.exec.task import FileTask, OpenReader, export_file
+from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
 from kctl.spark.job import JobProgress, TaskRunner
 from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, TopicView

@@ -54,7 +54,7 @@ def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_
     code = (
         "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
         "tasks = pickle.load(open(sys.argv[2], 'rb'))\n"
-        "assert type(tasks[0]).__module__ == 'kctl.spark.exec.task'\n"
+        "assert type(tasks[0]).__module__ == 'kctl.spark.exec.file_task'\n"
         "assert type(tasks[0].compression) is str\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package), str(pickled)], check=True, timeout=60)

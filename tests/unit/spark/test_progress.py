@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.progress import TaskProgress, progress_file, running_tasks
-from kctl.spark.exec.task import FileTask, OpenReader, export_file
+from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.job import JobProgress, tasks_of
 from kctl.spark.pace import Pace
 from tests.unit.spark.scene import Cluster, ClusterReader, exporter

@@ -1,0 +1,44 @@
+"""The inputs of a task that writes one file.
+
+The driver imports this module, and not numpy and pyarrow, which take longer than a small export.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.client.settings import ClientSettings
+from kctl.spark.exec.fetch import OffsetRange
+from kctl.spark.exec.partitioning import PartitionBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask:
+    """All inputs of a task; pickled by the driver."""
+
+    settings: ClientSettings
+    target: str
+    """A folder or a URL; without credentials, which each process finds itself."""
+    path: str
+    """Relative to the target."""
+    ranges: tuple[OffsetRange, ...]
+    """All of one topic."""
+    include_headers: bool
+    compression: str
+    is_for_table: bool = False
+    """Whether the file is part of an Iceberg or Delta table."""
+    incarnation: int = 0
+    """In a table, it goes into a column of this name unless it is 0."""
+    partition_by: PartitionBy = PartitionBy.NONE
+    may_skip: bool
+    """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
+
+    @property
+    def identity(self) -> str:
+        """The footer entry by which a file is identified as the result of this task."""
+        return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
+
+    @property
+    def offset_count(self) -> int:
+        """Number of offsets of all ranges; an upper bound of the number of records."""
+        return sum(one.end - one.start for one in self.ranges)
