@@ -33,6 +33,8 @@ FOR_EVER_MS = 2**31 - 1
 POLL_S = 0.1
 GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 """Errors of a consumer whose position is beyond the end of the log, or in a truncated epoch."""
+CLOSED_DURING_SEND = "Producer closed while send in progress"
+"""Kafka's producer reports this for a record that waits for metadata when it is stopped; the record was not sent."""
 END_TIMEOUT_S = 120
 
 
@@ -204,7 +206,7 @@ class Java(WorkloadClient):
             complaint = self.acknowledged.add(event["partition"], event["offset"], value)
             if complaint:
                 self.complaints.append(complaint)
-        elif event["name"] == "producer_send_error":
+        elif event["name"] == "producer_send_error" and event["message"] != CLOSED_DURING_SEND:
             self.complaints.append(f"{self.name} cannot deliver: {event}")
 
 

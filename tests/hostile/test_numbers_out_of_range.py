@@ -45,9 +45,10 @@ COMMANDS = [(noun, command) for noun, verbs in all_commands().items() for comman
 NOT_TRIED = {
     *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("zookeeper", "start"), ("spark", "export")),
     *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
+    *(("perf", "produce"), ("perf", "latency")),
 }
-"""Commands that would change something if a value turned out to be valid, and those that the test cluster cannot
-answer.
+"""Commands that would change something if a value turned out to be valid, or run for seconds, and those that the test
+cluster cannot answer.
 """
 NAMES = {"group", "file", "key", "state_dir", "data_dir", "rollback_file", "transactional_id"}
 """Parameters that accept any text."""

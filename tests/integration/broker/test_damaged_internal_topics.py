@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kctl.records.batch import iterate_batches, iterate_records
@@ -117,14 +117,30 @@ def commit(broker: KctlBroker, *numbers: int) -> None:
         admin.alter_consumer_group_offsets([request])[request.group_id].result(timeout=60)
 
 
+def _offsets(admin: AdminClient, group: str) -> list[TopicPartition]:
+    """Repeats the request while the coordinator loads its groups, which librdkafka does not do."""
+    found: list[list[TopicPartition]] = []
+
+    def is_loaded() -> bool:
+        request = ConsumerGroupTopicPartitions(group, [TopicPartition("orders", 0)])
+        try:
+            response = admin.list_consumer_group_offsets([request])[group].result(timeout=60)
+            found.append(list(response.topic_partitions or ()))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+        return bool(found)
+
+    probe.wait_until(is_loaded, what=f"the offsets of {group}", timeout_s=60)
+    return found[0]
+
+
 def committed(broker: KctlBroker) -> dict[int, int]:
     """The committed offsets of the first GROUPS groups."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     found: dict[int, int] = {}
     for number in range(GROUPS):
-        request = ConsumerGroupTopicPartitions(f"g{number:02}", [TopicPartition("orders", 0)])
-        response = admin.list_consumer_group_offsets([request])[request.group_id].result(timeout=60)
-        (partition,) = response.topic_partitions
+        (partition,) = _offsets(admin, f"g{number:02}")
         if partition.offset >= 0:
             found[number] = partition.offset
     return found
