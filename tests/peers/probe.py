@@ -37,20 +37,31 @@ def free_port() -> int:
     Its server may be stopped at times.  Tests run in several processes, so each reserves a port by locking the byte of
     that number in a file.
     """
-    claims = _claims()
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> range:
+    """`count` consecutive ports, each reserved as by `free_port`."""
     while True:
-        port = _chance.choice(PORTS)
-        if port in _given:
-            continue
-        try:
-            fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            with socket.socket() as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        _given.add(port)
-        return port
+        first = _chance.choice(PORTS)
+        ports = range(first, first + count)
+        if all(map(_reserve, ports)):
+            return ports
+
+
+def _reserve(port: int) -> bool:
+    """Reserves the port for this process; False if it is reserved or in use already."""
+    if port in _given:
+        return False
+    try:
+        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    _given.add(port)
+    return True
 
 
 @functools.cache

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.cli.conftest import Kctl, command_line
-from tests.peers.probe import free_port, wait_until
+from tests.peers.probe import free_port, free_ports, wait_until
 
 TIMEOUT_S = 120
 COUNT = 2
@@ -174,11 +174,11 @@ def test_kill_of_the_supervisor_leaves_no_process(service: Service) -> None:
 
 
 def test_broker_that_cannot_start_ends_the_service(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ran = command_line({})(f"broker start --data-dir {tmp_path}/data --processes 2 --port {port - 1}")
+    first, second = free_ports(2)
+    with socket.create_server(("127.0.0.1", second)):
+        ran = command_line({})(f"broker start --data-dir {tmp_path}/data --processes 2 --port {first}")
     assert ran.status == 1
-    assert ran.err.splitlines()[-1].startswith(f"kctl: process 1: 127.0.0.1:{port} is in use")
+    assert ran.err.splitlines()[-1].startswith(f"kctl: process 1: 127.0.0.1:{second} is in use")
     assert "Traceback" not in ran.err
     status = command_line({})(f"broker status --data-dir {tmp_path}/data --format json")
     assert {row["state"] for row in status.document} == {"stopped"}
