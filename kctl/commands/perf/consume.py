@@ -64,6 +64,6 @@ def consume(
         ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
     else:
         ranges = {tp: (one.start, one.end) for tp, one in found.items()}
-    with results.shown():
-        chosen.consume(ranges, load, results.measured, results.report)
+    with results.shown() as load_run:
+        chosen.consume(ranges, load_run)
     return results.status()
