@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, encode_bytes
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.walk import decode_walk, encode_walk
 from tests.property.examples import SHARE
 from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages

@@ -19,8 +19,8 @@ from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiV
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.protocol.message import definition_of
 from kctl.security.scram import ScramClient
 from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
 from kctl.server.handlers.api_versions import ApiVersionsHandler
