@@ -1,4 +1,4 @@
-"""Test records by librdkafka, through the package confluent-kafka."""
+"""Produces and consumes test records by librdkafka, through the package confluent-kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test records by kctl's own client."""
+"""Produces and consumes test records by kctl's own client."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def latency(
 ) -> ExitStatus:
     """Write one test record at a time and read it, and measure the time between the two.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted: then what was measured is shown.
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The records go to the partitions in turn.  Records of other producers in the topic are skipped.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct

@@ -71,7 +71,7 @@ def produce(
 ) -> ExitStatus:
     """Write test records, and measure throughput and the time until they are acknowledged.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted: then what was measured is shown.
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The values are random bytes without keys, spread over all partitions.  With --acks all the producer is idempotent.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
