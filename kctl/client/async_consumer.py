@@ -13,6 +13,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions
 from kctl.client.ready_records import ReadyRecords
@@ -52,6 +53,8 @@ class AsyncConsumer:
         self._fetching: asyncio.Task[list[tuple[TopicPartition, list[Record]]]] | None = None
         """A poll of the reader; it continues when `poll` returns because of its timeout."""
         self._ready = ReadyRecords()
+        self._owned: tuple[TopicPartition, ...] = ()
+        """The partitions of the member when records were last returned."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,6 +138,9 @@ class AsyncConsumer:
     def take(self, count_max: int) -> list[ConsumerRecord]:
         """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
         config = self._config
+        if self._group is not None:
+            self._group.note_poll()
+            self._drop_lost(self._group.member.owned)
         taken: list[ConsumerRecord] = []
         for tp, record in self._ready.take(count_max):
             try:
@@ -219,6 +225,11 @@ class AsyncConsumer:
         if offsets:
             await self._client.on_coordinator(group_id, send_to)
 
+    def group_metadata(self) -> GroupMetadata:
+        """What `send_offsets` of a producer needs to fence former members of the group.  Raises UsageError."""
+        group_id = self._group_id()
+        return GroupMetadata(group_id) if self._group is None else self._group.metadata
+
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offsets of the group, of those partitions that have one.
 
@@ -280,6 +291,12 @@ class AsyncConsumer:
                 raise
             reader.positions.update(await self._begin(await lost_positions(self._client, reader.positions)))
             return []
+
+    def _drop_lost(self, owned: tuple[TopicPartition, ...]) -> None:
+        """Drops fetched records of partitions that now belong to other members."""
+        if owned is not self._owned:
+            self._owned = owned
+            self._ready.keep_only(frozenset(owned))
 
     def _take_over(self) -> None:
         """Takes over the records of a finished fetch; the next `poll` raises its error."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from kctl.client.application_settings import ProducerConfig
 from kctl.client.async_producer import AsyncProducer, SerializedRecord
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.interceptors import ProducerRecord
 from kctl.client.loop_thread import LoopThread
 from kctl.client.producer_batches import RecordMetadata
@@ -83,12 +84,13 @@ class Producer:
         """Starts a transaction.  Raises UsageError without a transactional id, and inside a transaction."""
         self._opened().run(self._producer.begin_transaction())
 
-    def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of a group as part of the transaction: those of the next records to read.
 
-        Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
+        With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
+        cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
         """
-        self._opened().run(self._producer.send_offsets(group_id, offsets))
+        self._opened().run(self._producer.send_offsets(group, offsets))
 
     def commit_transaction(self) -> None:
         """Sends all records and commits.
