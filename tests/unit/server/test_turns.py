@@ -13,24 +13,31 @@ from kctl.server.loop_lag import BOUNDS_MS, Histogram, MeasuredEventLoop
 from kctl.server.network.turns import Turns
 
 
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """A loop whose time is set by the test."""
+
+    now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
 class Busy:
-    """A connection that always has more requests; each turn takes a few milliseconds of processor time."""
+    """A connection that always has more requests; each turn takes 3 ms of virtual time."""
 
     is_urgent = False
     share_used_until_s = 0.0
     had_more = False
 
-    def __init__(self, name: str, taken: list[str]) -> None:
-        self.name, self._taken = name, taken
+    def __init__(self, name: str, taken: list[str], loop: VirtualTimeLoop) -> None:
+        self.name, self._taken, self._loop = name, taken, loop
         self.is_open = True
 
     def take_turn(self) -> bool:
         if not self.is_open:
             return False
         self._taken.append(self.name)
-        end_s = time.monotonic() + 0.003
-        while time.monotonic() < end_s:
-            pass
+        self._loop.now_s += 0.003
         return True
 
 
@@ -40,8 +47,9 @@ def test_busy_connections_take_turns_one_after_the_other_and_timers_run_in_betwe
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
         turns = Turns(loop)
-        busy = [Busy(name, taken) for name in "abcdefgh"]
+        busy = [Busy(name, taken, loop) for name in "abcdefgh"]
         for connection in busy:
             turns.queue(connection)
         while len(taken) < 80:
@@ -51,7 +59,7 @@ def test_busy_connections_take_turns_one_after_the_other_and_timers_run_in_betwe
         for connection in busy:
             connection.is_open = False
 
-    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main())
     counts = Counter(taken[:80])
     assert max(counts.values()) - min(counts.values()) <= 2, "the order changes once, when they become busy"
