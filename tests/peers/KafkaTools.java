@@ -1,7 +1,10 @@
 import java.util.Arrays;
 import org.apache.kafka.common.utils.Exit;
 
-/** Runs commands of Kafka one after the other in one JVM: "CLASS ARGUMENT... ; CLASS ARGUMENT...", each ended by a line "==". */
+/**
+ * Runs commands of Kafka one after the other in one JVM: "CLASS ARGUMENT... ; CLASS ARGUMENT...".
+ * The output of each on stdout and on stderr is ended by a line "==".
+ */
 class KafkaTools {
     public static void main(String[] words) throws Exception {
         Exit.setExitProcedure((status, message) -> {
@@ -12,6 +15,7 @@ class KafkaTools {
             if (end == words.length || words[end].equals(";")) {
                 run(words[start], Arrays.copyOfRange(words, start + 1, end));
                 System.out.println("==");
+                System.err.println("==");
                 start = end + 1;
             }
         }
