@@ -1,3 +1,4 @@
+import java.io.PrintStream;
 import java.util.Arrays;
 import org.apache.kafka.common.utils.Exit;
 
@@ -6,10 +7,13 @@ import org.apache.kafka.common.utils.Exit;
  * The output of each on stdout and on stderr is ended by a line "==".
  */
 class KafkaTools {
+    private static boolean printsHelp;
+
     public static void main(String[] words) throws Exception {
         Exit.setExitProcedure((status, message) -> {
             throw new Ended();
         });
+        System.setOut(new Output(System.out));
         int start = 0;
         for (int end = 0; end <= words.length; end++) {
             if (end == words.length || words[end].equals(";")) {
@@ -24,11 +28,29 @@ class KafkaTools {
     }
 
     private static void run(String name, String[] arguments) throws Exception {
+        printsHelp = arguments.length > 0 && arguments[arguments.length - 1].equals("--help");
         try {
             Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
         } catch (java.lang.reflect.InvocationTargetException failure) {
-            if (!(failure.getCause() instanceof Ended)) {
+            if (!(printsHelp || failure.getCause() instanceof Ended)) {
                 throw failure;
+            }
+        } finally {
+            printsHelp = false;
+        }
+    }
+
+    /** Ends a command that has written its help, because argparse4j would end the JVM then. */
+    private static class Output extends PrintStream {
+        Output(PrintStream out) {
+            super(out);
+        }
+
+        @Override
+        public void flush() {
+            super.flush();
+            if (printsHelp) {
+                throw new Ended();
             }
         }
     }
