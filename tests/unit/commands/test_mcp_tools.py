@@ -63,8 +63,8 @@ def test_arguments_become_one_command_line() -> None:
     ("tool", "arguments", "error"),
     [
         ("topics_create", {}, "requires the argument names"),
-        ("topics_create", {"names": [7]}, "the argument names is a text"),
-        ("topics_create", {"names": ["a\0b"]}, "the argument names is a text"),
+        ("topics_create", {"names": [7]}, "the argument names is a string"),
+        ("topics_create", {"names": ["a\0b"]}, "the argument names is a string"),
         ("topics_create", {"names": ["x" * 10_001]}, "at most 10,000 characters"),
         ("topics_create", {"names": ["a"], "partitions": "3"}, "the argument partitions is a whole number"),
         ("topics_create", {"names": ["a"], "if_not_exists": "yes"}, "the argument if_not_exists is true or false"),

@@ -221,7 +221,7 @@ def test_secret_that_cannot_be_read_stops_before_anything_is_changed(
     [
         ("", "the document: expected a mapping"),
         ("version: 2", "expected version: 1"),
-        ("version: 1\ntopic: {}", "unknown field 'topic'; known are version, managed, topics"),
+        ("version: 1\ntopic: {}", "unknown field 'topic'; known fields: version, managed, topics"),
         ("version: 1\ntopics: {orders: {partitions: 0}}", "partitions of topic 'orders' is a whole number from 1"),
         ("version: 1\ntopics: {orders: {partitions: 1.5}}", "partitions of topic 'orders' is a whole number from 1"),
         ("version: 1\ntopics: {orders: {config: {}}}", "topic 'orders' has an unknown field 'config'"),

@@ -98,7 +98,7 @@ def test_watch_ends_when_the_expectation_holds(kctl: Kctl, cluster: FakeCluster)
         ("topics list --watch --format json", "--format json is one document"),
         ("topics list --watch --format yaml", "--format yaml is one document"),
         ("topics list --rounds 3", "--rounds requires --watch"),
-        ("groups list --compat kafka-2.8 --expect 1", "--expect counts rows"),
+        ("groups list --compat kafka-2.8 --expect 1", "--expect needs rows"),
     ],
 )
 def test_watch_and_expect_that_are_refused(kctl: Kctl, cluster: FakeCluster, line: str, complaint: str) -> None:
