@@ -3,10 +3,10 @@
 This module is compiled by mypyc like kctl.records.walk.  Records are numbered in the order of their offsets.  A key is
 represented by a digest of 124 bits, so that an entry has 24 bytes whatever the size of the key.
 
-A digest consists of four values of a polynomial over the integers modulo 2**31 - 1: its coefficients are the key in
-words of 28 bits and the size of the key, its arguments are four secret numbers of 30 bits.  Two keys of up to 63 bytes
-have the same digest with a probability of at most (20 / 2**30) ** 4 = 2**-102, also if a client has selected them,
-because it does not have the secret.  Longer keys are digested by a function of the caller.
+A digest consists of four sums modulo the prime 2**31 - 1: of the size of the key and its words of 28 bits, each
+multiplied by a secret factor of 30 bits, which differs from sum to sum (multilinear hashing).  Two keys of up to 63
+bytes have the same digest with a probability of at most 2**-120, also if a client has selected them, because it does
+not have the factors.  Longer keys are digested by a function of the caller.
 
 Entries are in 256 hash tables with linear probing, which grow one at a time: nothing takes longer than a few
 milliseconds, however many keys there are.
@@ -23,7 +23,8 @@ from mypy_extensions import i32, i64, u8
 
 LONG_KEY_SIZE: Final = 64
 """Keys of at least this size are digested by `long_key`."""
-SECRET_SIZE: Final = 16
+SECRET_SIZE: Final = 304
+"""Bytes of the factors: 4 each for the size and for 18 words."""
 DIGEST_SIZE: Final = 16
 """Bytes of the result of `long_key`."""
 ENTRY_BYTES: Final = 64
@@ -78,15 +79,15 @@ class _Shard:
 class KeyTable:
     """Finds the records that are the last of their key, in one pass over all records.
 
-    `keys` is always what kctl.records.walk.locate_keys returns for `region`: positions and sizes.  `long_key` returns
-    DIGEST_SIZE bytes for a key of at least LONG_KEY_SIZE.
+    `secret` has SECRET_SIZE random bytes.  `keys` is always what kctl.records.walk.locate_keys returns for `region`:
+    positions and sizes.  `long_key` returns DIGEST_SIZE bytes for a key of at least LONG_KEY_SIZE.
     """
 
     def __init__(self, secret: bytes, long_key: Callable[[bytes], bytes]) -> None:
-        self._argument_0: i64 = i64(read_i32_le(secret, 0) & 0x3FFFFFFF) + 1
-        self._argument_1: i64 = i64(read_i32_le(secret, 4) & 0x3FFFFFFF) + 1
-        self._argument_2: i64 = i64(read_i32_le(secret, 8) & 0x3FFFFFFF) + 1
-        self._argument_3: i64 = i64(read_i32_le(secret, 12) & 0x3FFFFFFF) + 1
+        self._factors = vec[i64](capacity=SECRET_SIZE >> 2)
+        position: i64
+        for position in range(0, SECRET_SIZE, 4):
+            self._factors = append(self._factors, i64(read_i32_le(secret, position) & 0x3FFFFFFF))
         self._long_key = long_key
         self._shards = [_Shard() for _ in range(_SHARDS)]
         self._is_last: list[vec[u8]] = []
@@ -181,10 +182,7 @@ class KeyTable:
         All digests are computed before the first is looked up: the processor then overlaps the misses of its cache.
         """
         digests = vec[i64](capacity=len(keys))
-        k0: i64 = self._argument_0
-        k1: i64 = self._argument_1
-        k2: i64 = self._argument_2
-        k3: i64 = self._argument_3
+        factors = self._factors
         total: i64 = len(region)
         at: i64
         for at in range(0, len(keys), 2):
@@ -201,13 +199,13 @@ class KeyTable:
                 digests = append(digests, (read_i64_le(digest, 0) & _HALF) | _USED)
                 digests = append(digests, read_i64_le(digest, 8) & _HALF)
                 continue
-            v0: i64 = 1
-            v1: i64 = 1
-            v2: i64 = 1
-            v3: i64 = 1
+            v0: i64 = size * factors[0]
+            v1: i64 = size * factors[1]
+            v2: i64 = size * factors[2]
+            v3: i64 = size * factors[3]
+            factor: i64 = 4
             left: i64 = size
-            while left >= 0:
-                # The last step takes the size of the key too, so that keys of zeros differ.
+            while left > 0:
                 if position + 8 <= total:
                     word: i64 = read_i64_le(region, position)
                 else:
@@ -215,23 +213,15 @@ class KeyTable:
                 word &= _SEVEN_BYTES if left >= 7 else _SEVEN_BYTES >> (56 - 8 * left)
                 low: i64 = word & _WORD
                 high: i64 = word >> 28
-                v0 = v0 * k0 + low
-                v1 = v1 * k1 + low
-                v2 = v2 * k2 + low
-                v3 = v3 * k3 + low
-                v0 = ((v0 & _PRIME) + (v0 >> 31)) * k0 + high
-                v1 = ((v1 & _PRIME) + (v1 >> 31)) * k1 + high
-                v2 = ((v2 & _PRIME) + (v2 >> 31)) * k2 + high
-                v3 = ((v3 & _PRIME) + (v3 >> 31)) * k3 + high
-                v0 = (v0 & _PRIME) + (v0 >> 31)
-                v1 = (v1 & _PRIME) + (v1 >> 31)
-                v2 = (v2 & _PRIME) + (v2 >> 31)
-                v3 = (v3 & _PRIME) + (v3 >> 31)
+                v0 += low * factors[factor] + high * factors[factor + 4]
+                v1 += low * factors[factor + 1] + high * factors[factor + 5]
+                v2 += low * factors[factor + 2] + high * factors[factor + 6]
+                v3 += low * factors[factor + 3] + high * factors[factor + 7]
+                factor += 8
                 position += 7
                 left -= 7
-            first: i64 = _reduced(v0 * k0 + size) | (_reduced(v1 * k1 + size) << 31)
-            digests = append(digests, first | _USED)
-            digests = append(digests, _reduced(v2 * k2 + size) | (_reduced(v3 * k3 + size) << 31))
+            digests = append(digests, _reduced(v0) | (_reduced(v1) << 31) | _USED)
+            digests = append(digests, _reduced(v2) | (_reduced(v3) << 31))
         return digests
 
 

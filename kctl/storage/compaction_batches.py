@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 from itertools import chain
 
 from librt.vecs import vec
@@ -28,7 +28,7 @@ from kctl.records.header import (
     TimestampType,
     wrapped,
 )
-from kctl.records.key_table import DIGEST_SIZE, ENTRY_BYTES, KeyTable
+from kctl.records.key_table import DIGEST_SIZE, ENTRY_BYTES, SECRET_SIZE, KeyTable
 from kctl.records.walk import locate_keys, retain_records
 
 RECORD_BYTES = 1
@@ -52,7 +52,10 @@ class LatestRecords:
         self.end_offset = start_offset
         self._memory_bytes = memory_bytes
         self._pause = pause
-        self._table = KeyTable(secret, lambda key: blake2b(key, digest_size=DIGEST_SIZE, key=secret).digest())
+        self._table = KeyTable(
+            shake_256(secret).digest(SECRET_SIZE),
+            lambda key: blake2b(key, digest_size=DIGEST_SIZE, key=secret).digest(),
+        )
         self._base_offsets = array("q")
         self._first_numbers = array("q")
 

@@ -21,8 +21,9 @@ SEED, COUNT = 20, 20_000
 WALK = """
 from mypyc.build import mypycify
 from setuptools import setup
-sources = ["sanitized_walk.py", "sanitized_key_table.py"]
-modules = [module for source in sources for module in mypycify([source], opt_level="1", debug_level="1")]
+modules = []
+for name in ("sanitized_walk", "sanitized_key_table"):
+    modules += mypycify([f"{name}.py"], opt_level="1", debug_level="1", target_dir=name)
 setup(name="walk", ext_modules=modules)
 """
 READS_TOO_FAR = r"""

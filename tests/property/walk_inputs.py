@@ -44,7 +44,9 @@ WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
 
 def _last_and_unknown(module: Any, region: bytes, count: int) -> object:
     """What a table finds that has the keys between some bytes of the region, and beyond it if `count` is odd."""
-    table = module.KeyTable(bytes(range(16)), lambda key: bytes(16 - len(key) % 16) + key[: len(key) % 16])
+    table = module.KeyTable(
+        bytes(range(256)) + b"\xff" * 48, lambda key: bytes(16 - len(key) % 16) + key[: len(key) % 16]
+    )
     numbers = [byte * len(region) >> 8 for byte in region]
     keys = [(start, end - start) for start, end in pairwise(numbers) if end >= start - 1]
     if count % 2:
