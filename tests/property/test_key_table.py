@@ -126,7 +126,7 @@ def test_compacted_batches_are_those_of_a_naive_model(
         offset += len(records)
     dirty = batches[clean_count:]
     start = parse_header(dirty[0]).base_offset if dirty else offset
-    latest = LatestRecords(start, memory_bytes=1 << 20, secret=SECRET)
+    latest = LatestRecords(start, memory_bytes=1 << 20, secret=SECRET[:32])
     for batch in batches:
         latest.add(parse_header(batch), batch)
     latest.end_offset = offset
