@@ -281,7 +281,7 @@ def _readable_keys(chunk: Buffer, position: int) -> Iterator[bytes | None]:
         return
     size = max(header.size, HEADER_SIZE) if header.attributes & CODEC_MASK else _KEYS_REGION_MAX
     data = bytes(chunk[position : position + size])
-    header.length, header.magic = len(data) - LOG_OVERHEAD, 2
+    header.size, header.magic = len(data), 2
     end = 0
     try:
         region = bytes(records_region(data, header, _KEYS_REGION_MAX))

@@ -89,17 +89,19 @@ class ProduceHandler:
         allowance = Allowance.inline()
         denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data))
         for topic in request.topic_data:
+            traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
             appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
                 partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 results.append(partition_result)
-                self._replicas.traffic.found(topic.name).produce_requests += 1
+                traffic.produce_requests += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     appends.count += 1
-                    if appends.count > APPENDS_PER_SLICE_MAX or appends.has_long(topic.name, data.index):
+                    is_full = appends.count > APPENDS_PER_SLICE_MAX
+                    if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
                     self._append(appends, topic.name, partition_result, data.records, allowance)
