@@ -26,6 +26,8 @@ from kctl.records.header import Record
 SIZES = (0, 1, 30, 63, 64, 65, 300)
 DELTAS = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1)
 COUNTS = (0, 1, 2, -1, 1 << 20, (1 << 62) - 1, -(1 << 62))
+EVERY_TABLE = 19
+"""Tables are compared on one of so many inputs: an empty one takes a millisecond in interpreted code."""
 LONG_NUMBERS = (b"\xff" * 4 + b"\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x01", b"\xfe\xff\xff\xff\x0f")
 
 WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
@@ -43,11 +45,11 @@ WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
 
 
 def _last_and_unknown(module: Any, region: bytes, count: int) -> object:
-    """What a table finds that has the keys between some bytes of the region, and beyond it if `count` is odd."""
+    """What a table finds that has a few keys within the region, and one that exceeds it if `count` is odd."""
     table = module.KeyTable(
         bytes(range(256)) + b"\xff" * 48, lambda key: bytes(16 - len(key) % 16) + key[: len(key) % 16]
     )
-    numbers = [byte * len(region) >> 8 for byte in region]
+    numbers = [byte * len(region) >> 8 for byte in region[-8:]]
     keys = [(start, end - start) for start, end in pairwise(numbers) if end >= start - 1]
     if count % 2:
         keys.append((len(region) // 2, len(region)))
@@ -131,15 +133,15 @@ def _damage(region: bytearray, chance: random.Random) -> None:
 def main() -> None:
     walk, walk_path, table, table_path, seed, count = sys.argv[1:]
     compared = [
-        (importlib.import_module(name), interpreted(path), works)
-        for name, path, works in ((walk, walk_path, WALKS), (table, table_path, TABLES))
+        (importlib.import_module(name), interpreted(path), works, every)
+        for name, path, works, every in ((walk, walk_path, WALKS, 1), (table, table_path, TABLES, EVERY_TABLE))
     ]
-    for compiled, _, _ in compared:
+    for compiled, _, _, _ in compared:
         assert not str(compiled.__file__).endswith(".py"), compiled.__file__
     accepted = 0
-    for region, stated in inputs(int(seed), int(count)):
-        for compiled, reference, works in compared:
-            for work in works:
+    for number, (region, stated) in enumerate(inputs(int(seed), int(count))):
+        for compiled, reference, works, every in compared:
+            for work in works if number % every == 0 else ():
                 found, expected = outcome(compiled, work, region, stated), outcome(reference, work, region, stated)
                 if found != expected:
                     raise SystemExit(f"{work} of {region.hex()} with {stated} records: {found}, interpreted {expected}")
