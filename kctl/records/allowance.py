@@ -65,13 +65,13 @@ class Allowance:
 
         Raises AllowanceExceeded.
         """
-        records = self.records - records // WALKED_RECORDS_PER_RECORD
-        plain_bytes = self.plain_bytes - copied_bytes // COPIED_BYTES_PER_BYTE
-        if records < 0 or plain_bytes < 0:
-            raise AllowanceExceeded(
-                f"walking the records exceeds the limits by {-records} records, {-plain_bytes} bytes"
-            )
-        self.records, self.plain_bytes = records, plain_bytes
+        records //= WALKED_RECORDS_PER_RECORD
+        plain_bytes = copied_bytes // COPIED_BYTES_PER_BYTE
+        if records > self.records or plain_bytes > self.plain_bytes:
+            self.take_records(records)
+            self.take_bytes(plain_bytes)  # One of the two raises.
+        self.records -= records
+        self.plain_bytes -= plain_bytes
 
     def take_records(self, count: int) -> None:
         """Reduce the remaining records.  Raises AllowanceExceeded."""
