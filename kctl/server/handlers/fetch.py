@@ -1,9 +1,9 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
 replication/fetch_reading decides which records a reader may read; the fetch offset of a follower also reports its log
-end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an
-error, or for a follower a new high watermark.  The first batch is returned whole even if it is larger than the limits
-(KIP-74), because its reader could not continue without it.  Sessions: KIP-227, replication/fetch_session.
+end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or there is an error.  The
+first batch is returned whole even if it is larger than the limits (KIP-74), because its reader could not continue
+without it.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and

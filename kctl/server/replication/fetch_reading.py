@@ -12,6 +12,9 @@ records up to the log end.  A fetch that waits for min_bytes is completed by the
     G    min_bytes are available, or as much as max_bytes allows
     H    the reader's last epoch ends before its fetch offset
 
+A new high watermark alone completes no fetch of a follower: the follower gets it with the next records, at the latest
+after max_wait_ms.  Otherwise each append would cost each follower a second fetch (KAFKA-9952).
+
 Since version 11, consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
 that is throttled and not in sync gets no records for now.
 
@@ -113,6 +116,14 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
     return None
 
 
+def _is_urgent(result: PartitionData) -> bool:
+    return (
+        result.error_code != ErrorCode.NONE
+        or result.diverging_epoch is not None
+        or result.preferred_read_replica != NO_REPLICA
+    )
+
+
 class Fetch:
     """The partitions of one request, and the limits and quotas for reading them."""
 
@@ -199,7 +210,7 @@ class Fetch:
                 size = len(answer.records) if answer.records is not None else 0
                 self._available_bytes += size - self._available.get(topic_partition, 0)
                 self._available[topic_partition] = size
-                is_due = is_due or self._is_urgent(position, answer) or self._is_on_older_segment(position, answer)
+                is_due = is_due or _is_urgent(answer) or self._is_on_older_segment(position, answer)
         return is_due or self._available_bytes >= min(self._min_bytes, self._max_bytes)
 
     @cached_property
@@ -216,22 +227,18 @@ class Fetch:
             not log.log_directory.is_online
             or not log.log_start_offset <= position.fetch_offset <= log.log_end_offset
             or (self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition))
-            or self._has_new_high_watermark(partition)
         )
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
     ) -> None:
-        """Called when these results of a reading are sent: counts them for throttles, stores the high watermarks."""
+        """Called when these results of a reading are sent: counts them for throttles and metrics."""
         if not self.reader.is_follower:
             self._count_consumed(results, record_bytes)
             return
         throttled_bytes = 0
-        for topic_partition, result in results.items():
+        for topic_partition in results:
             partition = self._replicas.partitions.get(topic_partition)
-            follower = partition.followers.get(self.reader.replica_id) if partition is not None else None
-            if follower is not None and result.error_code == ErrorCode.NONE:
-                follower.sent_high_watermark = result.high_watermark
             size = record_bytes.get(topic_partition, 0)
             if partition is not None:
                 partition.traffic.fetch_requests += 1
@@ -276,30 +283,15 @@ class Fetch:
             if size:
                 record_bytes[position.topic_partition] = size
                 total += size
-            is_urgent = is_urgent or self._is_urgent(position, result)
+            is_urgent = is_urgent or _is_urgent(result)
             is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
-
-    def _is_urgent(self, position: FetchPosition, result: PartitionData) -> bool:
-        if result.error_code != ErrorCode.NONE or result.diverging_epoch is not None:
-            return True
-        if result.preferred_read_replica != NO_REPLICA:
-            return True
-        partition = self._replicas.partitions.get(position.topic_partition)
-        return partition is not None and self._has_new_high_watermark(partition)
 
     def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
         partition = self._replicas.partitions.get(position.topic_partition)
         if partition is None or not isinstance(result.records, RecordsSlice):
             return False
         return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
-
-    def _has_new_high_watermark(self, partition: Partition) -> bool:
-        """True if a follower has not received the current high watermark, which its own readers need.  KIP-392."""
-        if not self.reader.is_follower:
-            return False
-        follower = partition.followers.get(self.reader.replica_id)
-        return follower is not None and partition.high_watermark > follower.sent_high_watermark
 
     def _is_throttled(self, partition: Partition) -> bool:
         """True if the replication throttle applies to this follower, because it is not in sync."""
