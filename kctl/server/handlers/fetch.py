@@ -97,10 +97,11 @@ class FetchHandler:
         fetch = reply.fetch
         if fetch.is_converted:
             return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
-        reading = fetch.read()
-        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
-            return reply.response(reading)
-        fetch.wait_after(reading)
+        if request.max_wait_ms <= 0 or not fetch.has_nothing_new():
+            reading = fetch.read()
+            if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+                return reply.response(reading)
+            fetch.wait_after(reading)
         delayed = DelayedFetch(reply)
         self._purgatory.watch(delayed, [position.topic_partition for position in positions], request.max_wait_ms)
         return delayed.future

@@ -34,7 +34,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from kctl.server.replication import old_formats
 from kctl.server.replication.fetch_session import FetchPosition
-from kctl.server.replication.partition import Partition
+from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
@@ -93,7 +93,9 @@ class Reading:
     is_urgent: bool = False
     """The response must be sent now: an error, a diverging epoch, or a preferred replica."""
     is_on_older_segment: bool = False
-    """Some records end with their segment and more follow in the next: waiting would not add records."""
+    """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
+    while there are less than min_bytes.
+    """
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -110,6 +112,8 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
     """The end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
     if position.last_fetched_epoch < 0:
         return None
+    if position.last_fetched_epoch == log.leader_epochs.latest_epoch and position.fetch_offset <= log.log_end_offset:
+        return None  # The usual case: the latest epoch ends at the log end.
     epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
     if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < position.fetch_offset):
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
@@ -144,6 +148,8 @@ class Fetch:
         self._denied = denied
         self.positions = positions
         self.reader = reader
+        self._is_follower = reader.is_follower
+        self._needs_leader = reader.needs_leader
         self._replicas = replicas
         self._quota = quota
         self._selector = selector
@@ -180,6 +186,20 @@ class Fetch:
         partition = self._replicas.partitions.get(topic_partition)
         return -1 if partition is None else self._upper_bound(partition)
 
+    def has_nothing_new(self) -> bool:
+        """A cheap check before the first reading: True if it would find neither records nor an error, so that the fetch
+        waits.
+        """
+        reader = self.reader
+        return (
+            self.needs_bytes
+            and bool(self.positions)
+            and not self._denied
+            and not (reader.rack and not self._is_follower)
+            and reader.version >= old_formats.FIRST_VERSION_WITH_ZSTD
+            and not any(map(self._could_have_more, self.positions))
+        )
+
     def wait_after(self, reading: Reading) -> None:
         """The reading was not enough: counts what it found, for `read_if_enough`."""
         self._available = dict(reading.record_bytes)
@@ -190,6 +210,11 @@ class Fetch:
 
         Reads all partitions only in the first case.
         """
+        if len(self.positions) == 1:
+            if not self._could_have_more(self.positions[0]):
+                return None
+            reading = self.read()
+            return reading if self.is_enough(reading) else None
         if not self.has_become_enough(changed):
             return None
         reading = self.read()
@@ -218,22 +243,23 @@ class Fetch:
         return {position.topic_partition: position for position in self.positions}
 
     def _could_have_more(self, position: FetchPosition) -> bool:
-        """A cheap check before reading: records beyond the fetch offset, or a partition whose role changed."""
+        """A cheap check before reading: records beyond the fetch offset, or a partition whose role or log changed."""
         partition = self._replicas.partitions.get(position.topic_partition)
         if partition is None or not self._may_read(partition, position):
             return True
         log = partition.log
         return (
-            not log.log_directory.is_online
+            log.log_directory.failure is not None
             or not log.log_start_offset <= position.fetch_offset <= log.log_end_offset
             or (self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition))
+            or _diverging_epoch(log, position) is not None
         )
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
     ) -> None:
         """Called when these results of a reading are sent: counts them for throttles and metrics."""
-        if not self.reader.is_follower:
+        if not self._is_follower:
             self._count_consumed(results, record_bytes)
             return
         throttled_bytes = 0
@@ -274,6 +300,7 @@ class Fetch:
     def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:
         results, record_bytes, total = reading.results, reading.record_bytes, reading.total_bytes
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
+        enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
@@ -284,7 +311,8 @@ class Fetch:
                 record_bytes[position.topic_partition] = size
                 total += size
             is_urgent = is_urgent or _is_urgent(result)
-            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
+            if total < enough:
+                is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
 
     def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
@@ -296,7 +324,7 @@ class Fetch:
     def _is_throttled(self, partition: Partition) -> bool:
         """True if the replication throttle applies to this follower, because it is not in sync."""
         return (
-            self.reader.is_follower
+            self._is_follower
             and self.reader.replica_id not in partition.isr
             and self._quota.is_throttled(partition.topic_partition)
             and self._quota.is_exceeded(self._clock.monotonic_ms())
@@ -304,14 +332,13 @@ class Fetch:
 
     def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
         """True if this replica may serve this reader in the reader's leader epoch."""
-        try:
-            self._check_readable(partition, position)
-        except ApiError:
-            return False
-        return True
+        epoch = position.current_leader_epoch
+        return epoch in (partition.leader_epoch, ANY_EPOCH) and (
+            not self._needs_leader or partition.leader == partition.broker_id
+        )
 
     def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
-        if self.reader.needs_leader:
+        if self._needs_leader:
             partition.check_leader(position.current_leader_epoch)
         else:
             partition.check_epoch(position.current_leader_epoch)
@@ -365,7 +392,7 @@ class Fetch:
         return result
 
     def _upper_bound(self, partition: Partition) -> int:
-        if self.reader.is_follower:
+        if self._is_follower:
             return partition.log.log_end_offset
         return partition.last_stable_offset if self.reader.is_committed_only else partition.high_watermark
 
@@ -375,7 +402,8 @@ class Fetch:
             return self._refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         try:
             partition = self._replicas.partition(topic, index)
-            self._check_readable(partition, position)
+            if not self._may_read(partition, position):
+                self._check_readable(partition, position)
             return self._read_replica(partition, position, max_bytes, is_first=is_first)
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
@@ -399,9 +427,10 @@ class Fetch:
             aborted_transactions=[] if self.reader.is_committed_only else None,
             records=EMPTY,
         )
-        result.preferred_read_replica = self._preferred_replica(partition, offset)
-        if result.preferred_read_replica != NO_REPLICA:
-            return result
+        if self.reader.rack and not self._is_follower:
+            result.preferred_read_replica = self._preferred_replica(partition, offset)
+            if result.preferred_read_replica != NO_REPLICA:
+                return result
         result.diverging_epoch = _diverging_epoch(log, position)
         if result.diverging_epoch is not None:
             return result
@@ -430,8 +459,6 @@ class Fetch:
         return result
 
     def _preferred_replica(self, partition: Partition, offset: int) -> int:
-        if self.reader.is_follower:
-            return NO_REPLICA
         return self._selector.preferred_replica(
             partition,
             offset,
