@@ -251,7 +251,9 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
 
 def _denied_topics(positions: Sequence[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
     """The topics that the client may not read; a client that claims to be a follower may read all or none."""
+    if is_follower and context.allows_on_cluster(Operation.CLUSTER_ACTION):
+        return frozenset()
     topics = (position.topic_partition.topic for position in positions)
     if is_follower:
-        return frozenset() if context.allows_on_cluster(Operation.CLUSTER_ACTION) else frozenset(topics)
+        return frozenset(topics)
     return context.denied(Operation.READ, ResourceType.TOPIC, topics)

@@ -120,7 +120,7 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
                 scene.disk.replicas.partitions_moved([partition.topic_partition])
             response = waiting.result()
             assert isinstance(response.responses[0].partitions[0].records, RecordsSlice)
-        assert calls.count <= 133 * ROUNDS
+        assert calls.count <= 113 * ROUNDS
 
     play(tmp_path, scenario)
 
