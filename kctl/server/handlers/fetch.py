@@ -197,7 +197,7 @@ class FetchHandler:
         moved: list[TopicPartition] = []
         for position in positions:
             partition = self._replicas.partitions.get(position.topic_partition)
-            if partition is None or not partition.is_leader or replica_id not in partition.followers:
+            if partition is None or partition.leader != partition.broker_id or replica_id not in partition.followers:
                 continue
             if position.current_leader_epoch not in {ANY_EPOCH, partition.leader_epoch}:
                 continue

@@ -24,7 +24,7 @@ Owner: event loop.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kctl.environment import Clock
@@ -96,6 +96,8 @@ class Reading:
     """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
     while there are less than min_bytes.
     """
+    unchanged: list[Partition] = field(default_factory=list)
+    """Partitions of a session of which the reader has everything already; they are not in `results`."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -150,6 +152,12 @@ class Fetch:
         self.reader = reader
         self._is_follower = reader.is_follower
         self._needs_leader = reader.needs_leader
+        self._may_skip = (
+            not denied
+            and (self._is_follower or not reader.rack)
+            and reader.version >= old_formats.FIRST_VERSION_WITH_ZSTD
+        )
+        """Whether partitions without anything new need not be read: other readers may get an error or a replica."""
         self._replicas = replicas
         self._quota = quota
         self._selector = selector
@@ -190,13 +198,10 @@ class Fetch:
         """A cheap check before the first reading: True if it would find neither records nor an error, so that the fetch
         waits.
         """
-        reader = self.reader
         return (
-            self.needs_bytes
+            self._may_skip
+            and self.needs_bytes
             and bool(self.positions)
-            and not self._denied
-            and not (reader.rack and not self._is_follower)
-            and reader.version >= old_formats.FIRST_VERSION_WITH_ZSTD
             and not any(map(self._could_have_more, self.positions))
         )
 
@@ -247,13 +252,30 @@ class Fetch:
         partition = self._replicas.partitions.get(position.topic_partition)
         if partition is None or not self._may_read(partition, position):
             return True
-        log = partition.log
-        return (
-            log.log_directory.failure is not None
-            or not log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-            or (self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition))
-            or _diverging_epoch(log, position) is not None
-        )
+        log, offset = partition.log, position.fetch_offset
+        if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
+            return True
+        if offset < log.log_end_offset and self._upper_bound(partition) > offset and not self._is_throttled(partition):
+            return True
+        return _diverging_epoch(log, position) is not None
+
+    def _skips(self, reading: Reading, position: FetchPosition) -> bool:
+        """Whether the reader of a session has everything of the partition; then adds it to `unchanged`."""
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if (
+            partition is None
+            or partition.high_watermark != position.sent_high_watermark
+            or partition.log.log_start_offset != position.sent_log_start_offset
+            or self._could_have_more(position)
+        ):
+            return False
+        reading.unchanged.append(partition)
+        return True
+
+    def note_unchanged(self, reading: Reading) -> None:
+        """Called when a reading is sent: counts the partitions without a result for metrics."""
+        for partition in reading.unchanged:
+            partition.traffic.fetch_requests += 1
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
@@ -302,6 +324,8 @@ class Fetch:
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
         enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
+            if self._may_skip and self._skips(reading, position):
+                continue
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
             result = self._read_one(position, left, is_first=total == 0)

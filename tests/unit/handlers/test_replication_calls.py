@@ -6,12 +6,15 @@ The bounds are about 10 % above the counts.  If a test exceeds one, work was add
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
+
+import pytest
 
 import kctl
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -44,6 +47,7 @@ T = TypeVar("T")
 
 VERSION = 12
 ROUNDS = 50
+PARTITIONS = 50
 FETCH_S = 0.1
 PACKAGE = str(Path(kctl.__file__).parent)
 TESTING = str(Path(PACKAGE) / "testing")
@@ -71,11 +75,11 @@ def counted(calls: Calls) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def fetch(session_id: int, epoch: int, offsets: dict[str, int], partition: Partition) -> FetchRequest:
-    """The next request of a follower's session; `offsets` are those that have changed."""
+def fetch(session_id: int, epoch: int, changed: dict[Partition, int], *, wait_ms: int = 500) -> FetchRequest:
+    """The next request of a follower's session, with the offsets that have changed."""
     topics = [
         FetchTopic(
-            topic=topic,
+            topic=partition.topic_partition.topic,
             partitions=[
                 FetchPartition(
                     partition=0,
@@ -87,11 +91,11 @@ def fetch(session_id: int, epoch: int, offsets: dict[str, int], partition: Parti
                 )
             ],
         )
-        for topic, offset in offsets.items()
+        for partition, offset in changed.items()
     ]
     return FetchRequest(
         replica_id=FOLLOWER,
-        max_wait_ms=500,
+        max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=1 << 20,
         session_id=session_id,
@@ -106,11 +110,11 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, FOLLOWER))
         scene.disk.append(partition, 1)
-        first = scene.handler.handle(fetch(0, 0, {"a": 0}, partition), context(VERSION))
+        first = scene.handler.handle(fetch(0, 0, {partition: 0}), context(VERSION))
         assert isinstance(first, FetchResponse)
         calls = Calls()
         for number in range(1, 1 + ROUNDS):
-            request = fetch(first.session_id, number, {"a": number}, partition)
+            request = fetch(first.session_id, number, {partition: number})
             with counted(calls):
                 waiting = scene.handler.handle(request, context(VERSION))
             assert isinstance(waiting, asyncio.Future)
@@ -121,6 +125,62 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
             response = waiting.result()
             assert isinstance(response.responses[0].partitions[0].records, RecordsSlice)
         assert calls.count <= 113 * ROUNDS
+
+    play(tmp_path, scenario)
+
+
+def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path) -> None:
+    """One of them changes."""
+
+    async def scenario(scene: Scene) -> None:
+        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(PARTITIONS)]
+        first = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
+        assert isinstance(first, FetchResponse)
+        calls = Calls()
+        for number in range(ROUNDS):
+            changed = {partitions[0]: number} if number else {}
+            with counted(calls):
+                waiting = scene.handler.handle(fetch(first.session_id, 1 + number, changed), context(VERSION))
+            assert isinstance(waiting, asyncio.Future)
+            scene.disk.append(partitions[0], 1)
+            with counted(calls):
+                scene.disk.replicas.partitions_moved([partitions[0].topic_partition])
+            assert [topic.topic for topic in waiting.result().responses] == ["t0"]
+        assert calls.count <= (113 + 15 * PARTITIONS) * ROUNDS
+        assert {partition.traffic.fetch_requests for partition in partitions} == {ROUNDS + 1}
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_session_returns_exactly_the_partitions_with_something_new(tmp_path: Path, seed: int) -> None:
+    """Records, a new high watermark or a new start; the others are not even read."""
+
+    async def scenario(scene: Scene) -> None:
+        chance = random.Random(seed)
+        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(5)]
+        first = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
+        assert isinstance(first, FetchResponse)
+        assert len(first.responses) == len(partitions)
+        sent = dict.fromkeys(partitions, (0, 0))
+        offsets = dict.fromkeys(partitions, 0)
+        for epoch in range(1, 60):
+            changed = {}
+            for partition in chance.sample(partitions, chance.randrange(4)):
+                match chance.randrange(3):
+                    case 0:
+                        scene.disk.append(partition, 2)
+                    case 1:
+                        offsets[partition] = changed[partition] = partition.log.log_end_offset
+                    case 2:
+                        partition.log.increment_log_start_offset(min(partition.high_watermark, offsets[partition]))
+            request = fetch(first.session_id, epoch, changed, wait_ms=0)
+            response = scene.handler.handle(request, context(VERSION))
+            assert isinstance(response, FetchResponse)
+            now = {each: (each.high_watermark, each.log.log_start_offset) for each in partitions}
+            new = {each for each in partitions if offsets[each] < each.log.log_end_offset or now[each] != sent[each]}
+            assert {topic.topic for topic in response.responses} == {each.topic_partition.topic for each in new}
+            sent = now
 
     play(tmp_path, scenario)
 
