@@ -1,8 +1,8 @@
 """Requests of one connection that wait for their responses, each with a time limit.
 
-`asyncio.timeout` makes and cancels a timer for each request.  Here a single timer stays until the earliest deadline,
-whether or not its request still waits, and then fails those that are late: nothing is done about time for a response
-that is on time, as almost all are.
+`asyncio.timeout` makes and cancels a timer for each request.  Here one timer stays until the earliest deadline,
+whether or not that request still waits, and then fails the requests that are late.  A response that is in time, as
+almost all are, costs no timer.
 
 Owner: event loop.
 """
@@ -58,11 +58,11 @@ class PendingResponses:
     def _arm(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(deadline_s, self._expire, loop)
+        self._timer = loop.call_at(deadline_s, self._expire, loop, deadline_s)
 
-    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         self._timer = None
-        now_s = loop.time()
+        now_s = max(loop.time(), deadline_s)  # A loop calls up to the resolution of its clock too early.
         waiting = [pending for pending in self._pending.values() if not pending.arrival.done()]
         for pending in waiting:
             if pending.deadline_s <= now_s:

@@ -234,8 +234,9 @@ class ReplicaFetcher:
     # Fetching
 
     async def _fetch(self, fetching: Mapping[TopicPartition, _Following]) -> None:
+        has_epoch = self._leader.supports_divergence
         results = await self._leader.fetch(
-            {tp: self._position(each) for tp, each in fetching.items()},
+            {tp: _position(each, has_epoch=has_epoch) for tp, each in fetching.items()},
             wait_max_ms=self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             partition_max_bytes=self._settings.max_bytes,
@@ -250,15 +251,6 @@ class ReplicaFetcher:
         unflushed = [each.partition.log for each in fetching.values() if each.partition.log.awaits_flush]
         if unflushed:
             await self._replicas.flushes.settle(unflushed)
-
-    def _position(self, following: _Following) -> Position:
-        partition_log = following.partition.log
-        return Position(
-            partition_log.log_end_offset,
-            partition_log.log_start_offset,
-            following.leader_epoch,
-            partition_log.leader_epochs.latest_epoch if self._leader.supports_divergence else UNDEFINED,
-        )
 
     async def _take(self, following: _Following, result: PartitionData) -> None:
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -360,6 +352,17 @@ class ReplicaFetcher:
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
         self._following.pop(following.partition.topic_partition, None)
         self._replicas.log_dir_failed(failure)
+
+
+def _position(following: _Following, *, has_epoch: bool) -> Position:
+    """Where to fetch next; `has_epoch` if the protocol version carries the last epoch of this log."""
+    partition_log = following.partition.log
+    return Position(
+        partition_log.log_end_offset,
+        partition_log.log_start_offset,
+        following.leader_epoch,
+        partition_log.leader_epochs.latest_epoch if has_epoch else UNDEFINED,
+    )
 
 
 class ReplicaFetchers:
