@@ -1074,8 +1074,8 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
-        --value) words='binary string json avro' flags='' ;;
-        --key) words='binary string json avro' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
@@ -1094,8 +1094,8 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
-        --value) words='binary string json avro' flags='' ;;
-        --key) words='binary string json avro' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
-from kctl.spark.exec.avro_columns import column_of, schema_of_text, text_of
+from kctl.spark.exec import avro_columns
 from kctl.spark.exec.column_types import (
     NO_ID,
     STRING,
@@ -27,12 +27,14 @@ from kctl.spark.exec.column_types import (
     kind_of,
 )
 from kctl.spark.exec.json_fields import inferred
+from kctl.spark.exec.schema_texts import text_of
 from kctl.spark.exec.target import PackageMissing
 from kctl.spark.json_schema_columns import columns_of
 from kctl.spark.plan import HeldColumns
 
 REGISTRY = "registry"
 _REGISTRY_SUBJECT = f"{REGISTRY}:"
+_PACKAGES = {Format.AVRO: "fastavro", Format.PROTOBUF: "google.protobuf"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +45,20 @@ class FieldOptions:
     """key or value."""
     format: Format = Format.BINARY
     schema: str = ""
-    """The name of a file, `registry` or `registry:SUBJECT`; empty: the registry for Avro, inference for JSON."""
+    """The name of a file, `registry` or `registry:SUBJECT`; empty: inference for JSON, else the registry."""
     text: str = ""
     """The contents of the file."""
 
     def __post_init__(self) -> None:
         if self.schema and self.format in {Format.BINARY, Format.STRING}:
-            raise UsageError(f"--{self.name}-schema is an option of --{self.name} json and avro")
+            raise UsageError(f"--{self.name}-schema is an option of --{self.name} json, avro and protobuf")
+        if self.format is Format.PROTOBUF and not self.needs_registry:
+            raise UsageError(f"--{self.name} protobuf requires a schema registry, not a file")
 
     @property
     def needs_registry(self) -> bool:
         """Whether schemas come from a registry."""
-        return self.is_in_registry(self.schema) or (self.format is Format.AVRO and not self.schema)
+        return self.is_in_registry(self.schema) or (self.format in _PACKAGES and not self.schema)
 
     @property
     def is_inferred(self) -> bool:
@@ -92,8 +96,9 @@ class DecodingOptions:
 
     def require_packages(self) -> None:
         """Raises PackageMissing."""
-        if any(one.format is Format.AVRO for one in self.fields) and find_spec("fastavro") is None:
-            raise PackageMissing("fastavro missing: pip install 'kctl-kafka[registry]'")
+        for one in self.fields:
+            if one.format in _PACKAGES and find_spec(_PACKAGES[one.format]) is None:
+                raise PackageMissing(f"{_PACKAGES[one.format]} missing: pip install 'kctl-kafka[registry]'")
 
 
 class SchemaSource(Protocol):
@@ -172,23 +177,27 @@ def _decoding(options: FieldOptions, topic: str, registry: SchemaSource | None, 
 def _given(options: FieldOptions, schemas: Sequence[Schema], source: str) -> Decoding:
     """The columns of all schemas together."""
     found: Type | None = None
-    texts = [(schema.id, text_of(schema) if options.format is Format.AVRO else "") for schema in schemas]
-    for schema, (_, text) in zip(schemas, texts, strict=True):
-        if options.format is Format.AVRO:
-            type_ = _avro_column(schema.id, text, options.name, source)
-        else:
-            type_ = columns_of(schema.text, source)
+    for schema in schemas:
+        type_ = columns_of(schema.text, source) if options.format is Format.JSON else _column(schema, options, source)
         found = type_ if found is None else extended(found, type_, options.name, widens=True)
     if found is None:
         raise UsageError(f"{source} has no schema")
-    has_header = options.format is Format.AVRO or options.needs_registry
-    return Decoding(options.format, found, is_strict=True, schemas=tuple(texts) if has_header else ())
+    if options.format is Format.JSON:
+        texts = [(schema.id, "") for schema in schemas if options.needs_registry]
+    else:
+        texts = [(schema.id, text_of(schema)) for schema in schemas]
+    return Decoding(options.format, found, is_strict=True, schemas=tuple(texts))
 
 
-def _avro_column(schema_id: int, text: str, name: str, source: str) -> Type:
-    from kctl.client.registry.avro import AvroCodec  # noqa: PLC0415 - an optional package
-
+def _column(schema: Schema, options: FieldOptions, source: str) -> Type:
     try:
-        return column_of(*AvroCodec(schema_of_text(schema_id, text)).parsed, name)
+        if options.format is Format.AVRO:
+            from kctl.client.registry.avro import AvroCodec  # noqa: PLC0415 - an optional package
+
+            return avro_columns.column_of(*AvroCodec(avro_columns.prepared(schema)).parsed, options.name)
+        from kctl.client.registry.protobuf import ProtobufCodec  # noqa: PLC0415 - an optional package
+        from kctl.spark.exec import protobuf_values  # noqa: PLC0415 - imports pyarrow
+
+        return protobuf_values.column_of(ProtobufCodec(schema), options.name)
     except SchemaError as error:
         raise UsageError(f"{source}: {error}") from None

@@ -17,7 +17,8 @@ import fastavro
 import pyarrow as pa
 
 from kctl.client.registry.avro import AvroCodec
-from kctl.spark.exec.avro_columns import column_of, schema_of_text
+from kctl.client.registry.schema import Schema
+from kctl.spark.exec.avro_columns import column_of, prepared
 from kctl.spark.exec.avro_values import AvroDecoder
 from kctl.spark.exec.batch_decoder import BatchDecoder
 from kctl.spark.exec.column_types import (
@@ -144,7 +145,7 @@ SCHEMA = {
 
 def avro(schema: Any) -> AvroDecoder:
     text = json.dumps(schema)
-    codec = AvroCodec(schema_of_text(NO_ID, text))
+    codec = AvroCodec(prepared(Schema(NO_ID, "AVRO", text)))
     return AvroDecoder(Decoding(Format.AVRO, column_of(*codec.parsed, "value"), True, ((NO_ID, text),)))
 
 

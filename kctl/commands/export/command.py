@@ -160,11 +160,14 @@ def export(
         typer.Option("--namespace", metavar="NAME", help="Iceberg: namespace of the tables.  Default: kafka."),
     ] = None,
     value: Annotated[
-        Literal["binary", "string", "json", "avro"],
-        typer.Option("--value", help="What values are: bytes, or text, JSON or Avro that is decoded into columns."),
+        Literal["binary", "string", "json", "avro", "protobuf"],
+        typer.Option(
+            "--value", help="What values are: bytes, or text, JSON, Avro or Protobuf that is decoded into columns."
+        ),
     ] = "binary",
     key: Annotated[
-        Literal["binary", "string", "json", "avro"], typer.Option("--key", help="What keys are; as --value.")
+        Literal["binary", "string", "json", "avro", "protobuf"],
+        typer.Option("--key", help="What keys are; as --value."),
     ] = "binary",
     value_schema: Annotated[
         str,
@@ -172,7 +175,7 @@ def export(
             "--value-schema",
             metavar="FILE|registry[:SUBJECT]",
             help="Schema of values: a file with an Avro schema or JSON Schema, or all versions of a subject of the "
-            "schema registry.  Default: inferred for JSON, registry for Avro.",
+            "schema registry.  Default: inferred for JSON, else registry.",
         ),
     ] = "",
     key_schema: Annotated[
@@ -232,7 +235,8 @@ def export(
 
     Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
     requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.  Object
-    stores require the extra 'objectstore', tables the extra 'iceberg' or 'delta', Avro the extra 'registry'.
+    stores require the extra 'objectstore', tables the extra 'iceberg' or 'delta', Avro and
+    Protobuf the extra 'registry'.
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
@@ -243,7 +247,7 @@ def export(
         keeps_bad=on_bad_record == "dead-letter",
     )
     if decoding.keeps_bad and not decoding.are_typed:
-        raise UsageError("--on-bad-record is an option of --value and --key string, json and avro")
+        raise UsageError("--on-bad-record is an option of --value and --key other than binary")
     request = ExportRequest(
         target=parse_target(to),
         selection=TopicSelection(
@@ -291,7 +295,9 @@ def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> Re
     """Raises UsageError if the registry is missing, or not needed."""
     if not any(one.needs_registry for one in decoding.fields):
         if url is not None:
-            raise UsageError("--schema-registry requires --value or --key avro, or a schema of the registry")
+            raise UsageError(
+                "--schema-registry requires --value or --key avro or protobuf, or a schema of the registry"
+            )
         return None
     return registry_of(run.client_properties(), url)
 

@@ -15,7 +15,7 @@ import json
 from itertools import count
 from typing import Any
 
-from kctl.client.registry.schema import Reference, Schema, SchemaError
+from kctl.client.registry.schema import Schema, SchemaError
 from kctl.errors import UsageError
 from kctl.integers import is_integer
 from kctl.spark.exec.column_types import ListOf, MapOf, Struct, Type
@@ -33,34 +33,15 @@ _TYPES = {
 _LOGICAL = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
 
 
-def text_of(schema: Schema) -> str:
-    """The schema and those it uses as one text, for plans."""
-    used = {name: list(one.references) for name, one in schema.by_reference.items()}
-    texts = {name: one.text for name, one in schema.by_reference.items()}
-    if not texts:
-        return schema.text
-    return json.dumps({"schema": schema.text, "references": schema.references, "used": used, "texts": texts})
-
-
-def schema_of_text(schema_id: int, text: str) -> Schema:
-    """The inverse of `text_of`, prepared for reading values.  Raises SchemaError."""
+def prepared(schema: Schema) -> Schema:
+    """The schema, and those it uses, as they have to be for reading values.  Raises SchemaError."""
+    names = count()
     try:
-        document = json.loads(text)
-        names = count()
-        if not isinstance(document, dict) or "texts" not in document:
-            return Schema(schema_id, "AVRO", json.dumps(_prepared(document, names)))
         used = {
-            name: Schema(
-                schema_id,
-                "AVRO",
-                json.dumps(_prepared(json.loads(one), names)),
-                tuple(Reference(*each) for each in document["used"][name]),
-            )
-            for name, one in document["texts"].items()
+            name: one._replace(text=json.dumps(_prepared(json.loads(one.text), names)))
+            for name, one in schema.by_reference.items()
         }
-        references = tuple(Reference(*each) for each in document["references"])
-        prepared = json.dumps(_prepared(json.loads(document["schema"]), names))
-        return Schema(schema_id, "AVRO", prepared, references, used)
+        return schema._replace(text=json.dumps(_prepared(json.loads(schema.text), names)), by_reference=used)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise SchemaError("it is not a valid Avro schema") from None
 
@@ -95,7 +76,8 @@ def _is_column(schema: dict[str, Any]) -> bool:
     """Whether the logical type has a column."""
     logical = schema.get("logicalType")
     if logical == "decimal":
-        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        precision: Any = schema.get("precision")
+        scale: Any = schema.get("scale", 0)
         if not is_integer(precision, low=1, high=DECIMAL_PRECISION_MAX):
             return False
         return schema["type"] in {"bytes", "fixed"} and is_integer(scale, high=precision)

@@ -76,8 +76,10 @@ def _decoder_of(name: str, decoding: Decoding) -> ColumnDecoder:
     decoder: ColumnDecoder
     if decoding.format is Format.JSON:
         decoder = _module("json_values").JsonDecoder(decoding, name)
-    else:
+    elif decoding.format is Format.AVRO:
         decoder = _module("avro_values").AvroDecoder(decoding)
+    else:
+        decoder = _module("protobuf_values").ProtobufDecoder(decoding)
     return decoder
 
 

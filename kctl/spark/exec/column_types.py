@@ -63,6 +63,7 @@ class Format(StrEnum):
     STRING = "string"
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 @dataclass(frozen=True, slots=True)

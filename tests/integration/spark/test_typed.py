@@ -57,10 +57,12 @@ def test_versions_of_an_avro_schema_are_one_table(
 ) -> None:
     topic = make_topic(kctl_bootstrap, 1)
     options = ("--table", kind, "--value", "avro", "--schema-registry", registry.url)
-    first = [{"id": n, "who": f"w{n}"} for n in range(3)]
+    first: list[dict[str, Any]] = [{"id": n, "who": f"w{n}"} for n in range(3)]
     topic.produce({"value": one} for one in serialized(registry, topic, FIRST, first))
     export(topic, tmp_path, *options)
-    second = [{"id": n, "who": f"w{n}", "price": None if n == 4 else Decimal(n) / 4} for n in range(3, 6)]
+    second: list[dict[str, Any]] = [
+        {"id": n, "who": f"w{n}", "price": None if n == 4 else Decimal(n) / 4} for n in range(3, 6)
+    ]
     topic.produce({"value": one} for one in serialized(registry, topic, SECOND, second))
     topic.produce([{"value": b"\0\0\0\1\0x"}, {"value": None}])
     status, document, output = run_export(topic, tmp_path, *options)
@@ -98,7 +100,7 @@ def test_a_killed_run_with_decoded_values_is_completed_by_the_other_engine(
         found = sorted(good.fetchall())
         bad = connection.execute('select "partition", "offset", value, reason from read_parquet(?)', [str(letters)])
         refused = sorted(bad.fetchall())
-    assert found == sorted((row[0], row[1], json.loads(row[3])["n"]) for row in topic.rows if row[3] != b"bad")
+    assert found == sorted((row[0], row[1], json.loads(row[3] or b"")["n"]) for row in topic.rows if row[3] != b"bad")
     assert refused == sorted(
         (row[0], row[1], b"bad", "value: it is not JSON") for row in topic.rows if row[3] == b"bad"
     )
@@ -122,7 +124,7 @@ def test_what_can_be_known_is_reported_before_anything_is_written(
         (("--value", "json", *url), 2, "--schema-registry requires"),
         (("--value", "avro", "--value-schema", "missing.avsc"), 2, "missing.avsc: No such file"),
         (("--value", "avro", "--value-schema", str(recursive)), 2, "recursive at value.next"),
-        (("--value", "string", "--value-schema", str(recursive)), 2, "is an option of --value json and avro"),
+        (("--value", "string", "--value-schema", str(recursive)), 2, "is an option of --value json, avro and protobuf"),
         (("--on-bad-record", "dead-letter"), 2, "--on-bad-record is an option of"),
         (("--key", "json", "--value", "json", "--value-schema", str(recursive)), 2, "not a JSON Schema of objects"),
     ):

@@ -246,7 +246,12 @@ OLD_PLAN = {
     "topics": {"orders": {"topic_id": "00000000-0000-0000-0000-000000000001", "incarnation": 0}},
     "ranges": [
         {
-            **{"topic": "orders", "partition": 0, "start": 0, "end": 12, "incarnation": 0, "lost": 0},
+            "topic": "orders",
+            "partition": 0,
+            "start": 0,
+            "end": 12,
+            "incarnation": 0,
+            "lost": 0,
             "files": [{"start": 0, "end": 12, "path": NAME}],
         }
     ],
