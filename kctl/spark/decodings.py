@@ -20,7 +20,6 @@ from kctl.spark.exec.column_types import (
     Columns,
     Decoding,
     Format,
-    Struct,
     Type,
     bounded,
     extended,
@@ -147,7 +146,7 @@ def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: D
     """The held type with the fields of the new one."""
     if held is None:
         return bounded(decoding.type, options.name)
-    if held != decoding.type and not (isinstance(held, Struct) and isinstance(decoding.type, Struct)):
+    if held != decoding.type and (isinstance(held, str) or type(held) is not type(decoding.type)):
         raise UsageError(
             f"the {options.name} of topic {topic} is {kind_of(held)} in the export and would become "
             f"{kind_of(decoding.type)}: use the same --{options.name}, or export to another folder"

@@ -77,6 +77,15 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
             assert _whole(row) == _without_nulls(json.loads(raw))
 
 
+def test_objects_with_many_levels_are_refused_and_do_not_raise() -> None:
+    """Parsing and writing JSON have different limits of levels."""
+    depths = [*range(900, 1_000), 3_000, 200_000]
+    values = [b'{"a":' + b"[" * depth + b"]" * depth + b"}" for depth in depths]
+    decoded = JsonDecoder(Decoding(Format.JSON, Struct((("b", "int64"),))), "value").decode(pa.array(values))
+    assert {len(depths) - 2, len(depths) - 1} <= set(decoded.misfits)
+    assert set(decoded.misfits.values()) <= {"it is not JSON", "it has too many levels"}
+
+
 def _whole(row: tuple[Any, ...]) -> Any:
     """The value that the columns and the rest have together."""
     rest = json.loads(row[-1]) if row[-1] else None

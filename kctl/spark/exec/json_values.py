@@ -92,14 +92,17 @@ class JsonDecoder:
         rests: list[str | None] = []
         reasons: dict[int, str] = {}
         for index, text in enumerate(texts.to_pylist()):
-            value, rest = None, NOTHING
+            value, rest = None, None
             if text is not None:
                 try:
-                    value, rest = self._divided(text)
+                    value, left = self._divided(text)
+                    rest = None if left is NOTHING else json.dumps(left)
                 except NotJson as error:
                     reasons[index] = str(error)
+                except RecursionError:
+                    value, reasons[index] = None, "it has too many levels"
             values.append(value)
-            rests.append(None if rest is NOTHING else json.dumps(rest))
+            rests.append(rest)
         column = pa.array(values, self._arrow) if self._has_column else pa.nulls(0)
         return column, pa.array(rests, pa.string()), reasons
 
