@@ -31,8 +31,11 @@ LINE, ENTRY, KIND = ".shop.Order.Line", ".shop.Order.ByEntry", ".shop.Order.Kind
 
 
 def add(message: DescriptorProto, name: str, kind: int, type_name: str = "", label: int = Field.LABEL_OPTIONAL) -> None:
-    number = len(message.field) + 1
-    message.field.add(name=name, number=number, type=kind, label=label, type_name=type_name)  # type: ignore[arg-type]
+    field = message.field.add(name=name, number=len(message.field) + 1)
+    field.type = kind  # type: ignore[assignment]
+    field.label = label  # type: ignore[assignment]
+    if type_name:
+        field.type_name = type_name
 
 
 def order_schema() -> Schema:
