@@ -30,10 +30,10 @@ MANY = Field.LABEL_REPEATED
 LINE, ENTRY, KIND = ".shop.Order.Line", ".shop.Order.ByEntry", ".shop.Order.Kind"
 
 
-def add(message: DescriptorProto, name: str, kind: int, type_name: str = "", label: int = Field.LABEL_OPTIONAL) -> None:
+def add(message: DescriptorProto, name: str, kind: Any, type_name: str = "", label: Any = Field.LABEL_OPTIONAL) -> None:
     field = message.field.add(name=name, number=len(message.field) + 1)
-    field.type = kind  # type: ignore[assignment]
-    field.label = label  # type: ignore[assignment]
+    field.type = kind
+    field.label = label
     if type_name:
         field.type_name = type_name
 
