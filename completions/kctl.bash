@@ -1066,7 +1066,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1074,16 +1074,19 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
+        --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1091,11 +1094,14 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
+        --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;

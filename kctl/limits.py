@@ -1025,6 +1025,12 @@ REGISTRY_TIMEOUT_MS = _limit(
     "ms",
     on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
 )
+REGISTRY_VERSIONS_MAX = _limit(
+    "versions of a subject of a registry that an export decodes",
+    500,
+    "schemas",
+    on_excess="the export is refused before it starts",
+)
 REGISTRY_REFERENCES_MAX = _limit(
     "schemas that a schema of a registry uses, also indirectly",
     200,
@@ -1094,6 +1100,24 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     20_000,
     "files",
     on_excess="the listing ends with the number that it has",
+)
+EXPORT_COLUMNS_MAX = _limit(
+    "columns of the keys or values of a topic in an export",
+    1_000,
+    "columns",
+    on_excess="further fields of JSON stay in the rest; other schemas are refused",
+)
+EXPORT_COLUMN_DEPTH_MAX = _limit(
+    "levels of nested columns in an export",
+    20,
+    "levels",
+    on_excess="deeper values of JSON stay in the rest; other schemas are refused",
+)
+EXPORT_SAMPLE_RECORDS_MAX = _limit(
+    "records per topic from which an export infers columns",
+    5_000,
+    "records",
+    on_excess="the others are not in the sample",
 )
 EXPORT_TIMES_PER_TASK_MAX = _limit(
     "days or hours in one task of an export with --partition-by, each with an open file",
