@@ -48,7 +48,7 @@ _kctl() {
     broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
-    tables) [[ -n $verb ]] || words='verify status' flags=--help ;;
+    tables) [[ -n $verb ]] || words='verify status import' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
     mcp) verb=mcp ;;
@@ -1101,6 +1101,19 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --lag | --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tables import')
+        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --from-topic) kind='names-topics' ;;
+        --compression) words='none gzip snappy lz4 zstd' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@()' '* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')

@@ -1,4 +1,4 @@
-"""`kctl tables`: compare the files and tables of exports with their topics.
+"""`kctl tables`: compare the files and tables of exports with their topics, import them.
 
 The verbs are not verbs of `kctl export`, because every word after that is the name of a topic, also `verify`.
 """
@@ -10,8 +10,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "verify", "status"),
-    help="Compare exported files and tables with their topics, show how far exports are behind.",
+    cls=verbs(__name__, "verify", "status", "import"),
+    help="Compare exports with their topics, show how far they are behind, import them.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

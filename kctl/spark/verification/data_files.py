@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -37,6 +38,14 @@ class RowGroup(NamedTuple):
     """Uncompressed bytes."""
     partitions: tuple[int, int] | None
     offsets: tuple[int, int] | None
+
+
+class Extent(NamedTuple):
+    """The first and last offset of a partition in a row group."""
+
+    first: int
+    last: int
+    group: RowGroup
 
 
 class Rows(NamedTuple):
@@ -99,38 +108,59 @@ class DataFiles:
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
         """The rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
         for path, of_path in groupby(groups, lambda group: group.path):
-            try:
-                with self._files.open(path) as file:
-                    parquet = pq.ParquetFile(file, pre_buffer=False)
-                    for group in of_path:
-                        for batch in self._batches(parquet, group, with_hashes=with_hashes):
-                            yield group, self._rows(path, batch, with_hashes=with_hashes)
-            except FileNotFoundError:
-                raise UnreadableFile(
-                    f"{self._files.location}/{path} was removed while the files were read, as a compaction does: "
-                    "repeat the command"
-                ) from None
-            except (pa.ArrowException, OSError) as error:
-                raise UnreadableFile(f"{self._files.location}/{path} cannot be read: {error}") from error
+            with self._opened(path) as parquet:
+                for group in of_path:
+                    for batch in self._batches(parquet, group, with_hashes=with_hashes):
+                        yield group, self._rows(path, batch, with_hashes=with_hashes)
 
-    def first_offsets(self, incarnations: Mapping[int, int]) -> dict[int, int]:
-        """The lowest offset of each of these partitions in its incarnation."""
-        found: dict[int, int] = {}
+    def extents(self, incarnations: Mapping[int, int]) -> dict[int, list[Extent]]:
+        """Where the rows of these partitions are, by partition and in ascending order of offsets.
+
+        Only rows of the given incarnation of each partition count.
+        """
+        found: dict[int, dict[RowGroup, tuple[int, int]]] = {}
         unclear = []
         may_use_statistics = not any(incarnations.values())
         for group in self.groups:
             if may_use_statistics and group.partitions and group.offsets and len(set(group.partitions)) == 1:
-                partition = group.partitions[0]
-                found[partition] = min(found.get(partition, group.offsets[0]), group.offsets[0])
+                found.setdefault(group.partitions[0], {})[group] = group.offsets
             else:
                 unclear.append(group)
-        for _, rows in self.rows(unclear, with_hashes=False):
+        for group, rows in self.rows(unclear, with_hashes=False):
             for partition in np.unique(rows.partitions).tolist():
                 is_mine = (rows.partitions == partition) & (rows.incarnations == incarnations.get(partition, -1))
                 if is_mine.any():
-                    lowest = int(rows.offsets[is_mine].min())
-                    found[partition] = min(found.get(partition, lowest), lowest)
-        return {partition: offset for partition, offset in found.items() if partition in incarnations}
+                    offsets = rows.offsets[is_mine]
+                    low, high = int(offsets.min()), int(offsets.max())
+                    first, last = found.setdefault(partition, {}).get(group, (low, high))
+                    found[partition][group] = (min(first, low), max(last, high))
+        return {
+            partition: sorted(Extent(first, last, group) for group, (first, last) in groups.items())
+            for partition, groups in found.items()
+            if partition in incarnations
+        }
+
+    def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition from an offset on, with the columns of records.  Raises UnreadableFile."""
+        with self._opened(group.path) as parquet:
+            for batch in self._batches(parquet, group, with_hashes=True):
+                rows = self._rows(group.path, batch, with_hashes=False)
+                mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
+                mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
+                yield mine.filter(pa.array(mask))
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
+        try:
+            with self._files.open(path) as file:
+                yield pq.ParquetFile(file, pre_buffer=False)
+        except FileNotFoundError:
+            raise UnreadableFile(
+                f"{self._files.location}/{path} was removed while the files were read, as a compaction does: "
+                "repeat the command"
+            ) from None
+        except pa.ArrowException as error:
+            raise UnreadableFile(f"{self._files.location}/{path} cannot be read: {error}") from error
 
     def _batches(self, parquet: pq.ParquetFile, group: RowGroup, *, with_hashes: bool) -> Iterator[pa.RecordBatch]:
         wanted = [*IDENTITY, "incarnation", *(self.columns if with_hashes else ())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
@@ -13,7 +12,7 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.target import PackageMissing, open_files
+from kctl.spark.exec.target import open_files, require_arrow
 from kctl.spark.existing import ExistingExport, ExportedTopic
 from kctl.spark.live_topic import LiveTopic, is_compacted, live_topics, log_start
 from kctl.spark.plan import Isolation
@@ -78,8 +77,7 @@ def verify_export(
     Raises UsageError, PackageMissing, BrokenExportFolder, TableFailed, UnreadableFile, CorruptRecords, DataLoss,
     ApiError and ClusterUnreachable.
     """
-    if find_spec("pyarrow") is None or find_spec("numpy") is None:
-        raise PackageMissing("pyarrow or numpy missing: pip install 'kctl-kafka[export]'")
+    require_arrow()
     files = files or open_files(request.target)
     existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
     if request.from_start and existing.options.kind is TableKind.PARQUET:
@@ -129,7 +127,9 @@ def _compare(
     data = DataFiles(files, exported.paths, request.topic, is_table=is_table)
     isolation = request.isolation or exported.isolation or Isolation.READ_COMMITTED
     incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
-    firsts = data.first_offsets(incarnations) if exported.starts is None else exported.starts
+    firsts = exported.starts
+    if firsts is None:
+        firsts = {partition: extents[0].first for partition, extents in data.extents(incarnations).items()}
     claims = claims_of(exported, source.live, firsts, isolation, request.partitions, from_start=request.from_start)
     excuses = Excuses(
         compacted=source.is_compacted is not False,

@@ -35,7 +35,7 @@ Tables = Callable[..., tuple[int, list[dict[str, Any]]]]
 
 
 @LOCAL
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
+@pytest.mark.parametrize(("bootstrap", "kind"), [("kctl", "parquet"), ("apache", "delta")], indirect=["bootstrap"])
 def test_an_export_with_transactions_is_compared_with_its_topic(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, tables: Tables, kind: str
 ) -> None:

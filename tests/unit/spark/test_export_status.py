@@ -15,14 +15,14 @@ from kctl.errors import ErrorCode
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
+from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.existing import ExistingExport, ExportState, TopicState
 from kctl.spark.export_status import PartitionStatus, State, export_status
 from kctl.spark.plan import Position, TopicPosition
 from kctl.spark.tables.kinds import TableKind, TableOptions
-from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.fake_broker import FakeBroker
-from tests.unit.spark.scene import StoppedClock, filled, run
+from tests.unit.spark.scene import StoppedClock, exporter, filled, run
 
 NOW_MS = 1_000_000
 
@@ -134,8 +134,9 @@ def test_a_planned_batch_is_pending(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
     cluster.append(0, 9)
-    with pytest.raises(Crash):
-        run(cluster, tmp_path, files=CrashingFiles(tmp_path, 18))
+    plan, _, _ = exporter(cluster, tmp_path).plan()
+    assert plan
+    CommitLog(DiskFiles(tmp_path)).write_plan(plan)
     found = ExistingExport(DiskFiles(tmp_path)).state()
     assert found.pending
     assert [(range_.tp.partition, range_.start, range_.end) for range_ in found.pending.ranges] == [(0, 12, 21)]

@@ -213,6 +213,7 @@ def test_rows_that_were_never_exported_are_unexpected(tmp_path: Path) -> None:
 @pytest.mark.parametrize("round_offsets", [1, 3, 7, 100])
 def test_rounds_do_not_change_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_offsets: int) -> None:
     cluster = filled()
+    cluster.append(0, 30)
     cluster.bytes_per_offset = 4 << 20
     exported(cluster, tmp_path)
     assert len(data_files(tmp_path)) > 2
