@@ -160,7 +160,8 @@ class ExistingExport:
         if self.options.is_shared:
             yield table_opener(self.options, self._files, [])("")
             return
-        topics = [name.removeprefix("+") for name in self._files.names("") if not name.startswith(("_", "."))]
+        names = [name for name in self._files.names("") if not name.startswith(("_", ".")) and self._files.names(name)]
+        topics = [name.removeprefix("+") for name in names]
         opener = table_opener(self.options, self._files, topics)
         for topic in topics:
             yield opener(layout.topic_directory(topic))

@@ -201,8 +201,8 @@ class _Writer:
             self._rows += batch.num_rows
             if batch.num_rows:
                 self._moved[tp] = position
-            on_rows(self._rows)
             await self._producer.flush()
+            on_rows(self._rows)
             if self._now_ms() - self._committed_ms >= COMMIT_MS:
                 await self._commit()
 

@@ -12,6 +12,7 @@ import pytest
 
 from kctl.cli import main
 from kctl.client.transaction import Transaction
+from kctl.errors import KctlError
 from kctl.spark import importing
 from kctl.spark.importing import ImportRequest, import_export
 from kctl.spark.verification import data_files
@@ -23,8 +24,8 @@ MakeTopic = Callable[[str, int], Topic]
 LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
 
 
-class Killed(BaseException):
-    """The process is gone."""
+class Stopped(KctlError):
+    """Ends a run."""
 
 
 def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
@@ -75,7 +76,7 @@ def test_an_import_that_is_interrupted_after_any_batch_is_exact(
 
         def interrupt(_: int, calls: itertools.count[int] = calls, attempt: int = attempt) -> None:
             if next(calls) == attempt % 3:
-                raise Killed
+                raise Stopped("stopped")
 
         async def interrupted(client: Any, files: Any, existing: Any, request: ImportRequest, _: Any) -> Any:
             return await import_export(client, files, existing, request, interrupt)
@@ -83,13 +84,11 @@ def test_an_import_that_is_interrupted_after_any_batch_is_exact(
         with monkeypatch.context() as crashing:
             crashing.setattr("kctl.commands.tables.import_.import_export", interrupted)
             crashing.setattr(Transaction, "abort", no_abort if attempt % 2 else abort)
-            try:
-                status, rows = run()
-            except Killed:
-                assert attempt < 20
-                continue
-        break
-    assert status == 0
+            status, rows = run()
+        if status == 0:
+            break
+        assert attempt < 20
+        assert (status, rows["error"]["message"]) == (1, "stopped")
     assert attempt > 3
     status, rows = run()
     assert (status, [(row["records"], row["status"]) for row in rows]) == (0, [(0, "complete")] * 2)

@@ -122,6 +122,9 @@ def test_an_error_of_the_topic_is_an_error_of_its_rows() -> None:
 )
 def test_a_target_describes_itself(tmp_path: Path, options: TableOptions) -> None:
     run(filled(), tmp_path, table=options)
+    (tmp_path / "README").write_text("not a table")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "one").write_text("not a table")
     found = ExistingExport(DiskFiles(tmp_path)).state()
     assert found.kind is options.kind
     topic = found.topics["orders"]
