@@ -191,6 +191,8 @@ class _Writer:
         tp = TopicPartition(self._topic, number)
         position = self._moved.get(tp, start)
         for batch in self._data.records(extent.group, number, incarnation, start):
+            if not batch.num_rows:
+                continue
             for offset, row in _records(batch):
                 if offset < position:
                     raise NotImportable(
@@ -199,8 +201,7 @@ class _Writer:
                 await self._producer.send(self._topic, partition=number, **row)
                 position = offset + 1
             self._rows += batch.num_rows
-            if batch.num_rows:
-                self._moved[tp] = position
+            self._moved[tp] = position
             await self._producer.flush()
             on_rows(self._rows)
             if self._now_ms() - self._committed_ms >= COMMIT_MS:
