@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 from kctl.spark.exec.columns import schema
-from kctl.spark.verification.ledger import Difference, Excuses, Ledger, Span
+from kctl.spark.verification.ledger import AllowedGaps, Difference, Ledger, Span
 from kctl.spark.verification.record_hash import TYPES, record_hashes
 
 SPAN = Span(3, 0, 100, 112)
-STRICT = Excuses(compacted=False, aborted=False)
+STRICT = AllowedGaps(compacted=False, aborted=False)
 
 offsets = st.integers(SPAN.start, SPAN.end - 1)
 rows_of_files = st.lists(st.tuples(st.integers(2, 4), st.integers(0, 1), st.integers(97, 115), st.integers(0, 2)))
@@ -41,7 +41,7 @@ def test_differences_are_those_of_a_comparison_of_lists(
     ledger.add_records(1, longs(list(topic)), hashes(list(topic.values())))
     columns: list[list[int]] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     ledger.add_rows(*map(longs, columns[:3]), hashes(columns[3]))
-    judged = ledger.judge(1, log_start=log_start, excuses=STRICT, gaps_max=10)
+    judged = ledger.judge(1, log_start=log_start, allowed=STRICT, gaps_max=10)
 
     held = {offset: content for offset, content in topic.items() if offset >= log_start}
     mine = [(o, content) for p, i, o, content in rows if (p, i) == SPAN[:2] and max(100, log_start) <= o < 112]
@@ -65,22 +65,22 @@ def test_differences_are_those_of_a_comparison_of_lists(
     topic=st.sets(offsets),
     rows=st.sets(offsets),
     aborted=st.sets(offsets),
-    excuses=st.builds(Excuses, compacted=st.booleans(), aborted=st.booleans()),
+    allowed=st.builds(AllowedGaps, compacted=st.booleans(), aborted=st.booleans()),
 )
 def test_what_the_topic_lost_is_a_gap_or_a_difference(
-    topic: set[int], rows: set[int], aborted: set[int], excuses: Excuses
+    topic: set[int], rows: set[int], aborted: set[int], allowed: AllowedGaps
 ) -> None:
     ledger = Ledger([SPAN])
     ledger.add_records(0, longs(sorted(topic)), hashes([0] * len(topic)))
     for offset in aborted:
         ledger.add_aborted(0, offset, offset)
     ledger.add_rows(*map(longs, ([3] * len(rows), [0] * len(rows), sorted(rows))), hashes([0] * len(rows)))
-    judged = ledger.judge(0, log_start=0, excuses=excuses, gaps_max=100)
+    judged = ledger.judge(0, log_start=0, allowed=allowed, gaps_max=100)
     lost = rows - topic
-    excused = {o for o in lost if (excuses.aborted if o in aborted else excuses.compacted)}
-    assert {o for gap in judged.gaps for o in range(gap.start, gap.end)} == excused
-    assert judged.uncompared == len(excused)
-    assert judged.differences[Difference.UNEXPECTED] == len(lost - excused)
+    gap_offsets = {o for o in lost if (allowed.aborted if o in aborted else allowed.compacted)}
+    assert {o for gap in judged.gaps for o in range(gap.start, gap.end)} == gap_offsets
+    assert judged.uncompared == len(gap_offsets)
+    assert judged.differences[Difference.UNEXPECTED] == len(lost - gap_offsets)
     assert judged.differences[Difference.MISSING] == len(topic - rows)
 
 
@@ -120,6 +120,6 @@ def test_the_first_gaps_are_listed() -> None:
     ledger = Ledger([SPAN])
     rows = longs([101, 102, 105, 109])
     ledger.add_rows(longs([3] * 4), longs([0] * 4), rows, hashes([0] * 4))
-    judged = ledger.judge(0, log_start=0, excuses=Excuses(compacted=True, aborted=False), gaps_max=2)
+    judged = ledger.judge(0, log_start=0, allowed=AllowedGaps(compacted=True, aborted=False), gaps_max=2)
     assert [(gap.start, gap.end) for gap in judged.gaps] == [(101, 103), (105, 106)]
     assert judged.uncompared == 4

@@ -107,7 +107,7 @@ class Ledger:
         np.add.at(self._rows, slots, 1)
         np.add.at(self._row_hashes, slots, hashes[is_inside])
 
-    def judge(self, number: int, *, log_start: int, excuses: Excuses, gaps_max: int) -> Judgement:
+    def judge(self, number: int, *, log_start: int, allowed: AllowedGaps, gaps_max: int) -> Judgement:
         """The result of a span.  Offsets before `log_start` are not compared."""
         span, slots = self._spans[number], self._slots(number)
         offsets = np.arange(span.start, span.end, dtype=np.int64)
@@ -115,14 +115,14 @@ class Ledger:
         is_held = offsets >= log_start
         row_only = is_held & ~in_topic & (rows > 0)
         gaps: list[Gap] = []
-        is_excused = np.zeros(len(offsets), np.bool_)
+        is_gap = np.zeros(len(offsets), np.bool_)
         for reason, mask in (
-            (ABORTED, row_only & self._is_aborted[slots] & excuses.aborted),
-            (COMPACTED, row_only & ~self._is_aborted[slots] & excuses.compacted),
+            (ABORTED, row_only & self._is_aborted[slots] & allowed.aborted),
+            (COMPACTED, row_only & ~self._is_aborted[slots] & allowed.compacted),
         ):
-            is_excused |= mask
+            is_gap |= mask
             gaps += [Gap(low + span.start, high + span.start, reason) for low, high in _runs(mask, gaps_max)]
-        compared = is_held & ~is_excused
+        compared = is_held & ~is_gap
         found = {
             Difference.MISSING: compared & in_topic & (rows == 0),
             Difference.TWICE: compared & (rows > 1),
@@ -143,7 +143,7 @@ class Ledger:
             _sum(at_offsets(self._row_hashes[slots][listed], offsets[listed])),
             {kind: int(mask.sum()) for kind, mask in found.items()},
             min(firsts, default=None),
-            int(rows[is_excused].sum(dtype=np.uint64)),
+            int(rows[is_gap].sum(dtype=np.uint64)),
             sorted(gaps)[:gaps_max],
         )
 
@@ -152,7 +152,7 @@ class Ledger:
         return slice(base, base + span.end - span.start)
 
 
-class Excuses(NamedTuple):
+class AllowedGaps(NamedTuple):
     """Reasons for which the topic may lack records that were exported."""
 
     compacted: bool

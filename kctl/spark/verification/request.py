@@ -118,7 +118,7 @@ def _compare(
 ) -> Verification:
     from kctl.spark.verification.claims import claims_of  # noqa: PLC0415 - imports pyarrow
     from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - same
-    from kctl.spark.verification.ledger import Excuses  # noqa: PLC0415 - same
+    from kctl.spark.verification.ledger import AllowedGaps  # noqa: PLC0415 - same
     from kctl.spark.verification.verifier import Topic, Verifier  # noqa: PLC0415 - same
 
     if absent := sorted(set(request.partitions or ()) - set(exported.position.partitions)):
@@ -131,11 +131,11 @@ def _compare(
     if firsts is None:
         firsts = {partition: extents[0].first for partition, extents in data.extents(incarnations).items()}
     claims = claims_of(exported, source.live, firsts, isolation, request.partitions, from_start=request.from_start)
-    excuses = Excuses(
+    allowed = AllowedGaps(
         compacted=source.is_compacted is not False,
         aborted=request.isolation is None and exported.isolation is None,
     )
-    topic = Topic(request.topic, source.live, isolation, excuses, source.open_reader, source.log_start)
+    topic = Topic(request.topic, source.live, isolation, allowed, source.open_reader, source.log_start)
     tallies = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress).run()
     missing = sorted({*data.missing, *(path for path, _ in exported.missing)})
     return Verification(

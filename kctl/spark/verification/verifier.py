@@ -6,7 +6,7 @@ of each partition: so most files are read in one round only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from kctl.spark.live_topic import LiveTopic
 from kctl.spark.plan import Isolation
 from kctl.spark.verification.claims import Claim
 from kctl.spark.verification.data_files import DataFiles, RowGroup, Rows
-from kctl.spark.verification.ledger import Excuses, Ledger, Span, SpanIndex
+from kctl.spark.verification.ledger import AllowedGaps, Ledger, Span, SpanIndex
 from kctl.spark.verification.record_hash import record_hashes
 from kctl.spark.verification.tally import GAPS_MAX, Tally
 
@@ -38,7 +38,7 @@ class Topic(NamedTuple):
     name: str
     live: LiveTopic
     isolation: Isolation
-    excuses: Excuses
+    allowed: AllowedGaps
     open_reader: OpenReader
     log_start: Callable[[TopicPartition], int]
     """Looks up the start of a log, when records are gone that were there."""
@@ -87,7 +87,10 @@ class Verifier:
         ledger = Ledger(spans)
         for number, (tally, span) in enumerate(numbered):
             self._read_topic(ledger, number, tally, span)
-        groups = [group for group in self._data.groups if _overlaps(group, spans) or (is_first and self._is_odd(group))]
+        by_partition = {span.partition: span for span in spans}
+        groups = [
+            group for group in self._data.groups if _overlaps(group, by_partition) or (is_first and self._is_odd(group))
+        ]
         for group, rows in self._data.rows(groups):
             if spans:
                 ledger.add_rows(*rows)
@@ -96,7 +99,7 @@ class Verifier:
         self._seen.update(groups)
         for number, (tally, _) in enumerate(numbered):
             tally.add(
-                ledger.judge(number, log_start=tally.compared_from, excuses=self._topic.excuses, gaps_max=GAPS_MAX)
+                ledger.judge(number, log_start=tally.compared_from, allowed=self._topic.allowed, gaps_max=GAPS_MAX)
             )
 
     def _read_topic(self, ledger: Ledger, number: int, tally: Tally, span: Span) -> None:
@@ -180,8 +183,12 @@ def _share(span: Span, number: int, count: int) -> Span:
     return span._replace(start=span.start + width * number // count, end=span.start + width * (number + 1) // count)
 
 
-def _overlaps(group: RowGroup, spans: Sequence[Span]) -> bool:
-    """Whether the group may have rows of the spans."""
+def _overlaps(group: RowGroup, spans: Mapping[int, Span]) -> bool:
+    """Whether the group may have rows of the spans, which are given by partition."""
     low, high = group.partitions or (0, 1 << 31)
     first, last = group.offsets or (0, 1 << 63)
-    return any(low <= span.partition <= high and first < span.end and span.start <= last for span in spans)
+    if low == high:
+        possible = [spans[low]] if low in spans else []
+    else:
+        possible = [span for span in spans.values() if low <= span.partition <= high]
+    return any(first < span.end and span.start <= last for span in possible)
