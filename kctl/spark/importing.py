@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection
@@ -126,7 +127,7 @@ async def import_export(
         ]
         return found
     await transaction.add_offsets(
-        found.group, {TopicPartition(request.topic, number): start for number, start in starts.items()}
+        GroupMetadata(found.group), {TopicPartition(request.topic, number): start for number, start in starts.items()}
     )
     await transaction.commit()
     await _Writer(client, request, found, data, transaction).run(exported, starts, extents, on_rows)
@@ -213,7 +214,7 @@ class _Writer:
         if self._failure is not None:
             raise self._failure
         if self._moved:
-            await self._transaction.add_offsets(self._found.group, self._moved)
+            await self._transaction.add_offsets(GroupMetadata(self._found.group), self._moved)
         await self._transaction.commit()
         self._committed_ms = self._now_ms()
 

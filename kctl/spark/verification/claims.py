@@ -61,11 +61,9 @@ def claims_of(
             claims.append(Claim(span, span._replace(start=end), gaps))
             continue
         low, high = _comparable(log, isolation, start, end)
-        gaps = [
-            Gap(log.start, start, UNRECORDED) if exported.starts is None else Gap(0, 0, ""),
-            Gap(start, low, DELETED),
-            Gap(high, end, TRUNCATED),
-        ]
+        gaps = [Gap(start, low, DELETED), Gap(high, end, TRUNCATED)]
+        if exported.starts is None:
+            gaps.insert(0, Gap(log.start, start, UNRECORDED))
         claims.append(Claim(span, span._replace(start=low, end=high), [gap for gap in gaps if gap.start < gap.end]))
     return claims
 
