@@ -12,6 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
@@ -21,6 +22,7 @@ from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.live_topic import LiveLog, LiveTopic
 from kctl.spark.plan import Isolation
+from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
 from kctl.spark.verification import verifier
 from kctl.spark.verification.request import LiveSource, Verification, VerifyRequest, verify_export
@@ -298,6 +300,29 @@ def test_where_a_table_begins_is_not_guessed(tmp_path: Path) -> None:
     ]
     row = only_different(verify(cluster, tmp_path, from_start=True))
     assert (row.offset, row.difference, row.missing) == (0, "missing", 4)
+
+
+def test_a_table_that_other_programs_have_changed(tmp_path: Path) -> None:
+    """Compacting it changes no record; deleting rows does."""
+    cluster = exported(filled(), tmp_path, TableKind.DELTA)
+    cluster.append(0, 9)
+    exported(cluster, tmp_path, TableKind.DELTA)
+    table = DeltaTable(tmp_path / "orders")
+    files = set(table.file_uris())
+    table.optimize.compact()
+    assert set(table.file_uris()).isdisjoint(files)
+    assert verify(cluster, tmp_path).is_equal
+    table.delete("partition = 0 and offset = 3")
+    row = only_different(verify(cluster, tmp_path))
+    assert (row.partition, row.offset, row.difference, row.missing) == (0, 3, "missing", 1)
+
+
+def test_rows_deleted_from_an_iceberg_table_are_missing(tmp_path: Path) -> None:
+    cluster = exported(filled(), tmp_path, TableKind.ICEBERG)
+    with contextlib.closing(iceberg.default_catalog(tmp_path)) as catalog:
+        catalog.load_table(("kafka", "orders")).delete("offset = 3")
+    rows = [row for row in verify(cluster, tmp_path).ranges if row.status == "different"]
+    assert [(row.partition, row.offset, row.difference) for row in rows] == [(0, 3, "missing"), (1, 3, "missing")]
 
 
 def test_an_export_that_crashed_at_any_step_is_equal_up_to_its_last_commit(tmp_path: Path) -> None:
