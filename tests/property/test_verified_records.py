@@ -40,7 +40,7 @@ def test_differences_are_those_of_a_comparison_of_lists(
     ledger = Ledger([Span(2, 1, 0, 5), SPAN])
     ledger.add_records(1, longs(list(topic)), hashes(list(topic.values())))
     columns: list[list[int]] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    ledger.add_rows(*map(longs, columns[:3]), hashes(columns[3]))
+    ledger.add_rows(longs(columns[0]), longs(columns[1]), longs(columns[2]), hashes(columns[3]))
     judged = ledger.judge(1, log_start=log_start, allowed=STRICT, gaps_max=10)
 
     held = {offset: content for offset, content in topic.items() if offset >= log_start}
@@ -74,7 +74,8 @@ def test_what_the_topic_lost_is_a_gap_or_a_difference(
     ledger.add_records(0, longs(sorted(topic)), hashes([0] * len(topic)))
     for offset in aborted:
         ledger.add_aborted(0, offset, offset)
-    ledger.add_rows(*map(longs, ([3] * len(rows), [0] * len(rows), sorted(rows))), hashes([0] * len(rows)))
+    count = len(rows)
+    ledger.add_rows(longs([3] * count), longs([0] * count), longs(sorted(rows)), hashes([0] * count))
     judged = ledger.judge(0, log_start=0, allowed=allowed, gaps_max=100)
     lost = rows - topic
     gap_offsets = {o for o in lost if (allowed.aborted if o in aborted else allowed.compacted)}

@@ -365,7 +365,7 @@ def test_headers_are_compared(tmp_path: Path) -> None:
     assert verify(cluster, tmp_path).is_equal
     path = data_files(tmp_path)[0]
     table = pq.read_table(path)
-    headers = [None] * len(table)
+    headers: list[list[dict[str, str | None]] | None] = [None] * len(table)
     headers[2] = [{"key": "a", "value": None}]
     index = table.schema.get_field_index("headers")
     rewrite(path, table.set_column(index, table.schema.field(index), pa.array(headers, table.schema.field(index).type)))
