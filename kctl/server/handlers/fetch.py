@@ -47,6 +47,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
 
 READ_COMMITTED = 1
+_FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
+"""Session epochs of requests that do not continue a session."""
 FIRST_VERSION_OF_SESSIONS = 7
 
 
@@ -161,7 +163,7 @@ class FetchHandler:
             replica_id=request.replica_id,
             is_committed_only=request.isolation_level == READ_COMMITTED,
             rack=request.rack_id,
-            listener=context.listener,
+            listener=context.peer.listener,
         )
         fetch = Fetch(
             self._replicas,
@@ -183,8 +185,9 @@ class FetchHandler:
         """The session that an incremental request continues; None for a full request."""
         if version < FIRST_VERSION_OF_SESSIONS:
             return None
-        if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
-            self._sessions.close(request.session_id)
+        if request.session_epoch in _FULL:
+            if request.session_id != NO_SESSION:
+                self._sessions.close(request.session_id)
             return None
         return self._sessions.resume(request.session_id, request.session_epoch, now_ms)
 

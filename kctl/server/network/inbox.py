@@ -114,15 +114,20 @@ class Inbox:
             self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
         return self._buffer[start + _LENGTH.size : self._start]
 
-    def settle(self) -> None:
-        """Releases the memory that the remaining received bytes do not need."""
+    def settle(self) -> bool:
+        """Releases the memory that the remaining received bytes do not need; returns whether more should be received.
+
+        See `needs_bytes`.
+        """
         rest = self._end - self._start
         if rest == 0:
             self.close()
-        elif rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
+            return True
+        if rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
             self._move_to(self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES)))
         if self._pool.is_limited and not self._is_admitted:
             self._pool.has_grown(self)
+        return self.needs_bytes
 
     def close(self) -> None:
         """Releases all memory; received bytes are discarded."""

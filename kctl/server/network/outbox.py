@@ -18,6 +18,7 @@ from kctl.operating_system import MSG_MORE, send_file
 
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 @runtime_checkable
@@ -58,19 +59,14 @@ class Outbox(ABC):
         """Bytes sent by the current flush."""
         self._chunks: deque[bytes | bytearray | memoryview | SliceLeft] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._chunks)
-
     def put(self, chunks: Iterable[Chunk]) -> int:
         """Queues; nothing is sent before `flush`.  Returns the size of the chunks in bytes."""
         size = 0
         for chunk in chunks:
-            size += len(chunk)
-            if isinstance(chunk, (bytes, bytearray, memoryview)):
-                if len(chunk):
-                    self._chunks.append(chunk)
-            elif chunk.size:
-                self._chunks.append(SliceLeft(chunk))
+            chunk_bytes = len(chunk)
+            if chunk_bytes:
+                size += chunk_bytes
+                self._chunks.append(chunk if isinstance(chunk, _IN_MEMORY) else SliceLeft(chunk))
         return size
 
     @property
