@@ -1125,3 +1125,9 @@ EXPORT_TIMES_PER_TASK_MAX = _limit(
     "files",
     on_excess="the export fails and suggests a smaller --target-file-size",
 )
+VERIFIED_OFFSETS_PER_ROUND_MAX = _limit(
+    "offsets that `kctl tables verify` compares at once, with 22 bytes each",
+    1 << 20,
+    "offsets",
+    on_excess="the topic is compared in several rounds",
+)

@@ -18,7 +18,7 @@ Owner: the process that runs the export.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
@@ -97,6 +97,15 @@ class CommitLog:
                 f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
             )
         return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
+
+    def plans(self) -> Iterator[Plan]:
+        """All plans, in the order of batches."""
+        for batch in sorted(self._batches(layout.PLANS)):
+            yield plan_from_json(self._read(layout.PLANS, batch))
+
+    def committed_ms(self, batch: int) -> int:
+        """When a batch was committed."""
+        return int(self._read(layout.COMMITS, batch)["committed_ms"])
 
     def committed_paths(self) -> dict[str, int]:
         """All committed data files with their batch.  Reads all commits."""

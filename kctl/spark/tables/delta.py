@@ -75,6 +75,19 @@ class DeltaLakeTable:
             prefix = self._table.table_uri.rstrip("/")
             return {uri.removeprefix(prefix).removeprefix(self._url).lstrip("/") for uri in self._table.file_uris()}
 
+    def committed_ms(self) -> int | None:
+        """See Table."""
+        with self._failures():
+            entries = self._table.history(1) if self._table else []
+        return entries[0].get("timestamp") if entries else None
+
+    def has_row_deletes(self) -> bool:
+        """Whether the table may have deletion vectors."""
+        if self._table is None:
+            return False
+        with self._failures():
+            return "deletionVectors" in (self._table.protocol().reader_features or ())
+
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():

@@ -112,6 +112,19 @@ class IcebergTable:
                 if entry.data_file.content == DataFileContent.DATA
             }
 
+    def committed_ms(self) -> int | None:
+        """See Table."""
+        snapshot = self._table.current_snapshot() if self._table else None
+        return snapshot.timestamp_ms if snapshot else None
+
+    def has_row_deletes(self) -> bool:
+        """Whether the current snapshot has delete files."""
+        snapshot = self._table.current_snapshot() if self._table else None
+        if self._table is None or snapshot is None:
+            return False
+        with self._failures():
+            return any(one.content == ManifestContent.DELETES for one in snapshot.manifests(self._table.io))
+
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():

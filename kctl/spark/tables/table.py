@@ -66,6 +66,14 @@ class Table(Protocol):
         """The data files of the state that was read last, relative to the table."""
         ...
 
+    def committed_ms(self) -> int | None:
+        """When the state that was read last was committed; None if the table no longer has that information."""
+        ...
+
+    def has_row_deletes(self) -> bool:
+        """Whether readers must leave out rows of the data files of the state that was read last."""
+        ...
+
     def commit(self, commit: TableCommit) -> None:
         """Publishes a batch in one commit, creating the table if necessary.
 

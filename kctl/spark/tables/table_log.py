@@ -240,7 +240,7 @@ class LayoutMark:
 
     def check(self, mark: str) -> None:
         """Raises UsageError if the target has an export with other options."""
-        held = self._held()
+        held = self.held()
         if held and held != mark:
             raise UsageError(
                 f"{self._files.location} contains an export with {held}: use the same options or another --to"
@@ -251,7 +251,8 @@ class LayoutMark:
         self._files.create(layout.TABLE_MARK, mark.encode())
         self.check(mark)
 
-    def _held(self) -> str:
+    def held(self) -> str:
+        """The options of the export that the target has; empty if it has none."""
         try:
             return self._files.read(layout.TABLE_MARK).decode(errors="replace")
         except FileNotFoundError:
