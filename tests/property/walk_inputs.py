@@ -30,6 +30,12 @@ WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
     "locate_records in two regions": lambda module, region, count: list(
         module.locate_records(region, [(0, len(region) // 2, count), (len(region) // 2, len(region), count)])
     ),
+    "read_records": lambda module, region, count: list(
+        module.read_records(region, 0, count, 1 << 40, 1 << 41, has_append_time=False)
+    ),
+    "read_records after an append": lambda module, region, count: list(
+        module.read_records(region, 0, count, 0, -1, has_append_time=True)
+    ),
     "walk_keys": lambda module, region, count: [list(part) for part in module.walk_keys(region, count, len)],
     "is_tombstone": lambda module, region, count: module.is_tombstone(region, min(max(count, 0), 1 << 20)),
     "largest_timestamp_delta": lambda module, region, count: module.largest_timestamp_delta(region, [0]),
