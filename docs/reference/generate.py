@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,12 @@ from kctl.server.metrics.naming import Dialect, series_names
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = "tests/golden/schemas"
 MAN = "packaging/man"
+KAFKA_OPTIONS = ROOT / "docs/reference/kafka-tool-options.tsv"
+"""The options that Kafka's tools print, written by tests/integration/cli/test_kafka_tool_options.py."""
+ANY = "*"
+"""In kafka-tools.tsv, as a tool: of all tools; as an option: all options of the tool."""
+NONE = "none: "
+"""In kafka-tools.tsv, what has no equivalent begins with this; the reason follows."""
 _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
@@ -166,12 +174,69 @@ def _table_of_panels() -> str:
     return "\n".join(lines) + "\n"
 
 
+class KafkaOption(NamedTuple):
+    """An option of one of Kafka's tools; with an empty `option`, the tool itself."""
+
+    tool: str
+    """With its subcommand, if it has one."""
+    option: str
+    versions: tuple[str, ...]
+    """The versions of Kafka that have it."""
+
+
+def kafka_options() -> list[KafkaOption]:
+    """The rows of kafka-tool-options.tsv."""
+    cells = (line.split("\t") for line in KAFKA_OPTIONS.read_text(encoding="utf-8").splitlines()[1:])
+    return [KafkaOption(tool, option, tuple(versions.split(" "))) for tool, option, versions in cells]
+
+
+@functools.cache
+def kctl_equivalents() -> dict[tuple[str, str], str]:
+    """The rows of kafka-tools.tsv: tool and option, and kctl's command line, or `none: ` with the reason."""
+    lines = (ROOT / "docs/reference/kafka-tools.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return {(tool, option): kctl for tool, option, kctl in (line.split("\t") for line in lines)}
+
+
+def equivalent_row(tool: str, option: str) -> tuple[str, str] | None:
+    """The row of kafka-tools.tsv that applies to an option: its own, its tool's, or that of all tools."""
+    keys = ((tool, option), (tool, ANY), (ANY, option))
+    return next((key for key in keys if key in kctl_equivalents()), None)
+
+
+def _sections_of_kafkas_tools() -> str:
+    """The options that mean the same for all tools, and for each tool what it is with kctl and its other options."""
+    lines = ["## Options of many tools", "", "| option | kctl |", "|---|---|"]
+    lines += [f"| `{option}` | {_equivalent(ANY, option)} |" for tool, option in kctl_equivalents() if tool == ANY]
+    lines.append("")
+    for tool, group in itertools.groupby(kafka_options(), key=lambda one: one.tool):
+        whole, *options = group
+        lines += [f"## {tool}", "", f"Kafka {', '.join(whole.versions)}. {_equivalent(tool, '')}", ""]
+        own = [one for one in options if (tool, one.option) in kctl_equivalents()]
+        if own:
+            lines += ["| option | versions | kctl |", "|---|---|---|"]
+            for one in own:
+                versions = "all" if one.versions == whole.versions else ", ".join(one.versions)
+                lines.append(f"| `{one.option}` | {versions} | {_equivalent(tool, one.option)} |")
+            lines.append("")
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def _equivalent(tool: str, option: str) -> str:
+    row = equivalent_row(tool, option)
+    text = kctl_equivalents()[row] if row else "MISSING"
+    if text.startswith(NONE):
+        return f"None: {text.removeprefix(NONE)}"
+    command, _, remark = text.partition("; ")
+    return f"`{command}`" + (f"; {remark}" if remark else "")
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
     "kctl/commands/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
     "docs/security.md": limits_table,
     "docs/metrics.md": metric_tables,
+    "docs/kafka-tools.md": lambda page: _between(page, "options of Kafka's tools", _sections_of_kafkas_tools()),
 }
 """Each page and the function from its present text to its generated text."""
 

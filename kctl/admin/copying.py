@@ -19,6 +19,7 @@ from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.pacing import Pacer
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import CHUNKS, FetchLimits
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
@@ -219,7 +220,7 @@ class Copier:
         if group is not None and moved:
             offsets = {TopicPartition(self.plan.progress_topic, tp.partition): moved[tp] for tp in moved}
             if self._transaction is not None:
-                await self._transaction.add_offsets(group, offsets)
+                await self._transaction.add_offsets(GroupMetadata(group), offsets)
             else:
                 committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
                 for outcome in (await commit_offsets(self._target, group, committed)).values():

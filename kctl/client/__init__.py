@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kctl.client.async_producer import AsyncProducer
     from kctl.client.blocking_consumer import BlockingRebalanceListener, Consumer
     from kctl.client.blocking_producer import Producer
+    from kctl.client.group_metadata import GroupMetadata
     from kctl.client.interceptors import ProducerInterceptor, ProducerRecord
     from kctl.client.list_offsets import OffsetAt
     from kctl.client.partitioners import DefaultPartitioner, Partitioner, RoundRobinPartitioner, StickyPartitioner
@@ -39,6 +40,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerRecord",
     "DefaultPartitioner",
+    "GroupMetadata",
     "OffsetAt",
     "Partitioner",
     "Producer",
@@ -60,6 +62,7 @@ _MODULES = {
     "ConsumerConfig": "kctl.client.application_settings",
     "ConsumerRecord": "kctl.client.async_consumer",
     "DefaultPartitioner": "kctl.client.partitioners",
+    "GroupMetadata": "kctl.client.group_metadata",
     "OffsetAt": "kctl.client.list_offsets",
     "Partitioner": "kctl.client.partitioners",
     "Producer": "kctl.client.blocking_producer",

@@ -141,7 +141,7 @@ class ConsumerConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """How long a rebalance waits until this consumer calls `poll`."""
+    """The most time between two calls of `poll`: the consumer leaves the group then; a rebalance waits as long."""
     max_poll_records: int = 500
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500

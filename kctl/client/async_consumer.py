@@ -1,4 +1,4 @@
-"""The consumer for applications with an event loop; kctl.client.blocking_consumer is the one for others."""
+"""The consumer for applications with an event loop; kctl.client.blocking_consumer is for the others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_consumer import CLOSE_MS, GroupConsumer
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.lost_positions import lost_positions
 from kctl.client.ready_records import ReadyRecords
@@ -38,7 +39,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class AsyncConsumer:
-    """Reads the partitions that a group assigns, or given ones; use as an async context manager.  Owner: event loop.
+    """Reads the partitions that a group or the caller assigns; use as an async context manager.  Owner: event loop.
 
     Only one method may run at a time.
     """
@@ -52,6 +53,8 @@ class AsyncConsumer:
         self._fetching: asyncio.Task[list[tuple[TopicPartition, list[Record]]]] | None = None
         """A poll of the reader; it continues when `poll` returns because of its timeout."""
         self._ready = ReadyRecords()
+        self._owned: tuple[TopicPartition, ...] = ()
+        """The partitions of the member when records were last returned."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,15 +136,18 @@ class AsyncConsumer:
                 yield record
 
     def take(self, count_max: int) -> list[ConsumerRecord]:
-        """Fetched records, without waiting and requests.  Raises what a deserializer raises."""
+        """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
         config = self._config
+        if self._group is not None:
+            self._group.note_poll()
+            self._drop_lost(self._group.member.owned)
         taken: list[ConsumerRecord] = []
         for tp, record in self._ready.take(count_max):
             try:
                 key, value = config.key_deserializer(record.key), config.value_deserializer(record.value)
             except Exception:
                 if taken:
-                    break  # return those before; the next call raises
+                    break  # returns the records before it; the next call raises
                 raise
             taken.append(ConsumerRecord(*tp, record.offset, record.timestamp, key, value, record.headers))
         return taken
@@ -219,6 +225,11 @@ class AsyncConsumer:
         if offsets:
             await self._client.on_coordinator(group_id, send_to)
 
+    def group_metadata(self) -> GroupMetadata:
+        """What `send_offsets` of a producer needs to fence former members of the group.  Raises UsageError."""
+        group_id = self._group_id()
+        return GroupMetadata(group_id) if self._group is None else self._group.metadata
+
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offsets of the group, of those partitions that have one.
 
@@ -272,7 +283,7 @@ class AsyncConsumer:
                 return
 
     async def _poll_once(self, reader: GroupConsumer | Consumer) -> list[tuple[TopicPartition, list[Record]]]:
-        """Polls; a consumer without a group begins again in partitions whose position is outside the log."""
+        """Polls; without a group, auto_offset_reset applies to partitions whose position is outside the log."""
         try:
             return await reader.poll()
         except ApiError as error:
@@ -281,8 +292,14 @@ class AsyncConsumer:
             reader.positions.update(await self._begin(await lost_positions(self._client, reader.positions)))
             return []
 
+    def _drop_lost(self, owned: tuple[TopicPartition, ...]) -> None:
+        """Drops fetched records of partitions that now belong to other members."""
+        if owned is not self._owned:
+            self._owned = owned
+            self._ready.keep_only(frozenset(owned))
+
     def _take_over(self) -> None:
-        """Takes the records of a finished fetch over; its error stays for the next `poll`."""
+        """Takes over the records of a finished fetch; the next `poll` raises its error."""
         fetching = self._fetching
         if fetching is not None and fetching.done() and not fetching.cancelled() and fetching.exception() is None:
             self._ready.add(fetching.result())
@@ -303,7 +320,7 @@ class AsyncConsumer:
         return {} if reader is None else self._positions_of(reader)
 
     def _positions_of(self, reader: GroupConsumer | Consumer) -> dict[TopicPartition, int]:
-        """The positions of the application: before the records that it has not received."""
+        """The offsets of the next records that the application will receive."""
         first = self._ready.first_offsets()
         return {tp: first.get(tp, position) for tp, position in reader.positions.items()}
 

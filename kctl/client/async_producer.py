@@ -1,4 +1,4 @@
-"""The producer for applications with an event loop; kctl.client.blocking_producer is the one for others."""
+"""The producer for applications with an event loop; kctl.client.blocking_producer is for the others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from kctl.client.application_settings import ProducerConfig
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.interceptors import ProducerRecord
 from kctl.client.producer import Producer
 from kctl.client.producer_batches import OnResult, RecordMetadata, size_of
@@ -142,12 +143,13 @@ class AsyncProducer:
             raise UsageError("the producer is already in a transaction")
         self._is_in_transaction = True
 
-    async def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def send_offsets(self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits offsets of a group as part of the transaction: those of the next records to read.
 
-        Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
+        With the `group_metadata()` of a consumer instead of a group's id, a member that the group has excluded since
+        cannot commit (KIP-447).  Raises ApiError, ClusterUnreachable, and UsageError outside a transaction.
         """
-        await self._begun().add_offsets(group_id, offsets)
+        await self._begun().add_offsets(GroupMetadata(group) if isinstance(group, str) else group, offsets)
 
     async def commit_transaction(self) -> None:
         """Sends all records and commits.
@@ -178,7 +180,7 @@ class AsyncProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A block in one transaction: commits at its end, aborts if it raises.  Raises as the methods above do."""
+        """A block in one transaction: committed at its end, aborted if it raises.  Raises as the methods above do."""
         await self.begin_transaction()
         try:
             yield
@@ -193,7 +195,7 @@ class AsyncProducer:
             raise
 
     async def close(self) -> None:
-        """Sends what is left, aborts an open transaction, and closes the connections."""
+        """Sends the remaining records, aborts an open transaction, and closes the connections."""
         producer, self._producer = self._producer, None
         try:
             if producer is not None and self._is_in_transaction:

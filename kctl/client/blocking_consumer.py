@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from kctl.client.application_settings import ConsumerConfig
 from kctl.client.async_consumer import ITERATION_POLL_MS, AsyncConsumer, ConsumerRecord
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.list_offsets import OffsetAt
 from kctl.client.loop_thread import LoopThread
 from kctl.client.rebalance_listener import RebalanceListener
@@ -25,14 +26,14 @@ class BlockingRebalanceListener:
         """Partitions were added and have start positions, which `seek` can change."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions are about to be given up; their offsets can still be committed."""
+        """Partitions are about to be revoked; their offsets can still be committed."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions were lost, for example because the session has expired; others may own them already."""
 
 
 class Consumer:
-    """Reads the partitions that a group assigns, or given ones; use as a context manager.  For one thread.
+    """Reads the partitions that a group or the caller assigns; use as a context manager.  For one thread.
 
     Heartbeats are sent in the background.  If the block raises, the last records are not committed.
     """
@@ -146,6 +147,10 @@ class Consumer:
         thread = self._opened()
         chosen = self._on_loop(self._consumer.positions) if offsets is None else dict(offsets)
         return asyncio.run_coroutine_threadsafe(self._consumer.commit(chosen), thread.loop)
+
+    def group_metadata(self) -> GroupMetadata:
+        """What `send_offsets` of a producer needs to fence former members of the group.  Raises UsageError."""
+        return self._on_loop(self._consumer.group_metadata)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offsets of the group, of those partitions that have one.

@@ -16,8 +16,8 @@ from kctl.client.versions import OLDEST_KAFKA, BrokerVersions
 from kctl.errors import ApiError, AuthenticationFailed, ErrorCode, KctlError, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.codec import Chunk, decode, encode
+from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.protocol.message import definition_of
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
@@ -20,6 +21,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.fetching import FetchLimits
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.group_progress import GroupProgress
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.lost_positions import lost_positions
@@ -46,6 +48,7 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollOverdue,
     PollRequested,
     Revoked,
     Synced,
@@ -67,6 +70,7 @@ from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.records.header import Record
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
@@ -126,7 +130,8 @@ class GroupConsumer:
         self._listener = listener or RebalanceListener()
         self._announced: set[TopicPartition] = set()
         """Partitions that the listener has been notified of."""
-        self._committed_ms = self._now_ms()
+        self._committed_ms = self._polled_ms = self._now_ms()
+        self._is_polling = self._has_polled = False
         self._partition_counts: Mapping[str, int] = {}
         self._counted_ms = 0
         self._is_closing = False
@@ -150,12 +155,35 @@ class GroupConsumer:
         """The next offset of every partition that is read."""
         return {**self._progress.done, **self._consumer.positions}
 
+    @property
+    def metadata(self) -> GroupMetadata:
+        """The member and its generation, with which a transaction commits offsets (KIP-447)."""
+        member = self.member
+        settings = member.settings
+        return GroupMetadata(settings.group_id, member.generation, member.member_id, settings.group_instance_id)
+
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records by partition, empty if none arrived in time; joins the group first if necessary.
 
-        A call confirms the records returned before.  Raises ApiError for errors that are not retriable (the group is
-        full, the group.instance.id is fenced, ...), CorruptBatch and ClusterUnreachable.
+        A call confirms the records returned before.  A member leaves the group if the next call comes later than
+        max.poll.interval.ms (KIP-62).  Raises ApiError for errors that are not retriable (the group is full, the
+        group.instance.id is fenced, ...), CorruptBatch and ClusterUnreachable.
         """
+        self._is_polling = True
+        try:
+            return await self._poll()
+        finally:
+            self._is_polling = False
+            self.note_poll()
+
+    def note_poll(self) -> None:
+        """Restarts max.poll.interval.ms: the application takes records that an earlier `poll` has returned.
+
+        May be called in any thread.
+        """
+        self._has_polled = True
+
+    async def _poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         self.confirm()
         if self._failure is not None:
             raise self._failure
@@ -352,9 +380,12 @@ class GroupConsumer:
     async def _keep_beating(self) -> None:
         settings = self.member.settings
         while True:
-            wait_ms = self.member.next_beat_ms - self._now_ms()
-            await self._client.transport.sleep(min(max(wait_ms, BEAT_MS_MIN), settings.heartbeat_interval_ms))
+            wait_ms = settings.heartbeat_interval_ms
+            if self.member.phase is not Phase.OUTSIDE or self.member.owned:
+                wait_ms = min(wait_ms, max(self.member.next_beat_ms - self._now_ms(), BEAT_MS_MIN))
+            await self._client.transport.sleep(wait_ms)
             try:
+                await self._leave_if_overdue()
                 await self._drive(HeartbeatDue())
                 await self._look_for_more_partitions()
             except ClusterUnreachable:
@@ -362,6 +393,21 @@ class GroupConsumer:
             except ApiError as error:
                 self._failure = error
                 return
+
+    async def _leave_if_overdue(self) -> None:
+        """Leaves the group if the application does not poll; the next `poll` joins it again."""
+        now_ms = self._now_ms()
+        interval_ms = self.member.settings.rebalance_timeout_ms
+        if self._is_polling or self._has_polled:
+            self._polled_ms, self._has_polled = now_ms, False
+        if now_ms < self._polled_ms + interval_ms:
+            return
+        actions = step(self.member, PollOverdue(), now_ms)
+        if actions:
+            group_id = self.member.settings.group_id
+            logger.warning("left the group: poll is overdue group=%s max_poll_interval_ms=%d", group_id, interval_ms)
+        with contextlib.suppress(KctlError):  # the session expires in the end
+            await self._perform_all(actions)
 
     async def _look_for_more_partitions(self) -> None:
         if not self.member.is_leader or self._now_ms() < self._counted_ms + PARTITIONS_CHECK_MS:

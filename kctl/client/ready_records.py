@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kctl.model import TopicPartition
 from kctl.records.header import Record
@@ -36,6 +36,10 @@ class ReadyRecords:
     def drop(self, partitions: set[TopicPartition]) -> None:
         """Removes the records of these partitions."""
         self._parts = deque(part for part in self._parts if part[0] not in partitions)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Removes the records of all other partitions."""
+        self._parts = deque(part for part in self._parts if part[0] in partitions)
 
     def first_offsets(self) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""

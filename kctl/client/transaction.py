@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Self
 
+from kctl.client.assignment import NO_GENERATION
 from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.framing import first_result
+from kctl.client.group_metadata import GroupMetadata
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -34,13 +36,20 @@ from kctl.protocol.apis.txn_offset_commit import (
 TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of Kafka's producer."""
 
+GENERATION_VERSION_MIN = 3
+"""First version of TxnOffsetCommit that fences former members (KIP-447)."""
+
 _BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 """The previous transaction is still being completed."""
+_REBALANCED = "the group has rebalanced since the records were read: abort, and read them again"
 _WORDS = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the transactional id, or the transaction has timed out",
     ErrorCode.PRODUCER_FENCED: "another producer uses the transactional id, or the transaction has timed out",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is larger than the broker allows",
     ErrorCode.INVALID_TXN_STATE: "the transaction has already been completed",
+    ErrorCode.ILLEGAL_GENERATION: _REBALANCED,
+    ErrorCode.UNKNOWN_MEMBER_ID: _REBALANCED,
+    ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the group.instance.id",
 }
 
 
@@ -78,20 +87,27 @@ class Transaction:
             self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
         await asyncio.shield(self._adding[tp])  # a batch that is given up must not stop the request of the next one
 
-    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits offsets of a group as part of the transaction.  Raises ApiError with the first error."""
+    async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits offsets of a group as part of the transaction.
+
+        Raises ApiError with the first error: UNSUPPORTED_VERSION if the group has a generation and the broker is older
+        than Kafka 2.5.
+        """
         self._has_offsets = True
         join = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.epoch,
-            group_id=group_id,
+            group_id=group.group_id,
         )
         commit = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
-            group_id=group_id,
+            group_id=group.group_id,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=topic,
@@ -112,12 +128,16 @@ class Transaction:
             _raise_for(response.error_code, self.transactional_id)
 
         async def send_commit(connection: Connection) -> None:
+            has_generation = connection.versions.highest(TxnOffsetCommitRequest) >= GENERATION_VERSION_MIN
+            if group.generation != NO_GENERATION and not has_generation:
+                text = "the broker cannot check the generation of the group, which needs Kafka 2.5 or newer"
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{text}: commit by the group's id")
             response = await connection.send(commit, TxnOffsetCommitResponse)
             codes = [one.error_code for topic in response.topics for one in topic.partitions]
             _raise_for(next((code for code in codes if code), 0), self.transactional_id)
 
         await self._client.on_coordinator(self.transactional_id, send_join, CoordinatorType.TRANSACTION, codes=_BUSY)
-        await self._client.on_coordinator(group_id, send_commit)
+        await self._client.on_coordinator(group.group_id, send_commit)
 
     async def commit(self) -> None:
         """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""

@@ -12,9 +12,10 @@ from typing import Any, TypeVar, cast
 
 from kctl.errors import MalformedRequest
 from kctl.limits import REQUEST_COST_MAX, SLICE_OBJECTS
+from kctl.protocol.cost import COST_PER_BYTE_MAX
 from kctl.protocol.decoding import compile_decoder
+from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import compile_encoder
-from kctl.protocol.message import COST_PER_BYTE_MAX, definition_of
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from functools import cache
 from importlib import import_module
 
 from kctl.protocol import apis
-from kctl.protocol.message import REQUESTS, definition_of
+from kctl.protocol.definition import definition_of
+from kctl.protocol.message import REQUESTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem
+from tests.property.examples import SHARE
 from tests.property.walk_inputs import LONG_NUMBERS
 
 NAME = "00000000000000000000.log"
@@ -32,7 +33,7 @@ RECORDS = st.lists(
     min_size=1,
     max_size=5,
 )
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=60 // SHARE, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:

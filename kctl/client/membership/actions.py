@@ -64,7 +64,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class StopReading:
-    """Stop reading all partitions without a commit: they have new owners."""
+    """Stop reading all partitions without a commit: others may own them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,11 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
+class PollOverdue:
+    """The application has not polled for max.poll.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """The application closes the consumer."""
 
@@ -94,5 +99,6 @@ Event = (
     | Disconnected
     | PartitionsChanged
     | Revoked
+    | PollOverdue
     | Left
 )

@@ -41,6 +41,7 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollOverdue,
     PollRequested,
     Revoked,
     Synced,
@@ -87,6 +88,8 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
             return _prepare(member) if member.phase is Phase.STABLE and member.is_leader else []
         case Revoked():
             return _revoked(member) if member.phase is Phase.REVOKING else []
+        case PollOverdue():
+            return [StopReading(), *_leave(member)] if member.is_in_generation else []
         case Left():
             return _leave(member)
 

@@ -27,6 +27,7 @@ from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
+from kctl.server.requests.slices import held
 
 log = logging.getLogger(__name__)
 
@@ -184,9 +185,10 @@ class Dispatcher:
         mute_ms = _settle_account(api, context, response)
 
         async def encoded() -> Reply:
-            async with self._long_encoding:
-                loop = asyncio.get_running_loop()
-                chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            with held():
+                async with self._long_encoding:
+                    loop = asyncio.get_running_loop()
+                    chunks = await loop.run_in_executor(None, framed_response, api, context, response)
             self._record(context, response, chunks)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 

@@ -37,8 +37,14 @@ class Owned(BlockingRebalanceListener):
         assert self.partitions.issuperset(partitions)
         self.partitions.difference_update(partitions)
 
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.calls.append("lost")
+        self.partitions.difference_update(partitions)
 
-def member(bootstrap: str, group: str, assignor: str, *, commits: bool = True) -> Consumer:
+
+def member(
+    bootstrap: str, group: str, assignor: str, *, commits: bool = True, max_poll_interval_ms: int = 300_000
+) -> Consumer:
     return Consumer(
         ConsumerConfig(
             bootstrap_servers=bootstrap,
@@ -47,6 +53,7 @@ def member(bootstrap: str, group: str, assignor: str, *, commits: bool = True) -
             heartbeat_interval_ms=500,
             assignors=(assignor,),
             enable_auto_commit=commits,
+            max_poll_interval_ms=max_poll_interval_ms,
         )
     )
 
@@ -173,6 +180,45 @@ def test_shares_a_group_with_librdkafka(bootstrap: str, topic: str, assignor: st
         probe.wait_until(is_alone, what="our member takes over", timeout_s=TIMEOUT_S)
     assert owned.partitions == set()
     assert len(seen) == COUNT, "committed records were not read again"
+
+
+@ON_OURS
+def test_member_that_does_not_poll_loses_its_partitions(bootstrap: str, topic: str) -> None:
+    """Another member gets them, and a transaction of the former one cannot commit their offsets (KIP-447)."""
+    produce(bootstrap, topic, range(COUNT))
+    owned, others = Owned(), Owned()
+    producer_config = ProducerConfig(bootstrap_servers=bootstrap, transactional_id=topic)
+    with (
+        member(bootstrap, topic, "range", commits=False, max_poll_interval_ms=1_000) as ours,
+        member(bootstrap, topic, "range", commits=False) as other,
+        Producer(producer_config) as producer,
+    ):
+        ours.subscribe([topic], owned)
+        next(iter(ours))
+        before = ours.group_metadata()
+        with producer.transaction():
+            producer.send_offsets(before, {TopicPartition(topic, 0): 1})
+        other.subscribe([topic], others)
+
+        def has_all() -> bool:
+            other.poll(100)
+            return len(others.partitions) == 3
+
+        probe.wait_until(has_all, what="the other member has all partitions", timeout_s=TIMEOUT_S)
+        assert owned.calls == ["assigned"]
+        producer.begin_transaction()
+        with pytest.raises(ApiError, match="rebalanced since"):
+            producer.send_offsets(before, {TopicPartition(topic, 0): 2})
+        producer.abort_transaction()
+
+        def is_back() -> bool:
+            ours.poll(100)
+            other.poll(100)
+            return "lost" in owned.calls and bool(owned.partitions)
+
+        probe.wait_until(is_back, what="the first member has partitions again", timeout_s=TIMEOUT_S)
+        assert owned.calls[:2] == ["assigned", "lost"]
+        assert other.committed([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 1}
 
 
 @ON_OURS

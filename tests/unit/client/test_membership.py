@@ -27,6 +27,7 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollOverdue,
     PollRequested,
     Revoked,
     Synced,
@@ -235,6 +236,17 @@ def test_only_dynamic_members_send_leave_group() -> None:
     assert step(reading(), Left(), 0) == [SendLeave("me")]
     assert step(reading(replace(SETTINGS, group_instance_id="mine")), Left(), 0) == []
     assert step(Member(SETTINGS), Left(), 0) == []
+
+
+def test_member_that_does_not_poll_leaves_and_joins_as_a_new_one() -> None:
+    member = reading()
+    assert step(member, PollOverdue(), SOON_MS) == [StopReading(), SendLeave("me")]
+    assert not member.owned
+    assert step(member, PollOverdue(), SOON_MS) == []
+    (join,) = step(member, PollRequested(), SOON_MS)
+    assert isinstance(join, SendJoin)
+    assert join.request.member_id == ""
+    assert step(reading(replace(SETTINGS, group_instance_id="mine")), PollOverdue(), SOON_MS) == [StopReading()]
 
 
 def test_member_missing_in_the_assignment_reads_nothing() -> None:

@@ -1,0 +1,175 @@
+"""What do lists and descriptions of a large cluster cost, and what when one of its three brokers is dead?
+
+    python -m benchmarks.large_cluster [--runs 3] [--topics 2000] [--groups 500] [--partitions 1000] [--only groups]
+
+Three brokers with all topics replicated three times, groups that each committed in four topics, and a group with a
+topic of many partitions.  Each command runs as a process of its own with its output in a pipe; the processor time is
+also shown as a multiple of `python -c pass`.  Then a broker that is not in the bootstrap list is ended by `kill -9`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_led, kill, parser
+from benchmarks.harness.report import Figure, report
+from kctl.admin.topic_changes import NewTopic, create_topics
+from kctl.client.metadata import ClusterMetadata, Partition
+
+TOPICS_PER_GROUP = 4
+TOPICS_PER_REQUEST = 250
+TIMEOUT_S = 120
+WIDE = "wide"
+DEAD = 2
+LINES = [
+    "topics list",
+    "topics list --overrides",
+    "topics describe",
+    "topics describe --under-replicated",
+    "topics describe wide",
+    "groups list",
+    "groups describe --all",
+    "groups describe --all --show state",
+    "groups describe wide",
+    "groups members --all",
+    "groups lag",
+    "groups lag wide --by partition",
+    "groups export --all",
+    "offsets get wide",
+    "offsets get wide --time earliest",
+    "cluster describe",
+    "cluster health",
+    "cluster log-dirs",
+    "cluster log-dirs --replicas",
+    "configs describe topic",
+    "configs describe broker",
+    "reassign list",
+    "transactions list",
+    "transactions find-hanging",
+    "producers describe wide",
+    "quotas describe",
+    "users list",
+    "loggers list",
+    "api-versions",
+    "plan --export",
+    "top --once --format json",
+]
+GOALS = {"s": "< 2", "CPU s": "< 1"}
+STATES = ("all alive", "one dead")
+
+
+def main() -> None:
+    arguments = parser(__doc__, runs=3)
+    arguments.add_argument("--topics", type=int, default=2000)
+    arguments.add_argument("--groups", type=int, default=500)
+    arguments.add_argument("--partitions", type=int, default=1000, help="of the topic that one group reads")
+    arguments.add_argument("--only", default="", help="measure only commands that begin with this")
+    options = arguments.parse_args()
+    lines = [line for line in LINES if line.startswith(options.only)]
+    figures = []
+    with cluster(options) as brokers:
+        asyncio.run(create(brokers, options.topics, options.partitions))
+        commit(brokers, options.topics, options.groups, options.partitions)
+        bootstrap = ",".join(brokers.broker(number).bootstrap for number in BROKERS if number != DEAD)
+        figures += measure(STATES[0], lines, bootstrap, options.runs)
+        asyncio.run(lose(brokers))
+        figures += measure(STATES[1], lines, bootstrap, options.runs)
+    report("large_cluster", figures, subject=options.apache or "kctl", topics=options.topics, groups=options.groups)
+
+
+async def create(brokers: Cluster, topics: int, partitions: int) -> None:
+    """Creates the topics, and waits until every broker has their leaders in its metadata."""
+    names = [name_of(number) for number in range(topics)]
+    async with Observer(brokers) as observer:
+        for at in range(0, topics, TOPICS_PER_REQUEST):
+            wanted = [NewTopic(name, 1, len(BROKERS)) for name in names[at : at + TOPICS_PER_REQUEST]]
+            for created in await create_topics(observer.client(0), wanted):
+                assert created.outcome.is_done, created.outcome
+        (created,) = await create_topics(observer.client(0), [NewTopic(WIDE, partitions, len(BROKERS))])
+        assert created.outcome.is_done, created.outcome
+        await observer.until_all([*names, WIDE], is_led)
+
+
+async def lose(brokers: Cluster) -> None:
+    """Kills a broker, and waits until the others have no partition of it."""
+    async with Observer(brokers) as observer:
+        session = await observer.watch_broker(DEAD)
+        kill(brokers.broker(DEAD))
+        await session
+        alive = [number for number in BROKERS if number != DEAD]
+
+        def is_without_it(partition: Partition, metadata: ClusterMetadata) -> bool:
+            return DEAD not in partition.isr and is_led(partition, metadata)
+
+        await observer.until_all([WIDE, name_of(0)], is_without_it, brokers=alive)
+
+
+def commit(brokers: Cluster, topics: int, groups: int, partitions: int) -> None:
+    """Records, and offsets that the groups have committed before them, without members."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": brokers.broker(0).bootstrap,
+        "broker.address.family": "v4",
+    }
+    producer = Producer(settings | {"linger.ms": 20, "acks": 1})
+    for partition in range(partitions):
+        producer.produce(WIDE, b"x" * 100, partition=partition)
+        producer.poll(0)
+    for number in range(topics):
+        producer.produce(name_of(number), b"x" * 100, partition=0)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    positions = {WIDE: [TopicPartition(WIDE, partition, 0) for partition in range(partitions)]}
+    for group in range(groups):
+        read = [name_of((group * TOPICS_PER_GROUP + one) % topics) for one in range(TOPICS_PER_GROUP)]
+        positions[f"group-{group:04}"] = [TopicPartition(topic, 0, 0) for topic in read]
+    for name, wanted in positions.items():
+        consumer = Consumer(settings | {"group.id": name, "enable.auto.commit": False})
+        consumer.commit(offsets=wanted, asynchronous=False)
+        consumer.close()
+
+
+def name_of(number: int) -> str:
+    return f"orders-of-shop-{number:05}"
+
+
+def measure(state: str, lines: list[str], bootstrap: str, runs: int) -> list[Figure]:
+    """Elapsed and processor time of each command; the first run, which may write bytecode, does not count."""
+    unit_s = min(used_s([sys.executable, "-c", "pass"])[1] for _ in range(max(runs, 5)))
+    figures = []
+    for line in lines:
+        command = [sys.executable, "-m", "kctl", *line.split(), "-b", bootstrap, "--quiet"]
+        samples = [used_s(command) for _ in range(runs + 1)][1:]
+        named: list[tuple[str, Callable[[tuple[float, float]], float]]] = [
+            ("s", lambda sample: sample[0]),
+            ("CPU s", lambda sample: sample[1]),
+            ("x python -c pass", lambda sample: sample[1] / unit_s),
+        ]
+        figures += [
+            Figure(f"{line}, {state}", unit, [value(sample) for sample in samples], GOALS.get(unit, ""))
+            for unit, value in named
+        ]
+        print(*figures[-3:], sep="\n", file=sys.stderr, flush=True)
+    return figures
+
+
+def used_s(command: list[str]) -> tuple[float, float]:
+    """Elapsed and processor time of one run."""
+    started_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=os.environ | {"NO_COLOR": "1"})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if ran.returncode not in (0, 1, 3):  # 1: a row has an error, 3: a check does not hold
+        raise SystemExit(f"{command} ended with {ran.returncode}")
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - started_s, used
+
+
+if __name__ == "__main__":
+    main()
