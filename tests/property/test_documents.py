@@ -89,12 +89,10 @@ RECORDS = st.builds(
 @given(topic=st.text(), given_records=st.lists(RECORDS, max_size=4))
 @example(topic="t", given_records=[Record(0, -1), Record(1, -1), Record(2, 0), Record(3, 0)])
 def test_lines_of_records_are_those_of_their_objects(topic: str, given_records: list[Record]) -> None:
-    console = Console(io.StringIO(), io.StringIO(), format=Format.JSONL)
+    expected, found = io.StringIO(), io.StringIO()
     tp = TopicPartition(topic, 7)
-    with console.stream(()) as stream:
+    with Console(expected, io.StringIO(), format=Format.JSONL).stream(()) as stream:
         for record in given_records:
             stream.write(record_item(tp, record))
-    expected = console.stdout.getvalue()
-    console.stdout = io.StringIO()
-    console.encoded_lines(record_lines(tp, given_records))
-    assert console.stdout.getvalue() == expected
+    Console(found, io.StringIO(), format=Format.JSONL).encoded_lines(record_lines(tp, given_records))
+    assert found.getvalue() == expected.getvalue()
