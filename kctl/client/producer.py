@@ -108,7 +108,7 @@ class Producer:
         self._transaction = transaction
         self._failure: KctlError | None = None
         self._clock_ms = clock_ms
-        self._queues: dict[TopicPartition, _PartitionQueue] = {}
+        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
         self._metadata_end_ms = 0
         """When the metadata of all topics is forgotten."""
@@ -116,6 +116,8 @@ class Producer:
         self._producer: asyncio.Task[tuple[int, int]] | None = None
         self._buffered_records = 0
         self._buffered_bytes = 0
+        self._batch_bytes = settings.batch_bytes
+        """Smaller than in the settings after a topic has refused a batch."""
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -181,7 +183,7 @@ class Producer:
             if not 0 <= partition < count:
                 raise UsageError(f"the partitioner returned {partition} for {topic}, which has {count} partitions")
         record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
-        self._add(TopicPartition(topic, partition), record, on_result)
+        self._add((topic, partition), record, on_result)
         return True
 
     async def _wait_for_room(self) -> None:
@@ -237,20 +239,20 @@ class Producer:
             self._metadata[topic] = metadata
         return metadata
 
-    def _add(self, tp: TopicPartition, record: Record, on_result: OnResult | None) -> None:
+    def _add(self, tp: tuple[str, int], record: Record, on_result: OnResult | None) -> None:
         queue = self._queues.get(tp)
         if queue is None:
-            queue = self._queues[tp] = _PartitionQueue(tp)
+            queue = self._queues[tp] = _PartitionQueue(TopicPartition(*tp))
         batch, settings = queue.open, self._settings
         size = size_of(record)
-        if batch.records and batch.size + size > settings.batch_bytes:
+        if batch.records and batch.size + size > self._batch_bytes:
             self._close_batch(queue)
             batch = queue.open
         if not batch.records:
             batch.created_ms = self._client.transport.monotonic_ms()
         batch.append(record, size, on_result)
         self._buffer(1, size)
-        if batch.size >= settings.batch_bytes or len(batch.records) >= settings.batch_records:
+        if batch.size >= self._batch_bytes or len(batch.records) >= settings.batch_records:
             self._close_batch(queue)
         elif queue.linger is None:
             loop = asyncio.get_running_loop()
@@ -295,6 +297,7 @@ class Producer:
                 # The topic's max.message.bytes is smaller than the batch.  As in Java, its halves are sent instead,
                 # with the sequence numbers of the batch, of which the broker has stored nothing.
                 queue.closed.extendleft(reversed(batch.halves()))
+                self._batch_bytes = min(self._batch_bytes, batch.size // 2)
                 if queue.producer[0] >= 0:
                     queue.next_sequence = (queue.next_sequence - len(batch.records)) & SEQUENCE_MAX
                 continue

@@ -15,7 +15,7 @@ from kctl.commands.record_format.syntax import parse_format
 from kctl.commands.record_items import read_record
 from kctl.errors import UsageError
 
-READ_SIZE = 1 << 16
+READ_SIZE = 1 << 18
 
 
 class LineFormat(NamedTuple):

@@ -135,6 +135,20 @@ def test_halves_of_a_batch_that_is_too_large_for_the_topic_are_sent_in_order(clu
     assert sent == [(5, 0), (2, 0), (3, 2), (1, 2), (2, 3)]
 
 
+def test_batches_are_smaller_after_a_refusal(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    once = refusing(ErrorCode.MESSAGE_TOO_LARGE, 1)
+    cluster.intercept(ProduceRequest, once)
+
+    async def work(producer: Producer) -> None:
+        for _ in range(2):
+            await sending(*["x" * 100] * 8)(producer)
+            await producer.flush()
+
+    produce(cluster, work, batch_bytes=1000)
+    assert [header.record_count for header in headers_of(cluster)] == [8, 4, 4, 4, 4]
+
+
 def test_one_record_that_is_too_large_fails(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
