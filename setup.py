@@ -7,7 +7,12 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-COMPILED = ["kctl/records/encoding.py", "kctl/records/record_lines.py", "kctl/records/walk.py"]
+COMPILED = [
+    "kctl/records/encoding.py",
+    "kctl/records/key_table.py",
+    "kctl/records/record_lines.py",
+    "kctl/records/walk.py",
+]
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 """Others, such as those for metadata and source distributions, which pip and build run first, need no C code."""
 

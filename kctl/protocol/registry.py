@@ -17,6 +17,8 @@ from kctl.protocol import apis
 from kctl.protocol.definition import definition_of
 from kctl.protocol.message import REQUESTS
 
+_API_VERSIONS = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -31,6 +33,8 @@ class Api:
     flexible: range
     served: range
     """The versions that the broker serves; none for an API of the client only."""
+    flexible_responses: range
+    """The versions whose response header is flexible; none of ApiVersions (KIP-511)."""
 
     @property
     def kafka_name(self) -> str:
@@ -99,6 +103,7 @@ def _described(request: type) -> Api:
         versions=definition.versions,
         flexible=definition.flexible,
         served=definition.served,
+        flexible_responses=range(0) if definition.key == _API_VERSIONS else definition.flexible,
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError
@@ -47,6 +48,9 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
 
 READ_COMMITTED = 1
+_FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
+"""Session epochs of requests that do not continue a session."""
+_TOPIC_OF = attrgetter("topic_partition.topic")
 FIRST_VERSION_OF_SESSIONS = 7
 
 
@@ -161,7 +165,7 @@ class FetchHandler:
             replica_id=request.replica_id,
             is_committed_only=request.isolation_level == READ_COMMITTED,
             rack=request.rack_id,
-            listener=context.listener,
+            listener=context.peer.listener,
         )
         fetch = Fetch(
             self._replicas,
@@ -183,8 +187,9 @@ class FetchHandler:
         """The session that an incremental request continues; None for a full request."""
         if version < FIRST_VERSION_OF_SESSIONS:
             return None
-        if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
-            self._sessions.close(request.session_id)
+        if request.session_epoch in _FULL:
+            if request.session_id != NO_SESSION:
+                self._sessions.close(request.session_id)
             return None
         return self._sessions.resume(request.session_id, request.session_epoch, now_ms)
 
@@ -250,7 +255,7 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
 
 def _denied_topics(positions: Sequence[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
     """The topics that the client may not read; a client that claims to be a follower may read all or none."""
-    topics = (position.topic_partition.topic for position in positions)
+    topics = map(_TOPIC_OF, positions)
     if is_follower:
         return frozenset() if context.allows_on_cluster(Operation.CLUSTER_ACTION) else frozenset(topics)
     return context.denied(Operation.READ, ResourceType.TOPIC, topics)

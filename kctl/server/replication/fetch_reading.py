@@ -21,7 +21,7 @@ Owner: event loop.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kctl.environment import Clock
@@ -57,7 +57,7 @@ _EXPECTED = frozenset(
 """Errors that are not counted as failed requests, as in Kafka's ReplicaManager.readFromLocalLog."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reader:
     """The client of a Fetch request."""
 
@@ -68,11 +68,11 @@ class Reader:
     is_committed_only: bool = False
     rack: str = ""
     listener: str = ""
+    is_follower: bool = field(init=False)
+    """True for a replica fetch."""
 
-    @property
-    def is_follower(self) -> bool:
-        """True for a replica fetch."""
-        return self.replica_id >= 0
+    def __post_init__(self) -> None:
+        self.is_follower = self.replica_id >= 0
 
     @property
     def needs_leader(self) -> bool:
@@ -285,12 +285,16 @@ class Fetch:
             return True
         if result.preferred_read_replica != NO_REPLICA:
             return True
+        if not self.reader.is_follower:
+            return False
         partition = self._replicas.partitions.get(position.topic_partition)
         return partition is not None and self._has_new_high_watermark(partition)
 
     def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
+        if not isinstance(result.records, RecordsSlice):
+            return False
         partition = self._replicas.partitions.get(position.topic_partition)
-        if partition is None or not isinstance(result.records, RecordsSlice):
+        if partition is None:
             return False
         return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
 
@@ -427,7 +431,7 @@ class Fetch:
         ):
             result.records = old_formats.cut_off(offset, position.partition_max_bytes)
             return result
-        if not len(records):
+        if not records.size:
             return result
         result.records = records
         if self.reader.is_committed_only:
@@ -438,7 +442,7 @@ class Fetch:
         return result
 
     def _preferred_replica(self, partition: Partition, offset: int) -> int:
-        if self.reader.is_follower:
+        if self.reader.is_follower or not self.reader.rack:
             return NO_REPLICA
         return self._selector.preferred_replica(
             partition,

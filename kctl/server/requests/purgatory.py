@@ -163,11 +163,12 @@ class Purgatory(Generic[K]):
 
         An operation that watches several of them is tried once.
         """
+        if not self._watchers:
+            return
         changed: dict[_Waiting[K], list[K]] = {}
-        if self._watchers:
-            for key in keys:
-                for waiting in self._watchers.get(key, ()):
-                    changed.setdefault(waiting, []).append(key)
+        for key in keys:
+            for waiting in self._watchers.get(key, ()):
+                changed.setdefault(waiting, []).append(key)
         if changed:
             self._try_in_slices(list(changed.items()))
 

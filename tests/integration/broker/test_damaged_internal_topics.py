@@ -8,7 +8,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from kctl.records.batch import iterate_batches, iterate_records
-from kctl.records.header import BatchHeader
+from kctl.records.header import LOG_OVERHEAD, BatchHeader
 from tests.integration.clients.confluent import Confluent
 from tests.peers import probe
 from tests.peers.forked_kctl import run_kctl
@@ -38,7 +38,7 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
             offsets.damage(3, LENGTH, bytes(4)),
             offsets.damage(8, LENGTH, b"\xff" * 4),
             offsets.damage(13, LENGTH, b"\x7f\xff\xff\xff"),
-            offsets.damage(18, LENGTH, (offsets.headers[18].length + 33).to_bytes(4, "big")),
+            offsets.damage(18, LENGTH, (offsets.headers[18].size - LOG_OVERHEAD + 33).to_bytes(4, "big")),
             offsets.damage(21, MAGIC, b"\x63"),
             offsets.damage(24, CRC, b"\x00\x00\x00\x00"),
             offsets.damage(GROUPS - 1, LENGTH, bytes(4)),
