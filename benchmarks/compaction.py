@@ -2,8 +2,9 @@
 
     python -m benchmarks.compaction [--runs 3] [--megabytes 128]
 
-MB/s of log that goes in: the keys are noted in one pass, the second writes what is left.  Each key is written four
-times, so about a quarter stays.  Beside it a copy that reads all bytes twice, looks at none, writes all and syncs.
+MB/s of log that goes in: the keys are noted in one pass, the second writes what is left.  With many duplicates each key
+is written four times, so that about a quarter stays; with few, one of fifty records is overwritten.  Beside it a copy
+that reads all bytes twice, looks at none, writes all and syncs.
 """
 
 from __future__ import annotations
@@ -30,8 +31,16 @@ from kctl.storage.log_manager import LogManager
 
 BATCH_BYTES = 16_000
 WRITTEN_TIMES = 4
+UNIQUE_KEYS = 50
+"""With few duplicates, one of so many records has a key that is written again."""
 TP = TopicPartition("orders", 0)
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=32 << 20, min_cleanable_dirty_ratio=0.0)
+CASES = tuple(
+    (f"{size}{' lz4' if codec is Codec.LZ4 else ''}, {'many' if many else 'few'} duplicates", value_bytes, codec, many)
+    for size, value_bytes in (("100 B", 100), ("1 KB", 1000))
+    for codec in (Codec.NONE, Codec.LZ4)
+    for many in (True, False)
+)
 
 
 def main() -> None:
@@ -40,15 +49,13 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=128)
     options = parser.parse_args()
     figures = []
-    for name, value_bytes, codec in (
-        ("1 KB", 1000, Codec.NONE),
-        ("100 B", 100, Codec.NONE),
-        ("100 B lz4", 100, Codec.LZ4),
-    ):
+    for name, value_bytes, codec, many in CASES:
         cleaned, copied, processor = [], [], []
         for _ in range(options.runs):
             with tempfile.TemporaryDirectory() as folder:
-                clean_rate, copy_rate, processor_rate = measure(folder, options.megabytes, value_bytes, codec)
+                clean_rate, copy_rate, processor_rate = measure(
+                    folder, options.megabytes, value_bytes, codec, many=many
+                )
             cleaned.append(clean_rate)
             copied.append(copy_rate)
             processor.append(processor_rate)
@@ -62,12 +69,12 @@ def main() -> None:
     report("compaction", figures, runs=options.runs, megabytes=options.megabytes)
 
 
-def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec) -> tuple[float, float, float]:
+def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec, *, many: bool) -> tuple[float, float, float]:
     """MB/s of a cleaning, of copying the same segments, and MB per second of processor time of the cleaning."""
     manager = LogManager([folder], files=RealFiles(), clock=SystemClock(), random=random.Random(1))
     manager.load()
     log = manager.get_or_create(TP, config=CONFIG)
-    fill(log, megabytes * 1_000_000, value_bytes, codec)
+    fill(log, megabytes * 1_000_000, value_bytes, codec, many=many)
     segments = log.segments[:-1]
     size = sum(segment.size for segment in segments)
     started = time.perf_counter()
@@ -86,34 +93,31 @@ def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec) -> tupl
         work()
     clean_s, processor_s = time.perf_counter() - started, time.process_time() - processor_started
     assert cleaner.uncleanable == {}
-    assert log.size_bytes < size / 2
+    assert (log.size_bytes < size / 2) == many
+    assert log.size_bytes < size
     manager.release()
     return size / clean_s / 1e6, size / copy_s / 1e6, size / processor_s / 1e6
 
 
-def fill(log: Log, total_bytes: int, value_bytes: int, codec: Codec) -> None:
-    for batch in batches(total_bytes // (value_bytes + 24), value_bytes, codec):
+def fill(log: Log, total_bytes: int, value_bytes: int, codec: Codec, *, many: bool) -> None:
+    for batch in batches(total_bytes // (value_bytes + 24), value_bytes, codec, many=many):
         log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=0)
     log.roll(0)
     log.flush()
 
 
-def batches(count: int, value_bytes: int, codec: Codec) -> Iterator[bytes]:
+def batches(count: int, value_bytes: int, codec: Codec, *, many: bool = True) -> Iterator[bytes]:
     chance = random.Random(7)
     words = chance.randbytes(1 << 20).hex().encode()
     per_batch = max(BATCH_BYTES // (value_bytes + 24), 1)
     keys = count // WRITTEN_TIMES
     for base in range(0, count, per_batch):
-        yield build_batch(
-            [
-                Record(
-                    0, 1_700_000_000_000 + index, b"user-%09d" % chance.randrange(keys), words[at : at + value_bytes]
-                )
-                for index in range(base, min(base + per_batch, count))
-                for at in [chance.randrange(len(words) - value_bytes)]
-            ],
-            codec=codec,
-        )
+        records = []
+        for index in range(base, min(base + per_batch, count)):
+            at = chance.randrange(len(words) - value_bytes)
+            number = chance.randrange(keys) if many else index - index % UNIQUE_KEYS // (UNIQUE_KEYS - 1)
+            records.append(Record(0, 1_700_000_000_000 + index, b"user-%09d" % number, words[at : at + value_bytes]))
+        yield build_batch(records, codec=codec)
 
 
 def copy(paths: list[Path], target: Path) -> None:

@@ -36,7 +36,7 @@ Row = TypedRow | Mapping[str, Any]
 
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
-"""Texts that would be mistaken for the cell of null or of the empty text."""
+"""Strings that would look like the cell of null or of the empty string."""
 _MUST_BE_QUOTED = frozenset('",\n')
 
 
@@ -45,7 +45,7 @@ class Column:
 
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
-    `trouble`: true for the texts of cells that a terminal shows in red; nothing else has a colour.
+    `trouble`: whether a cell with this text is red on a terminal; nothing else is coloured.
     """
 
     __slots__ = ("is_rare", "name", "numeric", "title", "trouble", "wraps")
@@ -97,7 +97,7 @@ def _nested(value: Any) -> Any:
 def cell(value: object) -> str:
     """A value as one cell.
 
-    Null and empty lists are `-`, the empty text is `""`; control characters are escaped and backslashes doubled.  A
+    Null and empty lists are `-`, the empty string is `""`; control characters are escaped and backslashes doubled.  A
     list is joined by commas, which are escaped within its elements.  A mapping is `name=value` joined by commas, and
     `name` alone if the value is null.
     """
@@ -130,7 +130,7 @@ def _pair(name: object, value: object) -> str:
 def csv_line(values: Iterable[object]) -> str:
     """One record of RFC 4180, with its line break.
 
-    Null and empty lists are empty fields; an empty text is `""`, which some readers distinguish.  Lists and
+    Null and empty lists are empty fields; an empty string is `""`, which some readers treat differently.  Lists and
     mappings are as in `cell`.  Control characters in texts are escaped, except for line feeds and tabs.
     """
     return ",".join(map(_csv_field, values)) + "\r\n"

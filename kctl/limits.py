@@ -607,6 +607,12 @@ ROLES_FOLLOWED_TOGETHER = _limit(
     "partitions",
     on_excess="it begins to follow these while it applies the rest",
 )
+APPENDS_PER_SLICE_MAX = _limit(
+    "partitions of a Produce request that are appended to without a pause",
+    200,
+    "partitions",
+    on_excess="the records of the others are copied, and other connections are served in between",
+)
 LOGS_STOPPED_PER_SLICE_MAX = _limit(
     "replicas that a StopReplica request stops or deletes without a pause",
     50,

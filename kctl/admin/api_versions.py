@@ -51,7 +51,7 @@ OTHER_APIS = {
     93: "StreamsGroupTopologyDescriptionUpdate",
     94: "UnregisterController",
 }
-"""Names of the APIs up to Kafka 4.4 that kctl does not support: those between brokers, controllers and other groups."""
+"""APIs up to Kafka 4.4 that kctl does not support: between brokers and controllers, and of other kinds of groups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def format_state(state: DesiredState) -> dict[str, Any]:
 
 
 def number_text(value: float) -> str:
-    """A quota without a needless fraction."""
+    """A quota as text, without a fraction if it is a whole number."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
@@ -212,7 +212,7 @@ def _users(value: Yaml) -> dict[UserKey, DesiredUser]:
         if password is not None and not (isinstance(password, str) and is_reference(password)):
             raise ValueError(
                 f"{what}: password must be a reference, such as ${{env:NAME}}, ${{file:PATH:KEY}} or"
-                " ${directory:PATH:NAME}; the document is no place for secrets"
+                " ${directory:PATH:NAME}; documents must not contain secrets"
             )
         key = UserKey(_text(given.get("name"), f"name of {what}"), mechanism)
         if key in found:
@@ -256,7 +256,7 @@ def _mapping(value: Yaml, what: str, known: Sequence[str] | None) -> dict[str, Y
         raise ValueError(f"{what}: expected a mapping")
     unknown = [] if known is None else [name for name in value if name not in known]
     if unknown:
-        raise ValueError(f"{what} has an unknown field '{unknown[0]}'; known are {', '.join(known or ())}")
+        raise ValueError(f"{what} has an unknown field '{unknown[0]}'; known fields: {', '.join(known or ())}")
     return value
 
 

@@ -15,7 +15,7 @@ from kctl.errors import UsageError
 
 MASK = "***"
 PATHS_PROPERTY = "kctl.mask.paths"
-"""Paths as in --mask, joined by blanks or line feeds."""
+"""Paths as in --mask, separated by spaces or line feeds."""
 REGEX_PROPERTY = "kctl.mask.regex"
 """One regular expression as in --mask-regex."""
 _RULES_MAX = 1_000
@@ -32,7 +32,7 @@ class MaskingRules(NamedTuple):
     regexes: tuple[str, ...] = ()
 
     def joined(self, paths: Sequence[str] | None, regexes: Sequence[str] | None) -> MaskingRules:
-        """These rules and further ones."""
+        """These rules, combined with others."""
         return MaskingRules((*self.paths, *(paths or ())), (*self.regexes, *(regexes or ())))
 
 
@@ -126,7 +126,7 @@ class _Number(str):
 
 
 def _mask(value: Any, path: tuple[str | int, ...]) -> bool:
-    """Replaces what is at the path, in all members of that name; whether there is any."""
+    """Replaces what is at the path, in all members of that name; returns whether there is any."""
     step, rest = path[0], path[1:]
     if isinstance(value, _Members):
         places = [(member, 1) for member in value if member[0] == step]

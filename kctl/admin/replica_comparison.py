@@ -1,4 +1,4 @@
-"""Compares the records that the replicas of a partition hold.  Pure.
+"""Compares the records in the replicas of a partition.  Pure.
 
 Followers store the batches of their leader as they are, so that replicas are equal byte for byte.  Only the cleaner of
 a compacted topic, which runs on each broker at a time of its own, rewrites batches: there the records are compared, and
@@ -108,7 +108,7 @@ def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> 
                     other, same = records.setdefault(record.offset, (replica, record))
                     if same != record and record.offset >= start:
                         where = {other: _holder(fetched[other], record.offset), replica: held}
-                        reason = f"replicas {other} and {replica} hold other records at offset {record.offset}"
+                        reason = f"replicas {other} and {replica} have different records at offset {record.offset}"
                         return Comparison(start, compared, Difference(record.offset, reason, where))
                 position = header.next_offset
         except BatchTooLarge:
@@ -122,7 +122,7 @@ def compare_records(fetched: Mapping[int, memoryview], start: int, end: int) -> 
 
 def _batches(buffer: memoryview, start: int) -> Iterator[BatchHeader]:
     """The complete batches that end after `start`, which is often in the middle of the first batch."""
-    # A batch with a damaged last offset begins at its right place.
+    # The last offset of a damaged batch may be wrong; its first offset is where the previous batch ends.
     return (header for header in iterate_batches(buffer) if header.next_offset > start or header.base_offset >= start)
 
 
@@ -142,7 +142,7 @@ def _reason(fetched: Mapping[int, memoryview], batches: Mapping[int, BatchHeader
             (a, b), (c, d) = spans[first], spans[other]
             return f"replica {first} has a batch of offsets {a} to {b}, replica {other} one of {c} to {d}"
         if data[other] != data[first]:
-            return f"replicas {first} and {other} hold other bytes"
+            return f"replicas {first} and {other} have different bytes"
     return None
 
 

@@ -31,7 +31,7 @@ _PARTITIONS_AT_ONCE = 32
 _PARTITION_BYTES = 1 << 20
 _WAIT_MS = 500
 _EMPTY_FETCHES_MAX = 3
-"""Fetches without records below the high watermark, after which a replica is taken to have lost them."""
+"""Fetches without records below the high watermark, after which a replica is considered to have lost them."""
 
 
 @dataclass(slots=True)
@@ -260,7 +260,9 @@ async def _compacted_topics(client: ClusterClient, topics: list[str]) -> set[str
     return {
         resource.name
         for resource, entries in described.items()
-        if isinstance(entries, Outcome)  # without permission to read it, the comparison that suits both
+        if isinstance(
+            entries, Outcome
+        )  # without permission to read it: the comparison of compacted topics, which is valid for all
         or any(entry.name == "cleanup.policy" and "compact" in (entry.value or "") for entry in entries)
     }
 

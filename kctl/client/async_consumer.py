@@ -1,4 +1,4 @@
-"""The consumer for applications with an event loop; kctl.client.blocking_consumer is the one for others."""
+"""The consumer for applications with an event loop; kctl.client.blocking_consumer is for the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class AsyncConsumer:
-    """Reads the partitions that a group assigns, or given ones; use as an async context manager.  Owner: event loop.
+    """Reads the partitions that a group or the caller assigns; use as an async context manager.  Owner: event loop.
 
     Only one method may run at a time.
     """
@@ -136,7 +136,7 @@ class AsyncConsumer:
                 yield record
 
     def take(self, count_max: int) -> list[ConsumerRecord]:
-        """Fetched records, without waiting and requests.  Raises what a deserializer raises."""
+        """Records that have been fetched; neither waits nor sends requests.  Raises what a deserializer raises."""
         config = self._config
         if self._group is not None:
             self._group.note_poll()
@@ -147,7 +147,7 @@ class AsyncConsumer:
                 key, value = config.key_deserializer(record.key), config.value_deserializer(record.value)
             except Exception:
                 if taken:
-                    break  # return those before; the next call raises
+                    break  # returns the records before it; the next call raises
                 raise
             taken.append(ConsumerRecord(*tp, record.offset, record.timestamp, key, value, record.headers))
         return taken
@@ -283,7 +283,7 @@ class AsyncConsumer:
                 return
 
     async def _poll_once(self, reader: GroupConsumer | Consumer) -> list[tuple[TopicPartition, list[Record]]]:
-        """Polls; a consumer without a group begins again in partitions whose position is outside the log."""
+        """Polls; without a group, auto_offset_reset applies to partitions whose position is outside the log."""
         try:
             return await reader.poll()
         except ApiError as error:
@@ -299,7 +299,7 @@ class AsyncConsumer:
             self._ready.keep_only(frozenset(owned))
 
     def _take_over(self) -> None:
-        """Takes the records of a finished fetch over; its error stays for the next `poll`."""
+        """Takes over the records of a finished fetch; the next `poll` raises its error."""
         fetching = self._fetching
         if fetching is not None and fetching.done() and not fetching.cancelled() and fetching.exception() is None:
             self._ready.add(fetching.result())
@@ -320,7 +320,7 @@ class AsyncConsumer:
         return {} if reader is None else self._positions_of(reader)
 
     def _positions_of(self, reader: GroupConsumer | Consumer) -> dict[TopicPartition, int]:
-        """The positions of the application: before the records that it has not received."""
+        """The offsets of the next records that the application will receive."""
         first = self._ready.first_offsets()
         return {tp: first.get(tp, position) for tp, position in reader.positions.items()}
 

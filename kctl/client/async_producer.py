@@ -1,4 +1,4 @@
-"""The producer for applications with an event loop; kctl.client.blocking_producer is the one for others."""
+"""The producer for applications with an event loop; kctl.client.blocking_producer is for the others."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class AsyncProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A block in one transaction: commits at its end, aborts if it raises.  Raises as the methods above do."""
+        """A block in one transaction: committed at its end, aborted if it raises.  Raises as the methods above do."""
         await self.begin_transaction()
         try:
             yield
@@ -195,7 +195,7 @@ class AsyncProducer:
             raise
 
     async def close(self) -> None:
-        """Sends what is left, aborts an open transaction, and closes the connections."""
+        """Sends the remaining records, aborts an open transaction, and closes the connections."""
         producer, self._producer = self._producer, None
         try:
             if producer is not None and self._is_in_transaction:

@@ -26,14 +26,14 @@ class BlockingRebalanceListener:
         """Partitions were added and have start positions, which `seek` can change."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions are about to be given up; their offsets can still be committed."""
+        """Partitions are about to be revoked; their offsets can still be committed."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions were lost, for example because the session has expired; others may own them already."""
 
 
 class Consumer:
-    """Reads the partitions that a group assigns, or given ones; use as a context manager.  For one thread.
+    """Reads the partitions that a group or the caller assigns; use as a context manager.  For one thread.
 
     Heartbeats are sent in the background.  If the block raises, the last records are not committed.
     """

@@ -58,7 +58,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Hands a record over; waits up to `max_block_ms` while the buffer is full.
+        """Queues a record; waits up to `max_block_ms` while the buffer is full.
 
         The future has the record's metadata, or raises a KctlError (unknown topic, not acknowledged in time, ...).
         Records for a partition are written in the order of the calls.  Raises ApiError (record too large, buffer full)
@@ -69,7 +69,7 @@ class Producer:
         serialized = self._producer.serialize(record)
         self._reserve(serialized.size)
         future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()  # a record that was handed over cannot be taken back
+        future.set_running_or_notify_cancel()  # a queued record cannot be withdrawn
         self._intake.append((serialized, future))
         if not self._is_drain_due:
             self._is_drain_due = True
@@ -106,7 +106,7 @@ class Producer:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """A block in one transaction: commits at its end, aborts if it raises.  Raises as the methods above do."""
+        """A block in one transaction: committed at its end, aborted if it raises.  Raises as the methods above do."""
         self.begin_transaction()
         try:
             yield
@@ -121,7 +121,7 @@ class Producer:
             raise
 
     def close(self) -> None:
-        """Sends what is left, aborts an open transaction, and closes the connections."""
+        """Sends the remaining records, aborts an open transaction, and closes the connections."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -145,7 +145,7 @@ class Producer:
             await self._drain()
 
     async def _drain(self) -> None:
-        """Adds the records that were handed over to batches, in their order."""
+        """Adds the queued records to batches, in their order."""
         async with self._draining:
             while self._intake:
                 serialized, future = self._intake.popleft()

@@ -11,7 +11,7 @@ from kctl.client.transport import Connection
 from kctl.client.versions import BrokerVersions
 from kctl.errors import GuardRefused
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 
 METADATA_KEY = 3
 METADATA_VERSION_MIN = 4

@@ -121,6 +121,6 @@ def _name(noun: str, verb: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as roff, in which a leading dot or quote is not a request."""
+    """Text for roff, with leading dots and quotation marks escaped."""
     escaped = text.translate(_ESCAPES)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -1,8 +1,8 @@
 """Names of topics, groups and so on that commands have listed, for completion by the shell without a connection.
 
 One private file per kind of names and cluster in `$XDG_CACHE_HOME/kctl/names`, by default in `~/.cache`: a line that
-identifies the cluster, then a name per line.  Names come from clients and brokers.  Only those are stored that mean
-nothing to a shell.
+identifies the cluster, then a name per line.  Names come from clients and brokers: those with characters that are
+special to a shell are not stored.
 """
 
 from __future__ import annotations

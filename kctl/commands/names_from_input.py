@@ -24,7 +24,7 @@ def with_names_from_input(names: list[str] | None) -> list[str] | None:
 
 
 def _names_from_input() -> list[str]:
-    """The lines without surrounding blanks; empty ones are skipped.  At least one, so that no names never mean all."""
+    """The lines without surrounding spaces, except empty ones.  Raises UsageError if there are none."""
     try:
         lines = read_input(STANDARD_INPUT).decode().splitlines()
     except UnicodeDecodeError:

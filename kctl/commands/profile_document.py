@@ -4,7 +4,7 @@
                                                   "prod": {"command_config": "/etc/kafka/prod.properties",
                                                            "cluster_id": "5Qm1...", "protected": true}}}
 
-A document with anything unknown is refused: it may be a restriction that a later version of kctl has added.
+A document with an unknown field is refused, because it may be a restriction that a later version of kctl has added.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def parse_profiles(data: bytes, path: str) -> Profiles:
     try:
         return _parse(json.loads(data))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no valid file of profiles: {error}") from None
+        raise UsageError(f"{path} is not a valid file of profiles: {error}") from None
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -139,17 +139,17 @@ def _profile(name: str, fields: Any) -> Profile:
     unknown = fields.keys() - {*_TEXTS, *_FLAGS, "properties"}
     if unknown:
         raise ValueError(
-            f"profile '{name}' has the unknown field '{min(unknown)}'; a later version of kctl may need it"
+            f"profile '{name}' has the unknown field '{min(unknown)}'; a later version of kctl may have added it"
         )
     for field in _TEXTS:
         if not isinstance(fields.get(field, ""), str):
-            raise ValueError(f"'{field}' of profile '{name}' is no text")
+            raise ValueError(f"'{field}' of profile '{name}' is not a string")
     for field in _FLAGS:
         if not isinstance(fields.get(field, False), bool):
             raise ValueError(f"'{field}' of profile '{name}' is neither true nor false")
     properties = fields.get("properties", {})
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
-        raise ValueError(f"'properties' of profile '{name}' is no object with texts")
+        raise ValueError(f"'properties' of profile '{name}' is not an object with strings")
     if fields.get("format", FORMATS[0]) not in FORMATS:
         raise ValueError(f"'format' of profile '{name}' is not one of {', '.join(FORMATS)}")
     return Profile(name, **fields)

@@ -126,7 +126,7 @@ def _checked(status: Any, console: Console, expected: Expectation | None) -> Any
     if expected is None or status not in {None, ExitStatus.DONE}:
         return status
     if console.listed is None:
-        raise UsageError("--expect counts rows, and the other options show none")
+        raise UsageError("--expect needs rows, and with these options there are none")
     if expected.holds(console.listed):
         return status
     console.warn(f"--expect {expected.text}: there {'is' if console.listed == 1 else 'are'} {console.listed}")
@@ -192,7 +192,7 @@ def _first_lines(text: str, count: int) -> str:
 
 
 class _Held(io.StringIO):
-    """Output that is written later, laid out for the terminal that it will be written to."""
+    """Output that is collected and written later, with the layout for its terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()

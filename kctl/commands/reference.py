@@ -28,7 +28,7 @@ INTRODUCTION = """\
   others are for programs: columns and fields are added, but neither renamed nor removed.
   [Output for scripts](../output.md) describes the formats and what is stable.
 - `plain` has one row per line and tabs between columns, and no line of titles unless `--header` is given.  Null and
-  empty lists are `-`, an empty text is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of
+  empty lists are `-`, an empty string is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of
   records are `name=value` joined by commas, `name` alone where the value is null; commas within are `\\x2c`.
 - Names, keys, values and messages cannot control the terminal.  Control and invisible format characters, line
   separators and bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or

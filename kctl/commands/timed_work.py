@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 TIME_S_MAX = 1.0
 SEARCHED_BYTES_MAX = 64 << 10
-"""A quadratic search of so many bytes takes about 1.5 s."""
+"""A search with quadratic time takes about 1.5 s for this number of bytes."""
 
 
 class Expired(Exception):
@@ -23,7 +23,7 @@ class Expired(Exception):
 
 
 class _Timer:
-    """The timer of the process.  Owner: the main thread."""
+    """The timer of the process. Owner: the main thread."""
 
     def __init__(self) -> None:
         self._is_working = False

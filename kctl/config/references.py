@@ -4,7 +4,8 @@
     ${file:/run/secrets/kafka.properties:password}   a property in a properties file (KIP-297, FileConfigProvider)
     ${directory:/run/secrets:password}    the contents of a file (KIP-421, DirectoryConfigProvider)
 
-Unlike in Kafka, a reference to nothing is an error and does not stay as it is.  Error texts contain no values.
+Unlike in Kafka, a reference that cannot be resolved is an error and does not remain in the value.  Error texts contain
+no values.
 
 Pure: `resolve` gets the functions that read.
 """
@@ -23,7 +24,7 @@ _JAAS = "sasl.jaas.config"
 
 
 class Readers(NamedTuple):
-    """What a reference needs from outside.  Each raises KeyError, or OSError and ValueError for files."""
+    """Functions that read variables and files.  Each raises KeyError, or OSError and ValueError for files."""
 
     variable: Callable[[str], str]
     property_of_file: Callable[[str, str], str]
@@ -80,5 +81,5 @@ def _read(name: str, match: re.Match[str], readers: Readers) -> str:
     except ValueError:
         raise UsageError(f"{name}: the file of {match[0]} is invalid") from None
     raise UsageError(
-        f"{name}: {match[0]} is no reference; use ${{env:NAME}}, ${{file:PATH:KEY}} or ${{directory:PATH:NAME}}"
+        f"{name}: {match[0]} is not a reference; use ${{env:NAME}}, ${{file:PATH:KEY}} or ${{directory:PATH:NAME}}"
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
 from kctl.limits import REQUEST_COST_MAX, SLICE_OBJECTS
+from kctl.protocol.cost import COST_PER_BYTE_MAX
 from kctl.protocol.decoding import compile_decoder
+from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import compile_encoder
-from kctl.protocol.message import COST_PER_BYTE_MAX, definition_of
 
 T = TypeVar("T")
 
@@ -34,15 +35,17 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        return cast("tuple[T, int]", decoder(cls, version, len(view) <= SMALL_BYTES)(view, offset))
+        return decoder(cls, version, len(view) <= SMALL_BYTES)(view, offset)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
     """Whether decoding a request of `size` bytes may exceed REQUEST_COST_MAX and so block the event loop too long."""
+    if size <= SMALL_BYTES:
+        return False
     cost_max = definition_of(cls).cost_max
-    return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
+    return cost_max is not None and cost_max > REQUEST_COST_MAX
 
 
 def is_long_to_encode(message: object) -> bool:
@@ -51,21 +54,21 @@ def is_long_to_encode(message: object) -> bool:
     waiting: list[Any] = [message]
     while waiting:
         each = waiting.pop()
-        for name, has_structs in _arrays(each.__class__):
+        for name, is_nested in _arrays(each.__class__):
             elements = getattr(each, name)
             if elements:
                 left -= len(elements)
                 if left < 0:
                     return True
-                if has_structs:
+                if is_nested:
                     waiting += elements
     return False
 
 
 def _arrays_of(cls: type) -> tuple[tuple[str, bool], ...]:
-    """The arrays of a message, and whether their elements are messages."""
-    fields = (field for field in definition_of(cls).fields if field.element is not None)
-    return tuple((field.name, field.element is not None and field.element.struct is not None) for field in fields)
+    """The arrays of a message, and whether their elements have arrays."""
+    elements = ((field.name, field.element) for field in definition_of(cls).fields if field.element is not None)
+    return tuple((name, element.struct is not None and bool(_arrays(element.struct))) for name, element in elements)
 
 
 _arrays: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_arrays_of)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.protocol.message import array, bytes_, data, definition_of, int32, string, struct
+from kctl.protocol.definition import definition_of
+from kctl.protocol.message import array, bytes_, data, int32, string, struct
 from kctl.protocol.versioned import decode_body, encode_versioned, version_of
 
 PROTOCOL_TYPE = "consumer"

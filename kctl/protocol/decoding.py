@@ -19,16 +19,8 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.limits import TAGGED_FIELDS_MAX
-from kctl.protocol.message import (
-    BYTES_PER_COST,
-    FIXED_FORMATS,
-    FIXED_SIZES,
-    LONG_STRING_BYTES,
-    Definition,
-    Field,
-    definition_of,
-    element_cost,
-)
+from kctl.protocol.cost import BYTES_PER_COST, LONG_STRING_BYTES, element_cost
+from kctl.protocol.definition import FIXED_FORMATS, FIXED_SIZES, Definition, Field, definition_of
 from kctl.protocol.source import Source, fields_of
 from kctl.protocol.varint import VARINT_MAX, finish_uvarint, skip_tagged_fields
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kctl.protocol.decoding import STRING_BYTES_MAX
-from kctl.protocol.message import FIXED_FORMATS, Definition, Field, definition_of
+from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
 from kctl.protocol.source import Source, fields_of
 from kctl.protocol.varint import SMALL_UVARINTS, uvarint
 

@@ -16,8 +16,8 @@ from kctl.protocol.registry import api
 from kctl.protocol.varint import skip_tagged_fields
 
 _CONTROLLED_SHUTDOWN = 7
-_API_VERSIONS = 18
 _FIXED = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">h")
 _FIXED_AND_LENGTH = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 
@@ -53,13 +53,13 @@ def request_header_version(api_key: int, api_version: int) -> int:
     if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
         return 0
     known = api(api_key)
-    return 2 if known is not None and known.is_flexible(api_version) else 1
+    return 2 if known is not None and api_version in known.flexible else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return 0 or 1; 0 for unknown APIs."""
     known = api(api_key)
-    return int(known is not None and api_key != _API_VERSIONS and known.is_flexible(api_version))
+    return int(known is not None and api_version in known.flexible_responses)
 
 
 def decode_request_header(buffer: memoryview | bytes, offset: int = 0) -> tuple[RequestHeader, int]:
@@ -68,24 +68,20 @@ def decode_request_header(buffer: memoryview | bytes, offset: int = 0) -> tuple[
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        return _decode_request_header(view, offset)
+        api_key, api_version, correlation_id = _FIXED.unpack_from(view, offset)
+        version = request_header_version(api_key, api_version)
+        if version == 0:
+            return RequestHeader(api_key, api_version, correlation_id), offset + _FIXED.size
+        (length,) = _LENGTH.unpack_from(view, offset + _FIXED.size)
+        position = offset + _FIXED_AND_LENGTH.size
+        client_id = None
+        if length >= 0:
+            client_id = str(view[position : position + length], "utf-8")
+            position += length
+        if version == 2:
+            position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"request header: {error}") from error
-
-
-def _decode_request_header(view: memoryview, offset: int) -> tuple[RequestHeader, int]:
-    api_key, api_version, correlation_id = _FIXED.unpack_from(view, offset)
-    version = request_header_version(api_key, api_version)
-    if version == 0:
-        return RequestHeader(api_key, api_version, correlation_id), offset + _FIXED.size
-    (length,) = struct.unpack_from(">h", view, offset + _FIXED.size)
-    position = offset + _FIXED_AND_LENGTH.size
-    client_id = None
-    if length >= 0:
-        client_id = str(view[position : position + length], "utf-8")
-        position += length
-    if version == 2:
-        position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     if position > len(view):
         raise MalformedRequest("request header is incomplete")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position

@@ -24,25 +24,9 @@ from typing import Any, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
 from kctl.limits import REQUEST_COST_MAX
+from kctl.protocol.definition import Definition, Field, parse_versions
 
 T = TypeVar("T")
-
-VERSION_MAX = 32767
-
-FIXED_FORMATS = {
-    "boolean": "?",
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "float64": "d",
-    "uuid": "16s",
-}
-"""`struct` formats of the types of fixed size."""
-
-FIXED_SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 Records = memoryview | bytes | Sized
 """Record batches: a view into the received buffer, bytes, or a slice of a file that the network layer sends."""
@@ -50,88 +34,8 @@ Records = memoryview | bytes | Sized
 _REQUIRED: Any = dataclasses.MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """The wire format of one field."""
-
-    name: str
-    kind: str
-    """A key of FIXED_FORMATS, or string, bytes, records, array, struct."""
-    versions: range
-    nullable: range
-    default: Any
-    """Value in versions without the field and of absent tagged fields; dataclasses.MISSING if it is never used."""
-    ignorable: bool
-    """True to drop a value silently in versions without the field, instead of raising ValueError."""
-    tag: int | None
-    element: Field | None
-    """The elements of an array."""
-    struct: type | None
-    """The class if kind is struct."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """The wire format of a message or struct; `definition_of` returns it."""
-
-    name: str
-    key: int | None
-    """The API key of a request or response; None for other classes."""
-    versions: range
-    flexible: range
-    served: range
-    """The versions of a request that our broker serves."""
-    fields: tuple[Field, ...]
-    cost_max: int | None = None
-    """Maximum cost of decoding; None for messages from brokers and files, which have no bound."""
-
-    def is_flexible(self, version: int) -> bool:
-        """True if this version has compact lengths and tagged fields (KIP-482)."""
-        return version in self.flexible
-
-
 REQUESTS: dict[int, type] = {}
 """The request classes that were defined so far, by API key."""
-
-
-def definition_of(cls: type) -> Definition:
-    """Return the definition of a class made by a decorator of this module."""
-    return cast("Definition", cls.__dict__["__definition__"])
-
-
-LONG_STRING_BYTES = 255
-BYTES_PER_COST = {"string": 64, "bytes": 256}
-"""Bytes per unit of cost, for strings and opaque bytes longer than LONG_STRING_BYTES."""
-ARRAY_NUMBER_COST = 4
-"""Cost of a number in an array of numbers: a partition or broker id, which handlers look up."""
-OBJECT_COST = 8
-"""Cost of a struct, a string or an array."""
-COST_PER_BYTE_MAX = OBJECT_COST + 1
-"""Maximum cost of an array element per byte; a small enough request is therefore within its bound."""
-
-
-def cost_of(field: Field, version: int) -> int:
-    """Return the cost of decoding a field without the elements of its arrays; kctl.limits has the reasons."""
-    if field.struct is not None:
-        fields = (inner for inner in definition_of(field.struct).fields if version in inner.versions)
-        return OBJECT_COST + sum(cost_of(inner, version) for inner in fields if inner.tag is None)
-    return 1 if field.kind in FIXED_FORMATS and field.kind != "uuid" else OBJECT_COST
-
-
-def element_cost(element: Field, version: int) -> int:
-    """Return the cost of decoding an array element without the elements of its own arrays."""
-    cost = cost_of(element, version)
-    return ARRAY_NUMBER_COST if cost == 1 else cost
-
-
-def parse_versions(text: str) -> range:
-    """Return the versions of a range written as "3+", "2-4", "1" or "none"."""
-    if text == "none":
-        return range(0)
-    if text.endswith("+"):
-        return range(int(text[:-1]), VERSION_MAX + 1)
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def _field(

@@ -14,7 +14,10 @@ from functools import cache
 from importlib import import_module
 
 from kctl.protocol import apis
-from kctl.protocol.message import REQUESTS, definition_of
+from kctl.protocol.definition import definition_of
+from kctl.protocol.message import REQUESTS
+
+_API_VERSIONS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Api:
     flexible: range
     served: range
     """The versions that the broker serves; none for an API of the client only."""
+    flexible_responses: range
+    """The versions whose response header is flexible; none of ApiVersions (KIP-511)."""
 
     @property
     def kafka_name(self) -> str:
@@ -98,6 +103,7 @@ def _described(request: type) -> Api:
         versions=definition.versions,
         flexible=definition.flexible,
         served=definition.served,
+        flexible_responses=range(0) if definition.key == _API_VERSIONS else definition.flexible,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kctl.protocol.decoding import write_decoder
+from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import write_encoder
-from kctl.protocol.message import definition_of
 
 
 def codec_source(cls: type, version: int) -> str:

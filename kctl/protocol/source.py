@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kctl.protocol.message import Definition, Field
+from kctl.protocol.definition import Definition, Field
 
 
 class Source:

@@ -14,14 +14,8 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.limits import TAGGED_FIELDS_MAX
-from kctl.protocol.message import (
-    BYTES_PER_COST,
-    FIXED_FORMATS,
-    LONG_STRING_BYTES,
-    Field,
-    definition_of,
-    element_cost,
-)
+from kctl.protocol.cost import BYTES_PER_COST, LONG_STRING_BYTES, element_cost
+from kctl.protocol.definition import FIXED_FORMATS, Field, definition_of
 
 T = TypeVar("T")
 

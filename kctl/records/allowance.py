@@ -60,16 +60,17 @@ class Allowance:
             raise AllowanceExceeded(f"{count} bytes of records exceed the limit of {self.plain_bytes}")
         self.plain_bytes -= count
 
-    def take_copied_bytes(self, count: int) -> None:
-        """Reduce the remaining bytes by the share that stands for copying `count` bytes.  Raises AllowanceExceeded."""
-        self.take_bytes(count // COPIED_BYTES_PER_BYTE)
-
-    def take_walked_records(self, count: int) -> None:
-        """Reduce the remaining records by the share that stands for walking `count` records.
+    def take_walk(self, records: int, copied_bytes: int = 0) -> None:
+        """Reduce both by the shares that stand for walking so many records, and for copying so many bytes before.
 
         Raises AllowanceExceeded.
         """
-        self.take_records(count // WALKED_RECORDS_PER_RECORD)
+        left_records = self.records - records // WALKED_RECORDS_PER_RECORD
+        left_bytes = self.plain_bytes - copied_bytes // COPIED_BYTES_PER_BYTE
+        if left_records < 0 or left_bytes < 0:
+            self.take_records(records // WALKED_RECORDS_PER_RECORD)
+            self.take_bytes(copied_bytes // COPIED_BYTES_PER_BYTE)
+        self.records, self.plain_bytes = left_records, left_bytes
 
     def take_records(self, count: int) -> None:
         """Reduce the remaining records.  Raises AllowanceExceeded."""

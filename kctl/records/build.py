@@ -120,7 +120,7 @@ def recompress(
     return batch
 
 
-def assemble_batch(header: BatchHeader, region: bytearray) -> bytes:
+def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
     """Return the batch of `header` with the uncompressed records in `region`, compressed with its codec; sets size
     and CRC.
     """

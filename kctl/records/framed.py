@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.varint import read_uvarint
 
 FRAME_VERSION = 1

@@ -92,20 +92,20 @@ class BatchHeader:
         "crc",
         "last_offset_delta",
         "leader_epoch",
-        "length",
         "magic",
         "max_timestamp",
         "position",
         "producer_epoch",
         "producer_id",
         "record_count",
+        "size",
     )
 
     def __init__(self, position: int, fields: tuple[int, ...]) -> None:
         self.position = position
         (
             self.base_offset,
-            self.length,
+            length,
             self.leader_epoch,
             self.magic,
             self.crc,
@@ -118,16 +118,13 @@ class BatchHeader:
             self.base_sequence,
             self.record_count,
         ) = fields
-
-    @property
-    def size(self) -> int:
+        self.size = LOG_OVERHEAD + length
         """Size of the whole batch in bytes."""
-        return LOG_OVERHEAD + self.length
 
     @property
     def end(self) -> int:
         """Position of the first byte after the batch."""
-        return self.position + LOG_OVERHEAD + self.length
+        return self.position + self.size
 
     @property
     def last_offset(self) -> int:

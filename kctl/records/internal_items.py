@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import decode_assignment, decode_subscription
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.versioned import decode_body, version_of
 from kctl.records import consumer_group_records, share_group_records, share_group_state_records, streams_group_records
 from kctl.records.bytes_as_text import encode_bytes

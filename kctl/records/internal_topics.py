@@ -13,7 +13,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from kctl.errors import MalformedRequest
-from kctl.protocol.message import array, bytes_, data, definition_of, int8, int16, int32, int64, string, struct, uuid
+from kctl.protocol.definition import definition_of
+from kctl.protocol.message import array, bytes_, data, int8, int16, int32, int64, string, struct, uuid
 from kctl.protocol.versioned import decode_body, encode_versioned, version_of
 
 OFFSET_COMMIT_VALUE_VERSION = 3

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode
-from kctl.protocol.message import array, data, definition_of, int16, int32, int64, nested, string, struct, uint16, uuid
+from kctl.protocol.definition import definition_of
+from kctl.protocol.message import array, data, int16, int32, int64, nested, string, struct, uint16, uuid
 from kctl.records.header import Record
 
 _KEY = binary.Struct(">hh")

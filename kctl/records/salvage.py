@@ -35,7 +35,7 @@ from kctl.records.header import (
     CorruptBatch,
     crc_of,
 )
-from kctl.records.walk import walk_keys
+from kctl.records.walk import locate_keys
 
 OFFSET_MAX = (1 << 63) - 1
 NO_OFFSET = -1
@@ -281,13 +281,12 @@ def _readable_keys(chunk: Buffer, position: int) -> Iterator[bytes | None]:
         return
     size = max(header.size, HEADER_SIZE) if header.attributes & CODEC_MASK else _KEYS_REGION_MAX
     data = bytes(chunk[position : position + size])
-    header.length, header.magic = len(data) - LOG_OVERHEAD, 2
+    header.size, header.magic = len(data), 2
     end = 0
     try:
         region = bytes(records_region(data, header, _KEYS_REGION_MAX))
         for _ in range(min(header.record_count, KEYS_MAX)):
-            (key,), (end,) = walk_keys(region, 1, bytes, end)
-            assert not isinstance(key, int)
-            yield key
+            (position, size), end = locate_keys(region, 1, end)
+            yield None if size < 0 else region[position : position + size]
     except (CorruptBatch, IndexError, ValueError):
         return

@@ -74,7 +74,7 @@ class RecordsRejected(ApiError):
         self.record_errors = tuple(record_errors)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ValidBatches:
     """Batches that may be appended: a writable buffer that contains exactly the batches of `headers`."""
 
@@ -95,19 +95,20 @@ def validate_produced(
     view = memoryview(records)
     header = _only_batch(view, request_version)
     is_converted = header is None
-    _check_stored_codec(header, rules)
+    if not rules.allows_zstd:
+        _check_stored_codec(header, rules)
     if allowance is None:
         allowance = Allowance.for_batches(len(view))
     if header is None:
         upgraded = upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes, allowance=allowance)
         view = memoryview(upgraded)
         header = parse_header(view)
+        _check_sizes(header, rules)
         allowance = Allowance.for_batches(len(view))  # The conversion has used the allowance for the records.
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)
     view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms, allowance)
-    _check_sizes(header, rules)
     return ValidBatches(view, (header,), is_converted)
 
 
@@ -159,10 +160,11 @@ def _only_batch(view: memoryview, request_version: int) -> BatchHeader | None:
         if len(view) < LOG_OVERHEAD:
             raise _invalid("the produced records contain no batch") from error
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
-    if header.end > len(view):
-        raise _invalid(f"the produced batch is incomplete: {len(view)} of {header.size} bytes")
-    rest = len(view) - header.end
-    if rest >= LOG_OVERHEAD and LOG_OVERHEAD + int.from_bytes(view[header.end + 8 : header.end + 12], "big") <= rest:
+    size = header.size  # Of a batch at the start of the view.
+    rest = len(view) - size
+    if rest < 0:
+        raise _invalid(f"the produced batch is incomplete: {len(view)} of {size} bytes")
+    if rest >= LOG_OVERHEAD and LOG_OVERHEAD + int.from_bytes(view[size + 8 : size + 12], "big") <= rest:
         raise _invalid("Produce requests must contain exactly one batch per partition")
     return header
 
@@ -192,10 +194,10 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
 
 
 def _check_stored_codec(header: BatchHeader | None, rules: AppendRules) -> None:
-    """Raise ApiError if the codec is not allowed; `header` is None for magic 0 and 1, which do not support zstd."""
+    """Raise ApiError for zstd; `header` is None for magic 0 and 1, which do not support it."""
     chosen = header.attributes & CODEC_MASK if header is not None else Codec.NONE
     stored = chosen if rules.codec is None else rules.codec
-    if stored == Codec.ZSTD and not rules.allows_zstd:
+    if stored == Codec.ZSTD:
         message = "zstd needs inter.broker.protocol.version 2.1 or later"
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
@@ -222,23 +224,33 @@ def _fit_to_topic(
     """Return the batch with the codec, timestamp type and max timestamp that the topic requires."""
     plain = _plain(view, header, allowance)
     is_ordered, max_timestamp = _check_records(plain, header, rules, now_ms)
-    given = header.codec
-    codec = given if rules.codec is None else rules.codec
-    is_rebuilt = codec is not Codec.NONE and not is_ordered
-    if given is Codec.NONE and codec is not Codec.NONE:
-        allowance.take_bytes(len(plain))
-    if is_rebuilt:
-        allowance.take_records(header.record_count)
-        view = memoryview(_renumbered(plain, header, codec))
-        header = parse_header(view)
-    elif codec is not given:
-        view = memoryview(recompress(view, header, plain, codec))
-        header = parse_header(view)
+    if header.attributes & CODEC_MASK or rules.codec is not None:
+        view, header = _compressed(view, header, plain, rules, allowance, is_ordered=is_ordered)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _stamp(view, header, now_ms)
     elif max_timestamp != header.max_timestamp:
         header.max_timestamp = max_timestamp
         _rewrite(view, header)
+    return view, header
+
+
+def _compressed(
+    view: memoryview, header: BatchHeader, plain: bytes, rules: AppendRules, allowance: Allowance, *, is_ordered: bool
+) -> tuple[memoryview, BatchHeader]:
+    """Return the batch with the codec of the topic, or with its own; compressed records with ascending offsets."""
+    given = header.codec
+    codec = given if rules.codec is None else rules.codec
+    if given is Codec.NONE and codec is not Codec.NONE:
+        allowance.take_bytes(len(plain))
+    if codec is not Codec.NONE and not is_ordered:
+        allowance.take_records(header.record_count)
+        view = memoryview(_renumbered(plain, header, codec))
+    elif codec is not given:
+        view = memoryview(recompress(view, header, plain, codec))
+    else:
+        return view, header
+    header = parse_header(view)
+    _check_sizes(header, rules)
     return view, header
 
 
@@ -292,11 +304,11 @@ def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> bytes
     """Return the uncompressed records of the batch.  Raises AllowanceExceeded before there are more bytes or records
     than allowed.
     """
-    allowance.take_walked_records(header.record_count)
+    if not header.attributes & CODEC_MASK:
+        allowance.take_walk(header.record_count, header.size)
+        return bytes(view[header.position + HEADER_SIZE : header.end])
+    allowance.take_walk(header.record_count)
     try:
-        if not header.attributes & CODEC_MASK:
-            allowance.take_copied_bytes(header.size)
-            return bytes(view[header.position + HEADER_SIZE : header.end])
         region = records_region(view, header, allowance.plain_bytes)
         allowance.take_bytes(len(region))
         return bytes(region)
@@ -318,7 +330,7 @@ def _rewrite(view: memoryview, header: BatchHeader) -> None:
         view,
         header.position,
         header.base_offset,
-        header.length,
+        header.size - LOG_OVERHEAD,
         header.leader_epoch,
         header.magic,
         header.crc,

@@ -17,17 +17,14 @@ Malformed records raise ValueError or IndexError.  What is malformed is what Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from librt.vecs import append, vec
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 RECORD_SIZE_MIN: Final = 7
 """Size of a record without key, value and headers."""
-
-LONG_KEY_SIZE: Final = 64
-"""Keys of at least this size are replaced by `walk_keys`, so that each costs a bounded amount of memory."""
 
 FIELDS: Final = 8
 """Numbers per record in the result of `locate_records`."""
@@ -186,18 +183,15 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
     return found
 
 
-def walk_keys(
-    region: bytes, count: i64, long_key: Callable[[bytes], bytes | int], start: i64 = 0
-) -> tuple[list[bytes | int | None], vec[i32]]:
-    """Returns the keys of `count` records from `start` on, None for null, and the ends of the records in the region.
+def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i64]:
+    """Returns the position and the size of the key of `count` records from `start` on, and the end of the last record.
 
-    A key of LONG_KEY_SIZE or more is replaced by `long_key(key)`.  Timestamps, offset deltas, values and headers are
-    skipped unread; the caller checks that the last end is the end of the region.
+    The size of a null is -1.  Timestamps, offset deltas, values and headers are skipped unread; the caller checks that
+    the last record ends with the region.
     """
     total: i64 = len(region)
     _check_count(count, total - start)
-    keys: list[bytes | int | None] = []
-    ends = vec[i32](capacity=count)
+    keys = vec[i32](capacity=2 * count)
     position: i64 = start
     for _ in range(count):
         byte: i64 = region[position]
@@ -222,41 +216,64 @@ def walk_keys(
             size = (byte >> 1) ^ -(byte & 1)
         else:
             size, position = _rest(region, position, byte, _SHIFT_32)
-        stop: i64 = _after(position, size, end)
-        if stop >= end:
+        if _after(position, size, end) >= end:
             raise ValueError("a key leaves no room for the size of the value")
-        if size < 0:
-            keys.append(None)
-        elif size < LONG_KEY_SIZE:
-            keys.append(region[position:stop])
-        else:
-            keys.append(long_key(region[position:stop]))
-        ends = append(ends, i32(end))
+        keys = append(keys, i32(position))
+        keys = append(keys, i32(size))
         position = end
-    return keys, ends
+    return keys, position
 
 
-def largest_timestamp_delta(region: bytes, starts: Iterable[int]) -> int:
-    """Returns the largest timestamp delta of the records that start at `starts`; at least one."""
-    largest: i64 = -(1 << 62)
-    for start in starts:
-        _, position = _number(region, start)
-        byte: i64 = region[position + 1]
-        if byte < 0x80:
-            delta: i64 = (byte >> 1) ^ -(byte & 1)
-        else:
-            delta, _ = _rest(region, position + 2, byte, _SHIFT_64)
-        largest = max(largest, delta)
-    return largest
+def retain_records(
+    region: bytes, start: i64, stays: vec[u8], drops_tombstones: bool
+) -> tuple[list[bytes], i64, i64, i64]:
+    """Selects those records from `start` on whose byte in `stays` is 1, without tombstones if `drops_tombstones`.
 
-
-def is_tombstone(region: bytes, start: i64) -> bool:
-    """True if the record at `start`, which walk_keys has read, has a null value."""
-    _, position = _number(region, start)
-    position += 1
-    while region[position] >= 0x80:
+    `locate_keys` has accepted the records.  Returns their bytes, in runs; their number; the largest timestamp delta
+    among them, if there are any; the end of the last record of `stays`.
+    """
+    runs: list[bytes] = []
+    count: i64 = 0
+    largest: i64 = -(1 << 62) - (1 << 62)
+    position: i64 = start
+    run_start: i64 = start
+    run_end: i64 = start
+    total: i64 = len(region)
+    index: i64
+    for index in range(len(stays)):
+        begin: i64 = position
+        byte: i64 = region[position]
         position += 1
-    position += 1
+        if byte < 0x80:
+            size: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            size, position = _rest(region, position, byte, _SHIFT_32)
+        if size < 0 or size > total - position:
+            raise ValueError(f"a record of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        if stays[index] == 1:
+            byte = region[position + 1]
+            position += 2
+            if byte < 0x80:
+                delta: i64 = (byte >> 1) ^ -(byte & 1)
+            else:
+                delta, position = _rest(region, position, byte, _SHIFT_64)
+            if not drops_tombstones or not _is_tombstone(region, position):
+                count += 1
+                largest = max(largest, delta)
+                if run_end != begin:
+                    if run_end > run_start:
+                        runs.append(region[run_start:run_end])
+                    run_start = begin
+                run_end = end
+        position = end
+    if run_end > run_start:
+        runs.append(region[run_start:run_end])
+    return runs, count, largest, position
+
+
+def _is_tombstone(region: bytes, position: i64) -> bool:
+    """True if the record whose offset delta starts at `position` has a null value."""
     while region[position] >= 0x80:
         position += 1
     size, position = _number(region, position + 1)

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,17 +23,16 @@ from kctl.config.listeners import (
     control_plane_listener,
     inter_broker_listener,
 )
-from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
 from kctl.records.compiled import walk_is_compiled
-from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.authorization.access import Access
 from kctl.server.authorization.loading import authorizer_of
 from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_config_updates import BrokerConfigUpdates
+from kctl.server.broker_logs import BrokerLogs
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.connection_settings import set_size
@@ -75,8 +73,6 @@ from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.server.world import World
-from kctl.storage.config import LogConfig
-from kctl.storage.log_manager import LogManager
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 from kctl.zookeeper.znodes import BrokerRegistration
 
@@ -101,7 +97,7 @@ class Broker:
         self._world = world
         self._loop = asyncio.get_running_loop()
         timer = WheelTimer(world.clock, self._loop)
-        self._logs = self._make_logs()
+        self._logs = BrokerLogs(self.configs, world, on_log_dir_failure=self._announce_log_dir_failure, fail=self._fail)
         self._base = Foundations(
             world=world,
             configs=self.configs,
@@ -110,7 +106,7 @@ class Broker:
             fetch_purgatory=Purgatory(timer),
             metadata=MetadataCache(),
             metadata_waits=MetadataWaits(timer),
-            logs=self._logs,
+            logs=self._logs.manager,
             quotas=ClientQuotas(self._config, world.clock, address_of),
             certificates=ListenerCertificates(self.configs),
             peer_security=PeerSecurity(self.configs),
@@ -155,7 +151,6 @@ class Broker:
         self._open_authorizer = authorizer_of(self._config, self.configs.static, world.clock)
         self._authorizer: Authorizer | None = None
         self._access: Access | None = None
-        self._are_logs_loaded = False
         self._parts: BrokerParts | None = None
         self._announcement: asyncio.Task[None] | None = None
 
@@ -191,7 +186,7 @@ class Broker:
 
     def open_logs(self) -> None:
         """Locks the log directories.  Raises LogDirFailure, ConfigError."""
-        self._logs.open_directories()
+        self._logs.manager.open_directories()
 
     async def start(self, zookeeper_connect: str) -> None:
         """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
@@ -201,8 +196,8 @@ class Broker:
         zookeeper = await self._session.open(zookeeper_connect)
         await ensure_paths(zookeeper)
         cluster = await cluster_id(zookeeper, self._world.random)
-        self.broker_id = await choose_broker_id(zookeeper, self._config, stored=self._logs.broker_id)
-        self._logs.assign_identity(broker_id=self.broker_id, cluster_id=cluster)
+        self.broker_id = await choose_broker_id(zookeeper, self._config, stored=self._logs.manager.broker_id)
+        self._logs.manager.assign_identity(broker_id=self.broker_id, cluster_id=cluster)
         changes = self._config_changes = ConfigChanges(
             self.broker_id,
             zookeeper,
@@ -215,7 +210,7 @@ class Broker:
         await self._start_authorizer(zookeeper)
         await self._configure_listeners()
         self._state = BrokerState.RECOVERY
-        await self._load_logs()
+        await self._logs.load(self._base.log_config)
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
@@ -301,7 +296,7 @@ class Broker:
         if parts is not None:
             await parts.record_work.close()
         self._base.timer.close()
-        await self._close_logs()
+        await self._logs.close(self.replicas)
         await self._session.close()
         if self._metrics is not None:
             await self._metrics.close()
@@ -358,49 +353,6 @@ class Broker:
                 idle_s=metrics.idle_s,
             )
         )
-
-    # Logs: created before the broker id is known, loaded and closed in a thread.
-
-    def _make_logs(self) -> LogManager:
-        config = self._config
-        return LogManager(
-            config.log_directories,
-            files=self._world.files,
-            clock=self._world.clock,
-            random=self._world.random,
-            on_log_dir_failure=self._log_dir_failed,
-        )
-
-    def _set_recovery_threads(self) -> None:
-        """Sets the threads that load or close logs to the number in the configuration in force."""
-        config = self._config
-        threads = config.num_recovery_threads_per_data_dir * len(config.log_directories)
-        self._logs.executor = ThreadPoolExecutor(threads, "recovery") if threads > 1 else None
-
-    async def _load_logs(self) -> None:
-        """Loads logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile."""
-        topics = {topic: self._base.log_config(topic) for topic in self.configs.topic_overrides}
-        self._logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
-        self._set_recovery_threads()
-        await self._loop.run_in_executor(None, self._logs.load, topics)
-        self._are_logs_loaded = True
-        segments = sum(len(partition_log.segments) for partition_log in self._logs.logs.values())
-        shortage = open_files.shortage(open_files.limit(), segments=segments)
-        if shortage is not None:
-            log.warning("%s", shortage)
-
-    async def _close_logs(self) -> None:
-        if self._parts is not None:
-            await self._parts.replicas.flushes.close()
-        if not self._are_logs_loaded:
-            # The logs were not loaded, so nothing must be written either.
-            self._logs.release()
-            return
-        self._set_recovery_threads()
-        high_watermarks = dict(self._logs.high_watermarks)
-        if self._parts is not None:
-            high_watermarks.update(self._parts.replicas.high_watermarks())
-        await self._loop.run_in_executor(None, self._logs.clean_shutdown, high_watermarks)
 
     # Membership in the cluster: registration, renewal after an expired session, controlled shutdown.
 
@@ -478,15 +430,8 @@ class Broker:
         if self._base.unclean_topics((topic,)):
             self._parts.controller.unclean_election_changed()
 
-    def _log_dir_failed(self, _: str) -> None:
-        """Notifies the controller; other log directories stay online.  If none is left, the broker fails."""
-        if self._logs.online_directories:
-            self._loop.call_soon_threadsafe(self._announce_log_dir_failure)
-        else:
-            reasons = "; ".join(f"{state.path}: {state.failure}" for state in self._logs.directories)
-            self._loop.call_soon_threadsafe(self._fail, KctlError(f"all log directories are offline: {reasons}"))
-
     def _announce_log_dir_failure(self) -> None:
+        """Notifies the controller."""
         if self._session.zookeeper is not None:
             announcement = self._notify_log_dir_failure(self._session.zookeeper)
             self._announcement = self._loop.create_task(announcement, name="log-dir-event")

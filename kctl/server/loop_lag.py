@@ -13,7 +13,8 @@ import asyncio
 import selectors
 import time
 from bisect import bisect_left
-from typing import Any
+from time import monotonic
+from typing import Any, Protocol
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """Upper bounds of the histogram's buckets; one more bucket counts larger values."""
@@ -95,18 +96,18 @@ class _MeasuringSelector(selectors.DefaultSelector):
     def __init__(self, *, measures_cpu: bool) -> None:
         super().__init__()
         self.lag = LoopLag()
-        self.started_s = time.monotonic()
+        self.started_s = monotonic()
         self._measures_cpu = measures_cpu
         self._cpu_started_s = time.thread_time()
 
     def select(self, timeout: float | None = None) -> Any:
-        self.lag.wall.observe((time.monotonic() - self.started_s) * 1000)
+        self.lag.wall.observe((monotonic() - self.started_s) * 1000)
         if self._measures_cpu:
             cpu_s = time.thread_time()
             self.lag.cpu.observe((cpu_s - self._cpu_started_s) * 1000)
             self._cpu_started_s = cpu_s
         ready = super().select(timeout)
-        self.started_s = time.monotonic()
+        self.started_s = monotonic()
         return ready
 
 
@@ -116,6 +117,7 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, measures_cpu: bool = False) -> None:
         self._measuring = _MeasuringSelector(measures_cpu=measures_cpu)
         super().__init__(self._measuring)
+        self.time = monotonic  # type: ignore[method-assign] # As asyncio's method, which is a call more.
 
     @property
     def lag(self) -> LoopLag:
@@ -123,11 +125,31 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
         return self._measuring.lag
 
     @property
-    def iteration_started_s(self) -> float:
-        """The start of the current iteration, in the loop's time."""
-        return self._measuring.started_s
+    def iteration(self) -> Iteration:
+        """The current iteration, and later ones in their turn."""
+        return self._measuring
 
 
-def iteration_started_s(loop: asyncio.AbstractEventLoop) -> float:
-    """The start of the current iteration of the loop; for loops without measurements, now."""
-    return loop.iteration_started_s if isinstance(loop, MeasuredEventLoop) else loop.time()
+class Iteration(Protocol):
+    """The current iteration of a loop."""
+
+    @property
+    def started_s(self) -> float:
+        """Its start, in the loop's time."""
+        ...
+
+
+class _UnmeasuredIteration:
+    """Iterations of a loop without measurements: each starts now."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    @property
+    def started_s(self) -> float:
+        return self._loop.time()
+
+
+def iteration_of(loop: asyncio.AbstractEventLoop) -> Iteration:
+    """The current iteration of the loop; for loops without measurements, one that starts now."""
+    return loop.iteration if isinstance(loop, MeasuredEventLoop) else _UnmeasuredIteration(loop)

@@ -45,7 +45,7 @@ class CleanerBuffers(NamedTuple):
     """Memory that one cleaning may use."""
 
     keys_bytes: int = 128 << 20
-    """More than Kafka needs per key; kctl.storage.compaction_batches has the size of an entry."""
+    """More than Kafka needs per key; kctl.records.key_table has the size of an entry."""
     io_bytes: int = 256 << 10
     """Size of the read buffer and of the write buffer; a larger batch is read and written as a whole."""
 

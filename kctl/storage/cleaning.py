@@ -109,11 +109,6 @@ class Cleaning:
         """Find the last record of each key in the dirty part, or in as much of it as fits into memory.  Runs in a
         thread.
         """
-        self._read_keys()
-        for _ in self.latest.find_last():
-            self.pace.spend(0)
-
-    def _read_keys(self) -> None:
         latest = self.latest
         dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
         first = dirty[0].base_offset

@@ -69,7 +69,7 @@ class LogConfig:
         """True if `cleanup.policy` contains `delete`."""
         return "delete" in self.cleanup_policy
 
-    @property
+    @cached_property
     def roll_ms(self) -> int:
         """The maximum age of an active segment in ms; for a compacted log at most `max.compaction.lag.ms` (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms

@@ -256,13 +256,14 @@ class Log:
             self._apply_batches(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        flush, end = self._flush, headers[-1].next_offset
+        flush, last_offset = self._flush, headers[-1].last_offset
+        end = last_offset + 1
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
         return AppendResult(
             headers[0].base_offset,
-            headers[-1].last_offset,
+            last_offset,
             append_time,
             self.log_start_offset,
             is_converted=valid.is_converted,

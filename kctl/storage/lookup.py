@@ -39,7 +39,7 @@ class RecordsSlice:
 
     def is_before_segment_of(self, offset: int, segments: SegmentList) -> bool:
         """True if the slice is in a segment before the one that contains `offset`."""
-        if self._segment is None or self.size == 0:
+        if self._segment is None or self._segment is segments.active or self.size == 0:
             return False
         return self._segment.base_offset < segments.at(offset).base_offset
 
@@ -62,6 +62,11 @@ def read_slice(
     """
     bound = min(max_offset, log_end_offset)
     if offset < bound:
+        if bound >= log_end_offset and (position := segments.active.last_batch_at(offset)) >= 0:
+            size = segments.active.size - position
+            if max_bytes < size and not min_one_batch:
+                size = 0
+            return RecordsSlice(segments.active.file, position, size, segments.active)
         index = segments.floor_index(offset)
         for segment in segments.from_index(index):
             header = segment.locate(offset)

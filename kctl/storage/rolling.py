@@ -40,6 +40,7 @@ def age_ms(segment: ActiveSegment, max_timestamp: int, now_ms: int) -> int:
     """Return the age in ms by record time, so that a replica rolls where the leader did; by the clock without
     timestamps.
     """
-    if segment.first_timestamp > NO_TIMESTAMP and max_timestamp > NO_TIMESTAMP:
-        return max_timestamp - segment.first_timestamp
+    first_timestamp = segment.first_timestamp
+    if first_timestamp > NO_TIMESTAMP and max_timestamp > NO_TIMESTAMP:
+        return max_timestamp - first_timestamp
     return now_ms - segment.created_ms

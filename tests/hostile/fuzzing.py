@@ -38,8 +38,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kctl.protocol import codec
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from kctl.protocol.definition import Field, definition_of
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 from kctl.protocol import codec
+from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.protocol.message import definition_of
 from tests.peers import probe
 
 T = TypeVar("T")

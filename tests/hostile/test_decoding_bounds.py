@@ -21,16 +21,10 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kctl.protocol.cost import COST_PER_BYTE_MAX, element_cost
 from kctl.protocol.decoding import minimum_size
+from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
 from kctl.protocol.headers import decode_request_header
-from kctl.protocol.message import (
-    COST_PER_BYTE_MAX,
-    FIXED_FORMATS,
-    Definition,
-    Field,
-    definition_of,
-    element_cost,
-)
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
 from tests.hostile.raw_client import Attacker

@@ -7,8 +7,8 @@ from typing import Any
 from kctl.errors import ErrorCode
 from kctl.protocol import codec
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kctl.protocol.definition import Field, definition_of
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.protocol.message import Field, definition_of
 from tests.hostile.fuzzing import advertised_apis, unexpected_lines
 from tests.hostile.raw_client import Attacker, connected
 from tests.peers.kctl_broker import KctlBroker

@@ -12,8 +12,8 @@ from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
 from kctl.protocol import registry
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.decoding import minimum_size
+from kctl.protocol.definition import FIXED_FORMATS, Field, definition_of
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.protocol.message import FIXED_FORMATS, Field, definition_of
 from kctl.protocol.varint import uvarint
 from kctl.server.requests.outcomes import Outcome
 from tests.hostile.raw_client import Attacker

@@ -13,6 +13,7 @@ import pytest
 
 from kctl.limits import NAMED_FILE_BYTES_MAX
 from kctl.storage.dump import files_of
+from tests.peers.forked_kctl import run_kctl
 
 ROOT = Path(__file__).parent.parent.parent
 NAME = "00000000000000000000.log"
@@ -31,19 +32,9 @@ READERS = {
 NOBODY = "127.0.0.1:1"
 
 
-def kctl(*words: str | Path, pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
+def kctl(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Runs a command in a separate process, because it would wait for ever if it failed the test."""
-    return subprocess.run(
-        [sys.executable, "-m", "kctl", *map(str, words)],
-        cwd=ROOT,
-        env={**os.environ, "KCTL_BOOTSTRAP_SERVER": NOBODY},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        pass_fds=pass_fds,
-    )
+    return run_kctl(*words, environment={**os.environ, "KCTL_BOOTSTRAP_SERVER": NOBODY})
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -95,7 +86,15 @@ def test_process_substitution_is_read_once_and_whole(command: str) -> None:
     with open(reading, "rb"):
         with open(writing, "w") as pipe:
             pipe.write(text)
-        ran = kctl(*READERS[command], f"/dev/fd/{reading}", "--timeout", "1s", pass_fds=(reading,))
+        words = [*READERS[command], f"/dev/fd/{reading}", "--timeout", "1s", "--bootstrap-server", NOBODY]
+        ran = subprocess.run(
+            [sys.executable, "-m", "kctl", *words],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=False,
+            pass_fds=(reading,),
+        )
     assert ran.returncode == 4, ran.stderr  # the file was accepted: only the cluster is missing
 
 

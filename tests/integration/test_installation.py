@@ -23,6 +23,7 @@ NO_COMPILER = {"CC": "false", "CXX": "false"}
 IN_THE_WHEEL = {
     "kctl/py.typed",
     "kctl/commands/help_pages.txt",
+    "kctl/records/key_table.py",
     "kctl/records/walk.py",
     f"kctl_kafka-{kctl.__version__}.data/data/share/bash-completion/completions/kctl.bash",
     f"kctl_kafka-{kctl.__version__}.data/data/share/fish/vendor_completions.d/kctl.fish",
@@ -32,7 +33,8 @@ IN_THE_WHEEL = {
     f"kctl_kafka-{kctl.__version__}.dist-info/licenses/LICENSE",
 }
 IN_THE_SDIST = {
-    *("PKG-INFO", "LICENSE", "CHANGELOG.md", "setup.py", "pyproject.toml", "kctl/records/walk.py"),
+    *("PKG-INFO", "LICENSE", "CHANGELOG.md", "setup.py", "pyproject.toml"),
+    *("kctl/records/key_table.py", "kctl/records/walk.py"),
     *("packaging/systemd/kctl-broker.service", "completions/_kctl", "tests/conftest.py", "docs/reference/cli.md"),
 }
 

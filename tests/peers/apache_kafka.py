@@ -34,6 +34,8 @@ NEWEST_BROKER = "4.3.1"
 """The last version whose artifacts are complete."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
+TOOLS = Path(__file__).with_name("KafkaTools.java")
+
 DOWNLOAD_TIMEOUT_S = 900
 BROKER_START_TIMEOUT_S = 90
 
@@ -209,6 +211,28 @@ def run_broker_tool(
 ) -> subprocess.CompletedProcess[str]:
     """The same for tools that are part of the broker from version 4 on, such as kafka.admin.ConfigCommand."""
     return _run(_java(_broker_jars(version), main_class, args, "ERROR"), timeout_s=timeout_s)
+
+
+def run_java_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> list[tuple[str, str]]:
+    """Runs tools in one JVM, each a class and its arguments; returns what each has written to stdout and stderr."""
+    return _outputs(run_java_tool(version, str(TOOLS), _words(commands)), len(commands))
+
+
+def run_broker_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> list[tuple[str, str]]:
+    """The same for tools that are part of the broker from version 4 on."""
+    return _outputs(run_broker_tool(version, str(TOOLS), _words(commands)), len(commands))
+
+
+def _words(commands: Sequence[Sequence[str | Path]]) -> list[str | Path]:
+    return [word for command in commands for word in (";", *command)][1:]
+
+
+def _outputs(ran: subprocess.CompletedProcess[str], count: int) -> list[tuple[str, str]]:
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    errors = "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
+    out, err = ran.stdout.split("==\n"), errors.split("==\n")
+    assert (len(out), len(err)) == (count + 1, count + 1)
+    return list(zip(out[:-1], err[:-1], strict=True))
 
 
 def _run(command: list[str], *, timeout_s: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

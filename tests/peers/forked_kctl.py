@@ -6,6 +6,8 @@ the end of the process run `python -m kctl`.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gc
 import importlib
 import json
@@ -24,6 +26,7 @@ from kctl.cli import main
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 20
 STANDARD_STREAMS = (0, 1, 2)
+TIMEOUT_S = 180
 
 
 class ForkedKctl:
@@ -64,6 +67,28 @@ class ForkedKctl:
         except subprocess.TimeoutExpired:
             os.killpg(self._server.pid, 9)
             self._server.wait()
+
+
+@functools.cache
+def forked_kctl() -> ForkedKctl:
+    """One for all tests of this process."""
+    started = ForkedKctl()
+    atexit.register(started.close)
+    return started
+
+
+def run_kctl(
+    *words: str | Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command, with the environment of the tests unless another one is given.  Raises TimeoutError."""
+    variables = os.environ if environment is None else environment
+    try:
+        ran = forked_kctl().run([str(word) for word in words], stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
+    except TimeoutError:
+        forked_kctl().close()
+        forked_kctl.cache_clear()
+        raise
+    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 def serve(connection: socket.socket) -> None:

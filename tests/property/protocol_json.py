@@ -7,7 +7,7 @@ import re
 from typing import Any
 from uuid import UUID
 
-from kctl.protocol.message import Field, definition_of
+from kctl.protocol.definition import Field, definition_of
 
 RENAMED: dict[str, dict[str, str]] = {
     "AddPartitionsToTxnRequest": {

@@ -11,7 +11,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from kctl.protocol import consumer_protocol
-from kctl.protocol.message import Field, definition_of
+from kctl.protocol.definition import Field, definition_of
 from kctl.protocol.registry import all_apis
 from kctl.records import (
     cluster_metadata_records,

@@ -19,6 +19,7 @@ from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem
+from tests.property.examples import SHARE
 
 NAME = "00000000000000000000.log"
 BYTES = st.none() | st.binary(max_size=200) | st.text(max_size=80).map(str.encode)
@@ -29,7 +30,7 @@ RECORDS = st.lists(
     min_size=1,
     max_size=5,
 )
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=60 // SHARE, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:

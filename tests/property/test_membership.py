@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kctl.client.assignors import ASSIGNORS
@@ -56,6 +56,7 @@ from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
+from tests.property.examples import examples
 from tests.unit.groups.world import GroupWorld, Token
 
 COUNTS = {"t": 5, "u": 2}
@@ -284,7 +285,7 @@ class Play:
         assert all(set(r.reads) == set(r.member.owned) for r in self.alive)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 1 << 32))
 @example(147376)  # A static member was replaced while it had to revoke a partition, and no other member got that.
 def test_members_share_partitions_despite_faults_and_read_every_record_once(seed: int) -> None:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
 from kctl.protocol.codec import decode, encode_bytes
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.walk import decode_walk, encode_walk
 from tests.property.examples import SHARE
 from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages
 
-few = settings(max_examples=10 // SHARE, deadline=None, suppress_health_check=list(HealthCheck))
-more = settings(few, max_examples=25 // SHARE)
+few = settings(max_examples=max(2, 6 // SHARE), deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(few, max_examples=12 // SHARE)
 every_version = pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
 every_class = pytest.mark.parametrize("cls", CLASSES)
 

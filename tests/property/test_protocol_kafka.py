@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from kctl.protocol.codec import encode_bytes
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, TOOLS_FOR_NEWEST, run_java_tool, why_not
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import KAFKA_4_RECORDS, MESSAGES, random_message

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
 from kctl.protocol.codec import encode_bytes
-from kctl.protocol.message import definition_of, parse_versions
+from kctl.protocol.definition import definition_of, parse_versions
 from kctl.protocol.registry import all_apis
 from tests.property.protocol_messages import messages
 

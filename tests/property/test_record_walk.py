@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.vecs import vec
+from mypy_extensions import u8
 
 import kctl.records
 from kctl.records import walk
@@ -19,13 +21,11 @@ from kctl.records.compiled import walk_is_compiled
 from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.walk import (
     FIELDS,
-    LONG_KEY_SIZE,
     RECORD_SIZE_MIN,
     check_records,
-    is_tombstone,
-    largest_timestamp_delta,
+    locate_keys,
     locate_records,
-    walk_keys,
+    retain_records,
 )
 from tests.property import walk_inputs
 from tests.property.examples import examples
@@ -47,26 +47,36 @@ POSITION_FIELDS = (2, 4, 6, 7)
 """Which numbers of locate_records are positions in the buffer."""
 
 
-def shortened(key: bytes) -> int:
-    return len(key)
+def keys_of(region: bytes, count: int) -> list[bytes | None]:
+    keys, end = locate_keys(region, count)
+    assert end == len(region)
+    return [
+        None if size < 0 else region[position : position + size]
+        for position, size in zip(keys[::2], keys[1::2], strict=True)
+    ]
 
 
-@given(st.lists(records, min_size=1, max_size=200))
+@given(st.lists(st.tuples(records, st.booleans()), min_size=1, max_size=200), st.booleans())
 @examples(150)
-def test_scanning_records_finds_what_the_reader_finds(given_records: list[Record]) -> None:
+def test_selecting_records_copies_what_the_reader_finds(
+    choices: list[tuple[Record, bool]], drops_tombstones: bool
+) -> None:
+    given_records, stays = [record for record, _ in choices], [stays for _, stays in choices]
     batch = build_batch(given_records)
     read = list(iterate_records(batch))
     region = bytes(records_region(batch, parse_header(batch)))
-    keys, ends = walk_keys(region, len(read), shortened)
-    assert keys == [shortened(r.key) if r.key is not None and len(r.key) >= LONG_KEY_SIZE else r.key for r in read]
-    starts = [0, *ends[:-1]]
-    assert ends[len(read) - 1] == len(region)
-    for at, record in enumerate(read):
-        alone = encode_records([(at, record)], given_records[0].timestamp)
-        assert region[starts[at] : ends[at]] == alone
-        assert is_tombstone(region, starts[at]) == (record.value is None)
+    assert keys_of(region, len(read)) == [record.key for record in read]
+    runs, count, largest, end = retain_records(region, 0, vec[u8](stays), drops_tombstones)
     base_timestamp = given_records[0].timestamp
-    assert base_timestamp + largest_timestamp_delta(region, starts) == max(r.timestamp for r in read)
+    expected = [
+        (delta, record)
+        for delta, (record, one_stays) in enumerate(zip(read, stays, strict=True))
+        if one_stays and not (drops_tombstones and record.value is None)
+    ]
+    assert b"".join(runs) == encode_records(expected, base_timestamp)
+    assert (count, end) == (len(expected), len(region))
+    if expected:
+        assert base_timestamp + largest == max(record.timestamp for _, record in expected)
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
@@ -83,23 +93,23 @@ def test_scanning_accepts_what_the_reader_accepts_and_raises_only_known_errors(
         read = list(iterate_records(batch))
     except CorruptBatch:
         with contextlib.suppress(IndexError, ValueError):
-            walk_keys(region, len(given_records), bytes)
+            locate_keys(region, len(given_records))
         return
-    assert walk_keys(region, len(read), bytes)[0] == [record.key for record in read]
+    assert keys_of(region, len(read)) == [record.key for record in read]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, -1])
 def test_a_cut_region_is_refused(cut: int) -> None:
     region = bytes(encode_records([(0, Record(0, 0, b"key", b"value" * 9)), (1, Record(1, 5, b"k", None))], 0))
     with pytest.raises((IndexError, ValueError)):
-        walk_keys(region[:cut], 2, bytes)
+        locate_keys(region[:cut], 2)
 
 
 def test_lengths_below_zero_are_refused() -> None:
     sound = bytes(encode_records([(0, Record(0, 0, b"key", b"value"))], 0))
     for length in (b"\x01", b"\x03", b"\x81\x01", b"\xff\x7f", b"\x81\x80\x01"):
         with pytest.raises((IndexError, ValueError)):
-            walk_keys(length + sound[1:], 1, bytes)
+            locate_keys(length + sound[1:], 1)
 
 
 @pytest.fixture(scope="module")

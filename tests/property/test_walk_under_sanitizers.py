@@ -1,6 +1,6 @@
-"""The compiled record walk under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""The compiled record walk and key table under AddressSanitizer and UndefinedBehaviorSanitizer.
 
-Its C code is built with the sanitizers into a temporary folder and compared with the interpreted walk on the same
+Their C code is built with the sanitizers into a temporary folder and compared with the interpreted source on the same
 inputs.  Where gcc has no sanitizers the tests are skipped with what to install, which fails with CI=true.
 """
 
@@ -15,13 +15,16 @@ import pytest
 import kctl.records
 from tests.peers import sanitizers
 
-SOURCE = Path(kctl.records.__file__).with_name("walk.py")
+SOURCES = [Path(kctl.records.__file__).with_name(name) for name in ("walk.py", "key_table.py")]
 SEED, COUNT = 20, 20_000
 
 WALK = """
 from mypyc.build import mypycify
 from setuptools import setup
-setup(name="walk", ext_modules=mypycify(["sanitized_walk.py"], opt_level="1", debug_level="1"))
+modules = []
+for name in ("sanitized_walk", "sanitized_key_table"):
+    modules += mypycify([f"{name}.py"], opt_level="1", debug_level="1", target_dir=name)
+setup(name="walk", ext_modules=modules)
 """
 READS_TOO_FAR = r"""
 #include <Python.h>
@@ -53,10 +56,14 @@ def _needs_sanitizers() -> None:
 
 
 def test_walk_reads_nothing_outside_of_its_buffer_and_refuses_the_same(tmp_path: Path) -> None:
-    shutil.copy(SOURCE, tmp_path / "sanitized_walk.py")
+    for source in SOURCES:
+        shutil.copy(source, tmp_path / f"sanitized_{source.name}")
     sanitizers.build(tmp_path, WALK)
-    (tmp_path / "sanitized_walk.py").rename(tmp_path / "walk_source.py")  # Only the compiled module has the name.
-    arguments = ["sanitized_walk", str(tmp_path / "walk_source.py"), str(SEED), str(COUNT)]
+    arguments: list[str] = []
+    for source in SOURCES:
+        (tmp_path / f"sanitized_{source.name}").rename(tmp_path / source.name)  # Only the compiled module has the name.
+        arguments += [f"sanitized_{source.stem}", str(tmp_path / source.name)]
+    arguments += [str(SEED), str(COUNT)]
     ran = sanitizers.run(tmp_path, ["-m", "tests.property.walk_inputs", *arguments])
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""

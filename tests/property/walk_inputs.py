@@ -1,6 +1,6 @@
-"""Compares a compiled record walk with the interpreted one on valid, damaged and arbitrary records.
+"""Compares the compiled record walk and key table with the interpreted ones on valid, damaged and arbitrary records.
 
-    python -m tests.property.walk_inputs MODULE INTERPRETED SEED COUNT
+    python -m tests.property.walk_inputs WALK INTERPRETED_WALK KEY_TABLE INTERPRETED_KEY_TABLE SEED COUNT
 
 A program of its own, because the sanitizers need their own process.  The same seed gives the same inputs.
 """
@@ -13,8 +13,12 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
+
+from librt.vecs import vec
+from mypy_extensions import i32, u8
 
 from kctl.records.build import encode_records
 from kctl.records.header import Record
@@ -22,6 +26,8 @@ from kctl.records.header import Record
 SIZES = (0, 1, 30, 63, 64, 65, 300)
 DELTAS = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1)
 COUNTS = (0, 1, 2, -1, 1 << 20, (1 << 62) - 1, -(1 << 62))
+EVERY_TABLE = 19
+"""Tables are compared on one of so many inputs: an empty one takes a millisecond in interpreted code."""
 LONG_NUMBERS = (b"\xff" * 4 + b"\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x01", b"\xfe\xff\xff\xff\x0f")
 
 WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
@@ -30,15 +36,46 @@ WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
     "locate_records in two regions": lambda module, region, count: list(
         module.locate_records(region, [(0, len(region) // 2, count), (len(region) // 2, len(region), count)])
     ),
-    "walk_keys": lambda module, region, count: [list(part) for part in module.walk_keys(region, count, len)],
-    "is_tombstone": lambda module, region, count: module.is_tombstone(region, min(max(count, 0), 1 << 20)),
-    "largest_timestamp_delta": lambda module, region, count: module.largest_timestamp_delta(region, [0]),
+    "locate_keys": lambda module, region, count: _located(*module.locate_keys(region, count)),
+    "retain_records": lambda module, region, count: module.retain_records(region, 0, _some(count), False),
+    "retain_records without tombstones": lambda module, region, count: module.retain_records(
+        region, 0, _some(count), True
+    ),
 }
 
 
+def _last_and_unknown(module: Any, region: bytes, count: int) -> object:
+    """What a table finds that has a few keys within the region, and one that exceeds it if `count` is odd."""
+    table = module.KeyTable(
+        bytes(range(256)) + b"\xff" * 48, lambda key: bytes(16 - len(key) % 16) + key[: len(key) % 16]
+    )
+    numbers = [byte * len(region) >> 8 for byte in region[-8:]]
+    keys = [(start, end - start) for start, end in pairwise(numbers) if end >= start - 1]
+    if count % 2:
+        keys.append((len(region) // 2, len(region)))
+    half = len(keys) // 2
+    for some in (keys[:half], keys):
+        table.add(region, vec[i32]([number for key in some for number in key]))
+    found = table.are_last(0, table.record_count)
+    unknown = table.are_unknown(region, vec[i32]([number for start, size in keys for number in (start, size // 2)]))
+    return list(found), list(unknown), table.key_count, table.last_count(0, table.record_count)
+
+
+TABLES: dict[str, Callable[[Any, bytes, int], Any]] = {"key table": _last_and_unknown}
+
+
+def _located(keys: vec[i32], end: int) -> tuple[list[i32], int]:
+    return list(keys), end
+
+
+def _some(count: int) -> vec[u8]:
+    """Which records stay: one of three does not, and there may be more than the region has."""
+    return vec[u8]([index % 3 != 1 for index in range(min(max(count, 0), 1 << 10))])
+
+
 def interpreted(path: str) -> ModuleType:
-    """The walk as CPython interprets its source, whether or not it was compiled."""
-    spec = importlib.util.spec_from_loader("interpreted_walk", SourceFileLoader("interpreted_walk", path))
+    """The module as CPython interprets its source, whether or not it was compiled."""
+    spec = importlib.util.spec_from_loader("interpreted", SourceFileLoader("interpreted", path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -50,7 +87,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return WALKS[name](module, region, count)
+        return {**WALKS, **TABLES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 
@@ -94,16 +131,21 @@ def _damage(region: bytearray, chance: random.Random) -> None:
 
 
 def main() -> None:
-    name, path, seed, count = sys.argv[1:]
-    compiled, reference = importlib.import_module(name), interpreted(path)
-    assert not str(compiled.__file__).endswith(".py"), compiled.__file__
+    walk, walk_path, table, table_path, seed, count = sys.argv[1:]
+    compared = [
+        (importlib.import_module(name), interpreted(path), works, every)
+        for name, path, works, every in ((walk, walk_path, WALKS, 1), (table, table_path, TABLES, EVERY_TABLE))
+    ]
+    for compiled, _, _, _ in compared:
+        assert not str(compiled.__file__).endswith(".py"), compiled.__file__
     accepted = 0
-    for region, stated in inputs(int(seed), int(count)):
-        for walk in WALKS:
-            found, expected = outcome(compiled, walk, region, stated), outcome(reference, walk, region, stated)
-            if found != expected:
-                raise SystemExit(f"{walk} of {region.hex()} with {stated} records: {found}, interpreted {expected}")
-        accepted += not isinstance(outcome(reference, "check_records", region, stated), tuple)
+    for number, (region, stated) in enumerate(inputs(int(seed), int(count))):
+        for compiled, reference, works, every in compared:
+            for work in works if number % every == 0 else ():
+                found, expected = outcome(compiled, work, region, stated), outcome(reference, work, region, stated)
+                if found != expected:
+                    raise SystemExit(f"{work} of {region.hex()} with {stated} records: {found}, interpreted {expected}")
+        accepted += not isinstance(outcome(compared[0][0], "check_records", region, stated), tuple)
     sys.stdout.write(f"{count} inputs, {accepted} accepted\n")
 
 

@@ -49,7 +49,7 @@ class LatencyHistogram:
         return self._total_us / self.count if self.count else None
 
     def quantile_us(self, share: float) -> int | None:
-        """What at least this share of the values does not exceed, at most 1 % too large; None without values."""
+        """The quantile of this share, at most 1 % too large; None without values."""
         if not self.count:
             return None
         rank = max(1, -int(-share * self.count // 1))

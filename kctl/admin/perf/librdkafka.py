@@ -1,16 +1,16 @@
-"""Test records by librdkafka, through the package confluent-kafka."""
+"""Produces and consumes test records by librdkafka, through the package confluent-kafka."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
 
-from kctl.admin.perf.load_client import ProduceSettings, Report
-from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
+from kctl.admin.perf.load_client import LoadRun, ProducedRecords
+from kctl.admin.perf.measurement import NS_PER_S
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
 from kctl.limits import PERF_BUFFERED_BYTES_MAX
@@ -32,64 +32,54 @@ class Librdkafka:
         self._settings = settings
         self._last_error = ""
 
-    def produce(
-        self,
-        topic: str,
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
-                measured.fail(error.str())
+                run.measured.fail(error.str())
                 return
             now_ns = time.perf_counter_ns()
-            measured.add(len(message), now_ns, sent_ns=now_ns - int(message.latency() * NS_PER_S))
+            run.measured.add(len(message), now_ns, sent_ns=now_ns - int(message.latency() * NS_PER_S))
 
-        producer = confluent_kafka.Producer(self._producer_settings(settings))
-        schedule = Schedule(load, measured.start_ns)
+        producer = confluent_kafka.Producer(self._producer_settings(records))
+        schedule = run.schedule()
         value: bytes | None = None
         sent = 0
         try:
             while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
                 if wait_ns > 0 or sent % _SENDS_PER_POLL == 0:
                     _poll(producer, min(wait_ns / NS_PER_S, _POLL_S))
-                    report()
+                    run.report()
                     if wait_ns > 0:
                         continue
-                value = next(values) if value is None else value
+                value = next(records.values) if value is None else value
                 try:
                     producer.produce(topic, value, on_delivery=delivered)
                 except BufferError:
                     _poll(producer, _POLL_S)
-                    report()
+                    run.report()
                     continue
                 value = None
                 sent += 1
                 schedule.sent(now_ns)
-            _flush(producer, report)
+            _flush(producer, run)
         except BaseException:
             producer.purge()
             raise
-        if measured.first_error is not None and self._last_error:
-            measured.first_error = f"{measured.first_error} ({self._last_error})"
+        if run.measured.first_error is not None and self._last_error:
+            run.measured.first_error = f"{run.measured.first_error} ({self._last_error})"
 
-    def consume(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]], load: Load, measured: Measurement, report: Report
-    ) -> None:
+    def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
         """Implements LoadClient."""
         consumer = confluent_kafka.Consumer(self._consumer_settings())
         try:
             waiting = {tp: bounds for tp, bounds in ranges.items() if bounds[0] < bounds[1]}
             consumer.assign([_with_offset(tp, start) for tp, (start, _) in waiting.items()])
-            schedule = Schedule(load, measured.start_ns)
+            schedule = run.schedule()
             silent_since = time.monotonic()
             while waiting and schedule.wait_ns(time.perf_counter_ns()) is not None:
-                report()
+                run.report()
                 with signals_wait():
                     messages = consumer.consume(_BATCH, _POLL_S)
                 now_ns = time.perf_counter_ns()
@@ -101,38 +91,30 @@ class Librdkafka:
                     elif (message.offset() or 0) >= ranges[tp][1]:
                         waiting.pop(tp, None)
                     elif schedule.wait_ns(now_ns) is not None:
-                        measured.add(len(message) + len(message.key() or b""), now_ns)
+                        run.measured.add(len(message) + len(message.key() or b""), now_ns)
                         schedule.sent(now_ns)
                 silent_since = time.monotonic() if messages else silent_since
                 self._check_silence(silent_since)
         finally:
             consumer.close()
 
-    def round_trips(
-        self,
-        ends: Mapping[TopicPartition, int],
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
-        producer = confluent_kafka.Producer(self._producer_settings(settings) | {"linger.ms": 0})
+        producer = confluent_kafka.Producer(self._producer_settings(records))
         consumer = confluent_kafka.Consumer(self._consumer_settings() | {"isolation.level": "read_uncommitted"})
         try:
             consumer.assign([_with_offset(tp, end) for tp, end in ends.items()])
-            schedule = Schedule(load, measured.start_ns)
+            schedule = run.schedule()
             partitions = sorted(ends)
             number = 0
             while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
-                report()
+                run.report()
                 if wait_ns > 0:
                     time.sleep(min(wait_ns / NS_PER_S, _POLL_S))
                     continue
-                value, tp = next(values), partitions[number % len(partitions)]
+                value, tp = next(records.values), partitions[number % len(partitions)]
                 self._send_one(producer, tp, value)
-                measured.add(len(value), self._arrival(consumer, tp, value), sent_ns=now_ns)
+                run.measured.add(len(value), self._arrival(consumer, tp, value), sent_ns=now_ns)
                 schedule.sent(now_ns)
                 number += 1
         finally:
@@ -179,13 +161,13 @@ class Librdkafka:
             "log_level": _FATAL_LOG_LEVEL,
         }
 
-    def _producer_settings(self, settings: ProduceSettings) -> dict[str, Any]:
+    def _producer_settings(self, records: ProducedRecords) -> dict[str, Any]:
         return self._settings_of_both() | {
-            "acks": settings.acks,
-            "enable.idempotence": settings.acks == -1,
-            "compression.type": settings.compression,
-            "linger.ms": settings.linger_ms,
-            "batch.size": settings.batch_bytes,
+            "acks": records.acks,
+            "enable.idempotence": records.acks == -1,
+            "compression.type": records.compression,
+            "linger.ms": records.linger_ms,
+            "batch.size": records.batch_bytes,
             "message.max.bytes": 1_000_000_000,
             "queue.buffering.max.kbytes": PERF_BUFFERED_BYTES_MAX >> 10,
             "delivery.timeout.ms": self._settings.timeout_ms,
@@ -208,14 +190,14 @@ def _poll(producer: Any, timeout_s: float) -> None:
         producer.poll(timeout_s)
 
 
-def _flush(producer: Any, report: Report) -> None:
+def _flush(producer: Any, run: LoadRun) -> None:
     """Waits for the acknowledgements, at most for delivery.timeout.ms."""
     while True:
         with signals_wait():
             waiting = producer.flush(_POLL_S)
         if not waiting:
             return
-        report()
+        run.report()
 
 
 def _with_offset(tp: TopicPartition, offset: int) -> Any:

@@ -7,24 +7,37 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from kctl.admin.perf.measurement import Load, Measurement
+from kctl.admin.perf.measurement import Load, Measurement, Schedule
 from kctl.client.settings import ClientSettings
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
 ClientName = Literal["auto", "librdkafka", "kctl"]
-Report = Callable[[], None]
-"""Called often; shows an interval when one is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceSettings:
-    """Settings of the producer under test, with Kafka's meanings."""
+class ProducedRecords:
+    """The values of the test records, and the settings of their producer, with Kafka's meanings."""
 
+    values: Iterator[bytes]
     acks: int = -1
     compression: str = "none"
     linger_ms: int = 5
     batch_bytes: int = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """One run of a client: how much it sends or receives, and where it counts that."""
+
+    load: Load
+    measured: Measurement
+    report: Callable[[], None]
+    """Called often; shows an interval when one is over."""
+
+    def schedule(self) -> Schedule:
+        """When to send or receive, from the start of the measurement."""
+        return Schedule(self.load, self.measured.start_ns)
 
 
 class LoadClient(Protocol):
@@ -35,33 +48,15 @@ class LoadClient(Protocol):
         """Name and version, which results show."""
         ...
 
-    def produce(
-        self,
-        topic: str,
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Writes values by the schedule of the load, and waits for their acknowledgements.  Raises KctlError."""
         ...
 
-    def consume(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]], load: Load, measured: Measurement, report: Report
-    ) -> None:
+    def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
         """Reads the partitions from and to these offsets, until the load is reached.  Raises KctlError."""
         ...
 
-    def round_trips(
-        self,
-        ends: Mapping[TopicPartition, int],
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
         """Writes one value at a time, and reads it at the end of its partition.  Raises KctlError."""
         ...
 

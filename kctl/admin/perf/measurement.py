@@ -1,4 +1,4 @@
-"""Counts what a load generator has sent or received, and says when to send.  Pure: callers pass the time in ns."""
+"""Counts and schedules the records that a load generator sends or receives.  Pure: callers pass the time in ns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was counted in some time."""
+    """The counts of a period."""
 
     elapsed_ns: int
     records: int

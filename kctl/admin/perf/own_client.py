@@ -1,16 +1,16 @@
-"""Test records by kctl's own client."""
+"""Produces and consumes test records by kctl's own client."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kctl import __version__
 from kctl.admin.offsets import partitions_of
-from kctl.admin.perf.load_client import ProduceSettings, Report
-from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
+from kctl.admin.perf.load_client import LoadRun, ProducedRecords
+from kctl.admin.perf.measurement import NS_PER_S
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
@@ -35,35 +35,17 @@ class OwnClient:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
 
-    def produce(
-        self,
-        topic: str,
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def produce(self, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
-        self._run(lambda client: self._produce(client, topic, values, settings, load, measured, report))
+        self._run(lambda client: self._produce(client, topic, records, run))
 
-    def consume(
-        self, ranges: Mapping[TopicPartition, tuple[int, int]], load: Load, measured: Measurement, report: Report
-    ) -> None:
+    def consume(self, ranges: Mapping[TopicPartition, tuple[int, int]], run: LoadRun) -> None:
         """Implements LoadClient."""
-        self._run(lambda client: self._consume(client, ranges, load, measured, report))
+        self._run(lambda client: self._consume(client, ranges, run))
 
-    def round_trips(
-        self,
-        ends: Mapping[TopicPartition, int],
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    def round_trips(self, ends: Mapping[TopicPartition, int], records: ProducedRecords, run: LoadRun) -> None:
         """Implements LoadClient."""
-        self._run(lambda client: self._with_reader(client, ends, values, settings, load, measured, report))
+        self._run(lambda client: self._with_reader(client, ends, records, run))
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -72,16 +54,7 @@ class OwnClient:
 
         asyncio.run(main())
 
-    async def _produce(
-        self,
-        client: ClusterClient,
-        topic: str,
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
-    ) -> None:
+    async def _produce(self, client: ClusterClient, topic: str, records: ProducedRecords, run: LoadRun) -> None:
         partitions = [tp.partition for tp in await partitions_of(client, [topic])]
         sent_ns: dict[int, deque[int]] = {partition: deque() for partition in partitions}
         buffered = _Buffered()
@@ -94,25 +67,25 @@ class OwnClient:
                 sent = times.popleft()
                 buffered.remove(size)
                 if delivery.error is None:
-                    measured.add(size, now_ns, sent_ns=sent)
+                    run.measured.add(size, now_ns, sent_ns=sent)
                 else:
-                    measured.fail(str(delivery.error))
+                    run.measured.fail(str(delivery.error))
 
-        producer = _producer(client, settings, delivered)
-        schedule = Schedule(load, measured.start_ns)
+        producer = _producer(client, records, delivered)
+        schedule = run.schedule()
         # A batch goes to one partition, the next one to the next.
         partition, left = 0, 0
         try:
             while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
-                report()
+                run.report()
                 if wait_ns > 0:
                     await asyncio.sleep(min(wait_ns, NS_PER_S) / NS_PER_S)
                     continue
-                value = next(values)
+                value = next(records.values)
                 await buffered.add(len(value))
                 left -= len(value) + RECORD_OVERHEAD
                 if left < 0:
-                    partition, left = (partition + 1) % len(partitions), settings.batch_bytes
+                    partition, left = (partition + 1) % len(partitions), records.batch_bytes
                 sent_ns[partitions[partition]].append(now_ns)
                 await producer.send(topic, value, partition=partitions[partition])
                 schedule.sent(now_ns)
@@ -127,20 +100,18 @@ class OwnClient:
         self,
         client: ClusterClient,
         ranges: Mapping[TopicPartition, tuple[int, int]],
-        load: Load,
-        measured: Measurement,
-        report: Report,
+        run: LoadRun,
     ) -> None:
         consumer = Consumer(client, {tp: start for tp, (start, end) in ranges.items() if start < end})
-        schedule = Schedule(load, measured.start_ns)
+        schedule = run.schedule()
         while consumer.positions and schedule.wait_ns(time.perf_counter_ns()) is not None:
-            report()
+            run.report()
             for tp, records in await consumer.poll():
                 now_ns = time.perf_counter_ns()
                 for record in records:
                     if record.offset >= ranges[tp][1] or schedule.wait_ns(now_ns) is None:
                         break
-                    measured.add(len(record.key or b"") + len(record.value or b""), now_ns)
+                    run.measured.add(len(record.key or b"") + len(record.value or b""), now_ns)
                     schedule.sent(now_ns)
             for tp in [tp for tp, position in consumer.positions.items() if position >= ranges[tp][1]]:
                 consumer.drop(tp)
@@ -149,39 +120,33 @@ class OwnClient:
         self,
         client: ClusterClient,
         ends: Mapping[TopicPartition, int],
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
+        records: ProducedRecords,
+        run: LoadRun,
     ) -> None:
         # A broker handles the requests of a connection in order: a fetch that waits would delay the next record.
         async with ClusterClient(self._settings, AsyncioTransport()) as reading:
-            await self._round_trips(client, reading, ends, values, settings, load, measured, report)
+            await self._round_trips(client, reading, ends, records, run)
 
     async def _round_trips(
         self,
         client: ClusterClient,
         reading: ClusterClient,
         ends: Mapping[TopicPartition, int],
-        values: Iterator[bytes],
-        settings: ProduceSettings,
-        load: Load,
-        measured: Measurement,
-        report: Report,
+        records: ProducedRecords,
+        run: LoadRun,
     ) -> None:
         deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
-        producer = _producer(client, settings, deliveries.put_nowait)
+        producer = _producer(client, records, deliveries.put_nowait)
         consumer = Consumer(reading, ends, isolation=IsolationLevel.READ_UNCOMMITTED)
-        schedule = Schedule(load, measured.start_ns)
+        schedule = run.schedule()
         partitions = sorted(ends)
         number = 0
         while (wait_ns := schedule.wait_ns(now_ns := time.perf_counter_ns())) is not None:
-            report()
+            run.report()
             if wait_ns > 0:
                 await asyncio.sleep(min(wait_ns, NS_PER_S) / NS_PER_S)
                 continue
-            value, tp = next(values), partitions[number % len(partitions)]
+            value, tp = next(records.values), partitions[number % len(partitions)]
             arrival = asyncio.create_task(self._arrival(consumer, value))
             try:
                 await producer.send(tp.topic, value, partition=tp.partition)
@@ -195,7 +160,7 @@ class OwnClient:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
             finally:
                 arrival.cancel()
-            measured.add(len(value), arrived_ns, sent_ns=now_ns)
+            run.measured.add(len(value), arrived_ns, sent_ns=now_ns)
             schedule.sent(now_ns)
             number += 1
 
@@ -207,15 +172,15 @@ class OwnClient:
                     return time.perf_counter_ns()
 
 
-def _producer(client: ClusterClient, settings: ProduceSettings, delivered: Callable[[Delivery], None]) -> Producer:
+def _producer(client: ClusterClient, records: ProducedRecords, delivered: Callable[[Delivery], None]) -> Producer:
     return Producer(
         client,
         ProducerSettings(
-            acks=settings.acks,
-            codec=Codec.named(settings.compression),
-            idempotent=settings.acks == _ACKS_ALL,
-            linger_ms=settings.linger_ms,
-            batch_bytes=settings.batch_bytes,
+            acks=records.acks,
+            codec=Codec.named(records.compression),
+            idempotent=records.acks == _ACKS_ALL,
+            linger_ms=records.linger_ms,
+            batch_bytes=records.batch_bytes,
             buffered_records_max=_BUFFERED_RECORDS_MAX,
         ),
         delivered,

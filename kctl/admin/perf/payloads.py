@@ -1,4 +1,4 @@
-"""Values of test records: random bytes of given sizes, or the lines of a file.  Pure: callers pass the chance."""
+"""Values of test records: random bytes of given sizes, or the lines of a file.  Pure: callers pass `random`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SizeDistribution:
 
     def __post_init__(self) -> None:
         if not all(0 <= one.low <= one.high for one in self.ranges):
-            raise UsageError("a range of sizes begins with the smaller one")
+            raise UsageError("a range of sizes must begin with the smaller size")
         if self.largest > PERF_PAYLOAD_BYTES_MAX:
             raise UsageError(f"a record can have at most {PERF_PAYLOAD_BYTES_MAX} bytes")
         if not any(self.weights):

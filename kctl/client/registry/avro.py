@@ -28,7 +28,9 @@ class AvroCodec:
             self._named = named
             names = _Names(self._named)
             if names.has_empty_items(self._schema):
-                raise SchemaError(f"schema {schema.id} has a list of items without bytes, whose length has no bound")
+                raise SchemaError(
+                    f"schema {schema.id} has an array whose items take no bytes, so that its length has no bound"
+                )
             self._read = _read_py.schemaless_reader if names.is_recursive else fastavro.schemaless_reader
         except (
             SchemaParseException,
@@ -39,7 +41,7 @@ class AvroCodec:
             AttributeError,
             RecursionError,
         ) as error:
-            raise SchemaError(f"schema {schema.id} is no valid Avro schema: {_text(error)}") from None
+            raise SchemaError(f"schema {schema.id} is not a valid Avro schema: {_text(error)}") from None
 
     def decode(self, payload: bytes) -> str:
         """JSON.  Raises SchemaError."""
@@ -75,7 +77,7 @@ def _in_order(schema: Schema) -> list[Schema]:
 
     def add(one: Schema, depth: int) -> None:
         if depth > len(schema.by_reference):
-            raise SchemaError(f"schema {schema.id} has references in a circle")
+            raise SchemaError(f"schema {schema.id} has circular references")
         for reference in one.references:
             if reference.name not in found:
                 add(schema.by_reference[reference.name], depth + 1)
@@ -100,7 +102,7 @@ class _Names:
         """
 
     def has_empty_items(self, schema: Any) -> bool:
-        """Whether any list has items without bytes; a few bytes would describe a list of any length."""
+        """Whether the items of any array or map take no bytes; a few bytes could describe one of any length."""
         if isinstance(schema, list):
             return any(self.has_empty_items(one) for one in schema)
         if isinstance(schema, str):
@@ -153,7 +155,7 @@ class _Names:
 
 
 def _strict_json(text: str) -> str:
-    """JSON without NaN and Infinity, which become texts as in the JSON of Protobuf."""
+    """JSON; NaN and Infinity become strings, as in the JSON of Protobuf."""
     if "NaN" not in text and "Infinity" not in text:
         return text
     return json.dumps(json.loads(text, parse_constant=str))

@@ -106,7 +106,9 @@ def codec_of(schema: Schema, type_name: str | None = None) -> Codec:
         case "JSON":
             codec = _module("json_schema").JsonCodec(schema)
         case _:
-            raise SchemaError(f"schema {schema.id} has the type {schema.type[:40]}; AVRO, PROTOBUF and JSON are known")
+            raise SchemaError(
+                f"schema {schema.id} has the type {schema.type[:40]}; supported are AVRO, PROTOBUF and JSON"
+            )
     return codec
 
 

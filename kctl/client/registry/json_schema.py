@@ -31,7 +31,7 @@ class JsonCodec:
             self._validator = kind(document, registry=Registry().with_resources(resources))
         except (ValueError, TypeError, AttributeError, RecursionError, exceptions.SchemaError) as error:
             raise SchemaError(
-                f"schema {schema.id} is no valid JSON Schema: {str(error).splitlines()[0][:200]}"
+                f"schema {schema.id} is not a valid JSON Schema: {str(error).splitlines()[0][:200]}"
             ) from None
 
     def decode(self, payload: bytes) -> str:
@@ -40,7 +40,7 @@ class JsonCodec:
             text = payload.decode()
             json.loads(text)
         except (ValueError, RecursionError):
-            raise SchemaError("it is not JSON, which its schema is for") from None
+            raise SchemaError("it is not JSON") from None
         return text
 
     def encode(self, text: str) -> bytes:

@@ -35,7 +35,7 @@ class ProtobufCodec:
         try:
             self._file = self._add(f"schema-{schema.id}.proto", schema, 0)
         except (TypeError, DecodeError, ValueError, KeyError, ImportError) as error:
-            raise SchemaError(f"schema {schema.id} is no valid Protobuf schema: {str(error)[:200]}") from None
+            raise SchemaError(f"schema {schema.id} is not a valid Protobuf schema: {str(error)[:200]}") from None
         self._type_name = type_name
 
     def decode(self, payload: bytes) -> str:
@@ -65,7 +65,7 @@ class ProtobufCodec:
     def _add(self, name: str, schema: Schema, depth: int) -> FileDescriptor:
         """Adds the file after those that it imports."""
         if depth > len(self._schema.by_reference):
-            raise SchemaError(f"schema {self._schema.id} has references in a circle")
+            raise SchemaError(f"schema {self._schema.id} has circular references")
         file = descriptor_pb2.FileDescriptorProto()
         try:
             file.ParseFromString(base64.b64decode(schema.text, validate=True))

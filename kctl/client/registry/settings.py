@@ -6,7 +6,7 @@
     schema.registry.bearer.auth.token               a token (bearer.auth.credentials.source=STATIC_TOKEN)
     schema.registry.ssl.truststore.location         and the other properties of TLS
 
-The properties of authentication may lack the prefix.
+The prefix of the authentication properties may be omitted.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def apply(
     """Change a cluster so that it has what a YAML document requires.
 
     Creates topics, adds partitions, starts reassignments for another replication factor, sets properties and quotas,
-    adds ACLs, and sets passwords of SCRAM users.  A cluster that has all that is not changed.  Partitions are never
-    removed: if the document requires it, nothing is done at all.
+    adds ACLs, and sets passwords of SCRAM users.  A cluster that has all of it is not changed.  Partitions are never
+    removed: if the document requires that, nothing is changed.
 
     One row per change.  After a failure nothing is removed; rows with the status 'not done' were not tried.  Asks for
     confirmation on a terminal; elsewhere --yes is required (exit status 5).
@@ -107,7 +107,7 @@ def _passwords(desired: DesiredState, changes: list[Change]) -> dict[str, str]:
 
 
 def _show_before_consent(run: Invocation, rows: list[ChangeRow], *, yes: bool) -> None:
-    """On a terminal, shows on stderr what the question is about."""
+    """On a terminal, shows the changes on stderr before the question."""
     if yes or run.console.quiet:
         return
     for row in rows:

@@ -20,7 +20,7 @@ from kctl.commands.compat.java_text import java_double
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.versioned import decode_body, version_of
 from kctl.records.cluster_metadata_records import decode_cluster_metadata
 from kctl.records.header import Record

@@ -20,7 +20,7 @@ _RESOURCES = {"topic": "topics", "broker": "brokers", "logger": "brokers", "user
 
 
 def completions(arguments: Sequence[str]) -> str:
-    """The lines to print; none if anything is wrong, since a shell cannot show an error while it completes."""
+    """The lines to print; none after an error, which a shell could not show during completion."""
     try:
         kind, word, line = arguments
         found = _names(kind, _words(line[-LINE_CHARACTERS_MAX:]), os.environ)
@@ -30,9 +30,10 @@ def completions(arguments: Sequence[str]) -> str:
 
 
 def matching(names: Sequence[str], word: str, line: str) -> list[str]:
-    """What can replace `word`: all harmless names that begin as the text before the cursor does.
+    """What can replace `word`: all names that begin like the text before the cursor.
 
-    The word may be the end of that text only, because bash divides words at colons.  In a list, the last item counts.
+    `word` may be only the end of that text, because bash divides words at colons.  In a list, the last item is
+    completed.
     """
     before = line.rsplit(maxsplit=1)[-1] if line and not line[-1].isspace() else ""
     typed = before if before.endswith(word) else word

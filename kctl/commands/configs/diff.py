@@ -76,15 +76,15 @@ def diff(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Two to compare with each other; with another cluster those to compare with their namesakes (default:"
-            " all), with --file one.",
+            help="Two resources to compare with each other; with another cluster, those to compare with the ones of the"
+            " same name (default: all); with --file, one.",
             metavar="NAME",
         ),
     ] = None,
     *,
     own: Annotated[
         bool,
-        typer.Option("--own", help="Only properties that are set on one of the two itself, not those with defaults."),
+        typer.Option("--own", help="Only properties that are set on one of the two resources itself, not defaults."),
     ] = False,
     property_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property.")
@@ -152,7 +152,7 @@ def diff(
             run.of_side(other_bootstrap_server, other_command_config, other_profile), type_, requested, own=own
         )
         for name in sorted(here.keys() | there.keys()):
-            rows += _namesakes(type_, name, here.get(name), there.get(name), property_)
+            rows += _with_the_same_name(type_, name, here.get(name), there.get(name), property_)
     else:
         name, other = requested
         rows += _compare(type_, name, _of(here, name), other, _of(here, other), property_)
@@ -185,13 +185,13 @@ def _side(run: Invocation, type_: str, names: list[str], *, own: bool) -> Side:
 
 
 def _of(side: Side, name: str) -> Values | Outcome:
-    """Raises UsageError if the name is another spelling, such as `01` for broker 1."""
+    """Raises UsageError for another spelling of the name, such as `01` for broker 1."""
     if name not in side:
         raise UsageError(f"'{name}' is not the name of the resource; it is {' or '.join(side)}")
     return side[name]
 
 
-def _namesakes(
+def _with_the_same_name(
     type_: str, name: str, here: Values | Outcome | None, there: Values | Outcome | None, chosen: list[str] | None
 ) -> list[ConfigDifferenceRow]:
     """The differences of a resource from that of the same name in the other cluster, where one may not exist."""

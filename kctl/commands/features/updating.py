@@ -1,4 +1,4 @@
-"""What `kctl features upgrade` and `downgrade` share: the options, the plan, the rows."""
+"""Options, plan and rows of `kctl features upgrade` and `downgrade`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Confirmations:
         self._pending: dict[str, tuple[str, float]] = {}
 
     def issue(self, tool: str, arguments: Mapping[str, object]) -> str:
-        """A confirmation for the change of which this was the dry run; the oldest of too many ones becomes invalid."""
+        """A confirmation for the change of a dry run; if there are too many, the oldest one becomes invalid."""
         while len(self._pending) >= PENDING_MAX:
             del self._pending[next(iter(self._pending))]
         token = secrets.token_urlsafe(16)

@@ -71,13 +71,13 @@ NOT_OFFERED = {
     "it connects to an address that is an argument": (
         *("tls check", "metrics show", "zookeeper ls", "zookeeper get", "zookeeper stat"),
     ),
-    "it has to do with passwords and tokens": (
+    "it handles passwords or tokens": (
         *("users create", "users alter", "users delete"),
         *("tokens create", "tokens describe", "tokens renew", "tokens expire"),
     ),
     "it is for shells": ("completion", "mcp"),
 }
-"""Why other commands are no tools."""
+"""Why the other commands are not tools."""
 
 _EXCLUDED = frozenset(
     {
@@ -86,7 +86,7 @@ _EXCLUDED = frozenset(
         *("zookeeper", "schema_registry", "decode"),
     }
 )
-"""Parameters of the output of other programs, of repetition, of confirmation, and with addresses."""
+"""Parameters that tools do not have: output of other programs, repetition, confirmation, addresses."""
 _EXCLUDED_OF_CONSUME = frozenset(
     {
         *("follow", "group", "assignor"),
@@ -206,7 +206,7 @@ def _texts(name: str, param: Parameter, value: object) -> list[str]:
     if not repeats(param):
         return [_text(name, param, value)]
     if not isinstance(value, list) or len(value) > _LIST_ITEMS_MAX:
-        raise UsageError(f"the argument {name} is a list of at most {_LIST_ITEMS_MAX:,} texts")
+        raise UsageError(f"the argument {name} is a list of at most {_LIST_ITEMS_MAX:,} strings")
     return [_text(name, param, one) for one in value]
 
 
@@ -216,7 +216,7 @@ def _text(name: str, param: Parameter, value: object) -> str:
             raise UsageError(f"the argument {name} is a whole number")
         return str(value)
     if not isinstance(value, str) or len(value) > _TEXT_CHARACTERS_MAX or "\0" in value:
-        raise UsageError(f"the argument {name} is a text of at most {_TEXT_CHARACTERS_MAX:,} characters")
+        raise UsageError(f"the argument {name} is a string of at most {_TEXT_CHARACTERS_MAX:,} characters")
     return value
 
 

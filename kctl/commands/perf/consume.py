@@ -46,8 +46,8 @@ def consume(
 ) -> ExitStatus:
     """Read a topic without a group, and measure the throughput.
 
-    Ends at the records that were the last ones at the start, after --records or after --duration, or when interrupted:
-    then what was measured is shown.  With --from end it ends after --records or --duration, by default after 10 s.
+    Stops at the end that the topic had at the start, after --records or after --duration, or when interrupted; the
+    results until then are shown.  With --from end it ends after --records or --duration, by default after 10 s.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.
     """
@@ -64,6 +64,6 @@ def consume(
         ranges = {tp: (one.end, INT64_MAX) for tp, one in found.items()}
     else:
         ranges = {tp: (one.start, one.end) for tp, one in found.items()}
-    with results.shown():
-        chosen.consume(ranges, load, results.measured, results.report)
+    with results.shown() as load_run:
+        chosen.consume(ranges, load_run)
     return results.status()

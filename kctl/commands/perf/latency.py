@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.admin.perf.load_client import ProduceSettings, choose_client
+from kctl.admin.perf.load_client import ProducedRecords, choose_client
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -56,7 +56,7 @@ def latency(
 ) -> ExitStatus:
     """Write one test record at a time and read it, and measure the time between the two.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted: then what was measured is shown.
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The records go to the partitions in turn.  Records of other producers in the topic are skipped.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
@@ -65,7 +65,7 @@ def latency(
     """
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
-    source = options.values(size, payload_file, Random())
+    test_records = ProducedRecords(options.values(size, payload_file, Random()), ACKS[acks], linger_ms=0)
     interval_ns = options.parse_interval_ns(interval)
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
@@ -73,9 +73,6 @@ def latency(
     found = prepare(run, topic, creation, chosen.name, yes=yes, dry_run=dry_run)
     if found is None:
         return ExitStatus.DONE
-    with results.shown():
-        ends = {tp: one.end for tp, one in found.items()}
-        chosen.round_trips(
-            ends, source, ProduceSettings(ACKS[acks], linger_ms=0), load, results.measured, results.report
-        )
+    with results.shown() as load_run:
+        chosen.round_trips({tp: one.end for tp, one in found.items()}, test_records, load_run)
     return results.status()

@@ -58,12 +58,12 @@ PayloadFile = Annotated[
     typer.Option("--payload-file", metavar="FILE", help="Take the values from the lines of this file, at random."),
 ]
 Warmup = Annotated[
-    str, typer.Option("--warmup", metavar="DURATION", help="Do not count the records of this first time.")
+    str, typer.Option("--warmup", metavar="DURATION", help="Do not count records in this time at the start.")
 ]
 Interval = Annotated[
     str, typer.Option("--interval", metavar="DURATION", help="Time between two rows of intermediate results.")
 ]
-HistogramOption = Annotated[bool, typer.Option("--histogram", help="Show how often which latencies occurred.")]
+HistogramOption = Annotated[bool, typer.Option("--histogram", help="Show how often each range of latencies occurred.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")]
 Partitions = Annotated[
     int | None,

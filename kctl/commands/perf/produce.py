@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.admin.perf.load_client import ProduceSettings, choose_client
+from kctl.admin.perf.load_client import ProducedRecords, choose_client
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -71,7 +71,7 @@ def produce(
 ) -> ExitStatus:
     """Write test records, and measure throughput and the time until they are acknowledged.
 
-    Ends after --records or --duration, by default after 10 s, or when interrupted: then what was measured is shown.
+    Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The values are random bytes without keys, spread over all partitions.  With --acks all the producer is idempotent.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
@@ -80,17 +80,17 @@ def produce(
     """
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)
-    source = options.values(size, payload_file, Random())
+    values = options.values(size, payload_file, Random())
     batch_bytes = parse_size(batch_size)
     if not 0 < batch_bytes <= BATCH_BYTES_MAX:
         raise UsageError(f"--batch-size must be between 1 and {BATCH_BYTES_MAX} bytes, not '{batch_size}'")
-    settings = ProduceSettings(ACKS[acks], compression, linger, batch_bytes)
+    test_records = ProducedRecords(values, ACKS[acks], compression, linger, batch_bytes)
     interval_ns = options.parse_interval_ns(interval)
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
     if prepare(run, topic, creation, chosen.name, yes=yes, dry_run=dry_run) is None:
         return ExitStatus.DONE
-    with results.shown():
-        chosen.produce(topic, source, settings, load, results.measured, results.report)
+    with results.shown() as load_run:
+        chosen.produce(topic, test_records, load_run)
     return results.status()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kctl.admin.perf.histogram import LatencyHistogram
+from kctl.admin.perf.load_client import LoadRun
 from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Summary
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -77,24 +78,26 @@ class Results:
 
     def __init__(self, run: Invocation, client: str, load: Load, *, interval_ns: int, histogram: bool) -> None:
         self._console = run.console
-        self.client = client
+        self._client = client
         self._histogram = histogram
-        self.measured = Measurement(time.perf_counter_ns(), warmup_ns=load.warmup_ns, interval_ns=interval_ns)
+        self._load = load
         self._interval_ns = interval_ns
-        self._warmup_ns = load.warmup_ns
+        self._measured = Measurement(0)
         self._stream: RowStream | None = None
 
-    def _begin(self) -> None:
+    def _begin(self) -> LoadRun:
         if self._console.format in {Format.PLAIN, Format.JSONL}:
             self._stream = self._console.stream(COLUMNS).__enter__()
-        self.measured = Measurement(time.perf_counter_ns(), warmup_ns=self._warmup_ns, interval_ns=self._interval_ns)
+        now_ns = time.perf_counter_ns()
+        self._measured = Measurement(now_ns, warmup_ns=self._load.warmup_ns, interval_ns=self._interval_ns)
+        return LoadRun(self._load, self._measured, self._report)
 
-    def report(self) -> None:
+    def _report(self) -> None:
         """Shows an interval when it is over: a row of plain and jsonl, else a note."""
-        found = self.measured.interval(time.perf_counter_ns())
+        found = self._measured.interval(time.perf_counter_ns())
         if found is None:
             return
-        row = _row("interval", self.client, found)
+        row = _row("interval", self._client, found)
         if self._stream is not None:
             self._stream.write(row)
             self._console.flush()
@@ -103,11 +106,11 @@ class Results:
             self._console.note(f"{row.records_per_s:,.0f} records/s, {row.mb_per_s:,.2f} MB/s{latency}")
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
-        """Shows the total at the end, also when the load was interrupted or failed."""
-        self._begin()
+    def shown(self) -> Iterator[LoadRun]:
+        """Starts the measurement; shows the total at the end, also when the run was interrupted or failed."""
+        load_run = self._begin()
         try:
-            yield
+            yield load_run
         except KeyboardInterrupt:
             self._console.note("interrupted; this is what was measured until then")
             self._show()
@@ -120,15 +123,15 @@ class Results:
 
     def status(self) -> ExitStatus:
         """FAILED if a record was not written; warns with the first reason."""
-        found = self.measured.total()
+        found = self._measured.total()
         if not found.errors:
             return ExitStatus.DONE
-        self._console.warn(f"{found.errors:,} records were not written: {self.measured.first_error}")
+        self._console.warn(f"{found.errors:,} records were not written: {self._measured.first_error}")
         return ExitStatus.FAILED
 
     def _show(self) -> None:
-        found = self.measured.total()
-        row = _row("total", self.client, found)
+        found = self._measured.total()
+        row = _row("total", self._client, found)
         buckets = _buckets(found.latencies) if self._histogram else None
         if self._console.is_machine_readable:
             self._console.show_one(row._replace(histogram=buckets))

@@ -1,4 +1,4 @@
-"""The topic of a load test: creates it on request, and keeps test records out of topics that are in use."""
+"""The topic of a load test: creates it on request, and asks before test records are written to a topic with records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Creation(NamedTuple):
-    """Whether and how a missing topic is created."""
+    """Whether a missing topic is created, and its settings."""
 
     is_wanted: bool
     partitions: int | None

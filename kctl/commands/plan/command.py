@@ -35,7 +35,7 @@ def plan(
     ] = None,
     *,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Plan as 'kctl apply --delete' works: also remove what the document lacks.")
+        bool, typer.Option("--delete", help="Plan for 'kctl apply --delete': also remove what the document lacks.")
     ] = False,
     export: Annotated[bool, typer.Option("--export", help="Write a document with what the cluster has.")] = False,
 ) -> ExitStatus:

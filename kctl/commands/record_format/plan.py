@@ -19,7 +19,7 @@ _ESCAPE_BYTES = b"\\ntrxN0123456789abcdef"
 
 
 class Step(NamedTuple):
-    """A piece, and what surrounds it."""
+    """A piece with its neighbours."""
 
     piece: Piece
     is_sized: bool
@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 def steps_of(pieces: tuple[Piece, ...]) -> list[Step]:
-    """The pieces with what surrounds them."""
+    """The pieces with their neighbours."""
     sizes: set[str] = set()
     steps = []
     for piece, following in itertools.zip_longest(pieces, pieces[1:]):

@@ -1,4 +1,4 @@
-"""Checks that a record is read back from its text as it is.  Pure."""
+"""Checks that a record would be read back unchanged from its text. Pure."""
 
 from __future__ import annotations
 

@@ -111,14 +111,16 @@ def leader_and_isr_responded(
     state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
 ) -> Decision:
     """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
-    lost = {
-        topic_partition
-        for topic_partition, code in errors.items()
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and (topic_partition, broker_id) not in state.offline_replicas
-    }
-    found = {tp for tp, code in errors.items() if code is ErrorCode.NONE}
-    state.offline_replicas -= {(topic_partition, broker_id) for topic_partition in found}
-    state.offline_replicas |= {(topic_partition, broker_id) for topic_partition in lost}
+    lost: list[TopicPartition] = []
+    for number, (topic_partition, code) in enumerate(errors.items()):
+        if is_slice_full(number):
+            yield
+        replica = (topic_partition, broker_id)
+        if code is ErrorCode.NONE:
+            state.offline_replicas.discard(replica)
+        elif code is ErrorCode.KAFKA_STORAGE_ERROR and replica not in state.offline_replicas:
+            state.offline_replicas.add(replica)
+            lost.append(topic_partition)
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     orphans: list[TopicPartition] = []
     for topic_partition in sorted(lost):

@@ -9,6 +9,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -23,29 +24,33 @@ from kctl.server.controller.state import ControllerState, Replica
 def resume_deletions(state: ControllerState) -> Decision:
     """Starts all deletions that can start."""
     batch = RequestBatch(state)
+    numbers = count()
     for topic in sorted(state.deleting):
+        if is_slice_full(next(numbers)):
+            yield
         replicas = _replicas(state, topic)
         if not _may_start(state, topic, replicas):
             continue
         if topic not in state.deletions_started:
             state.deletions_started.add(topic)
-            for number, topic_partition in enumerate(state.partitions_of(topic)):
-                if is_slice_full(number):
+            for topic_partition in state.partitions_of(topic):
+                if is_slice_full(next(numbers)):
                     yield
                 _take_offline(state, topic_partition, batch)
-        for number, replica in enumerate(replicas):
-            if is_slice_full(number):
+        for replica in replicas:
+            if is_slice_full(next(numbers)):
                 yield
             _start_replica(state, replica, batch)
     return batch.actions()
 
 
-def deletion_responded(
-    state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
-) -> list[Action]:
+def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> Decision:
     """Handles a broker's response to the deletion of its replicas."""
     topics: set[str] = set()
+    numbers = count()
     for topic_partition, code in errors.items():
+        if is_slice_full(next(numbers)):
+            yield
         replica = (topic_partition, broker_id)
         if state.replica_phase(replica) is not ReplicaPhase.DELETION_STARTED:
             continue
@@ -53,7 +58,19 @@ def deletion_responded(
         state.move_replica(replica, ReplicaPhase.DELETION_SUCCESSFUL if is_done else ReplicaPhase.DELETION_INELIGIBLE)
         if topic_partition.topic in state.deleting:
             topics.add(topic_partition.topic)
-    return [action for topic in sorted(topics) if _is_gone(state, topic) for action in _finish(state, topic)]
+    actions: list[Action] = []
+    for topic in sorted(topics):
+        if is_slice_full(next(numbers)):
+            yield
+        replicas = _replicas(state, topic)
+        if not all(state.replica_phase(replica) is ReplicaPhase.DELETION_SUCCESSFUL for replica in replicas):
+            continue
+        for replica in replicas:
+            if is_slice_full(next(numbers)):
+                yield
+            state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
+        actions.append(_finish(state, topic))
+    return actions
 
 
 def _replicas(state: ControllerState, topic: str) -> list[Replica]:
@@ -84,16 +101,10 @@ def _start_replica(state: ControllerState, replica: Replica, batch: RequestBatch
     batch.stop_replica(broker_id, topic_partition, is_deleting=True)
 
 
-def _is_gone(state: ControllerState, topic: str) -> bool:
-    return all(state.replica_phase(r) is ReplicaPhase.DELETION_SUCCESSFUL for r in _replicas(state, topic))
-
-
-def _finish(state: ControllerState, topic: str) -> list[Action]:
-    for replica in _replicas(state, topic):
-        state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
+def _finish(state: ControllerState, topic: str) -> DeleteTopicNodes:
     for topic_partition in state.partitions_of(topic):
         state.leaders.pop(topic_partition, None)
     del state.topics[topic]
     state.deleting.discard(topic)
     state.deletions_started.discard(topic)
-    return [DeleteTopicNodes(topic)]
+    return DeleteTopicNodes(topic)

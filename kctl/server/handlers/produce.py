@@ -6,7 +6,7 @@ high watermark has passed the records; if fewer replicas than min.insync.replica
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Each partition has its own result; an error of one does not affect the others.
 Batches that take long to decompress, convert or validate are validated in a thread and appended after the others
-(requests/record_work).
+(requests/record_work).  A request for many partitions is appended in slices.
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
 them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  A fenced producer is
@@ -22,9 +22,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection
 from functools import partial
+from operator import attrgetter
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
+from kctl.limits import APPENDS_PER_SLICE_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -43,12 +45,14 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
+from kctl.server.requests.slices import pause, pieces
 
 ALL_IN_SYNC = -1
 MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
+_NAME_OF = attrgetter("name")
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -85,18 +89,21 @@ class ProduceHandler:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
         allowance = Allowance.inline()
-        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data))
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, request.topic_data))
         for topic in request.topic_data:
+            traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
             appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
                 partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 results.append(partition_result)
-                self._replicas.traffic.found(topic.name).produce_requests += 1
+                traffic.produce_requests += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    if appends.has_long(topic.name, data.index):
+                    appends.count += 1
+                    is_full = appends.count > APPENDS_PER_SLICE_MAX
+                    if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
                     self._append(appends, topic.name, partition_result, data.records, allowance)
@@ -138,27 +145,40 @@ class ProduceHandler:
         appends.defer(topic, partition_result, bytearray(records))
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
-        """Validates long batches in a thread, one after the other, and appends them.
+        """Appends the deferred batches in slices, those that take long after their validation in a thread.
 
         State that may have changed in the meantime, such as leader and sequence numbers, is checked at the append.
         """
         try:
-            for topic, partition_result, records in appends.long:
-                try:
-                    self._append(
-                        appends,
-                        topic,
-                        partition_result,
-                        await self._validated(appends, topic, partition_result.index, records),
-                    )
-                except ApiError as error:
-                    self._note_failure(topic, error, records)
-                    _refuse(partition_result, error)
+            for some in pieces(appends.long, APPENDS_PER_SLICE_MAX):
+                await pause()
+                allowance = Allowance.inline()
+                for topic, partition_result, records in some:
+                    await self._append_deferred(appends, topic, partition_result, records, allowance)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
             self._work.release_hold(sum(len(records) for _, _, records in appends.long))
         response = self._respond(appends)
         return await response if isinstance(response, asyncio.Future) else response
+
+    async def _append_deferred(
+        self,
+        appends: _Appends,
+        topic: str,
+        partition_result: PartitionProduceResponse,
+        records: bytearray,
+        allowance: Allowance,
+    ) -> None:
+        try:
+            try:
+                self._append(appends, topic, partition_result, memoryview(records), allowance)
+            except AllowanceExceeded:
+                self._replicas.partitions_moved(appends.take_moved())
+                valid = await self._validated(appends, topic, partition_result.index, records)
+                self._append(appends, topic, partition_result, valid)
+        except ApiError as error:
+            self._note_failure(topic, error, records)
+            _refuse(partition_result, error)
 
     async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
         work = partial(
@@ -253,16 +273,18 @@ class ProduceHandler:
 class _Appends:
     """The state of one request."""
 
-    __slots__ = ("_long_partitions", "context", "long", "moved", "request", "response", "waiting")
+    __slots__ = ("_long_partitions", "context", "count", "long", "moved", "request", "response", "waiting")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request
         self.context = context
         self.response = ProduceResponse(responses=[])
+        self.count = 0
+        """The number of partitions so far."""
         self.waiting: list[_Waiting] = []
         self.moved: list[TopicPartition] = []
         self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
-        """Topic, response and copied records of batches that take long."""
+        """Topic, response and copied records of batches that take long or are not in the first slice."""
         self._long_partitions: set[tuple[str, int]] = set()
 
     def has_long(self, topic: str, index: int) -> bool:

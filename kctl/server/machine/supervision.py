@@ -25,7 +25,7 @@ class Phase(Enum):
     STARTING = "starting"
     SERVING = "serving"
     ABORTED = "aborted"
-    """It has not reported, and has got SIGABRT."""
+    """It has not reported, and was sent SIGABRT."""
     WAITING = "waiting"
     """It has ended, and is started again after a delay."""
     STOPPING = "stopping"

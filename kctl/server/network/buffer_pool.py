@@ -10,6 +10,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import mmap
+from collections import defaultdict
 from collections.abc import Callable
 
 from kctl.limits import MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
@@ -54,7 +55,7 @@ class BufferPool:
         self._growing: dict[Callable[[], None], None] = {}
         """Callbacks of connections that need more memory for a request that they have begun."""
         self._exceeding: object | None = None
-        self._free: dict[int, list[memoryview]] = {}
+        self._free: defaultdict[int, list[memoryview]] = defaultdict(list)
         self._is_poisoned = is_poisoned
         self._release = release
         self._mapped_count = 0
@@ -139,14 +140,11 @@ class BufferPool:
         if self._is_poisoned:
             buffer[:] = _POISON * size
         if isinstance(buffer.obj, mmap.mmap):
-            self._keep_or_release(buffer, size)
+            if size <= _RETAINED_SIZE_MAX and self.retained_bytes + size <= RETAINED_BUFFER_BYTES_MAX:
+                self.retained_bytes += size
+                self._free[size].append(buffer)
+            else:
+                self._mapped_count -= 1
+                self._release(buffer)
         if self._waiting or self._growing:
             self._wake()
-
-    def _keep_or_release(self, buffer: memoryview, size: int) -> None:
-        if size <= _RETAINED_SIZE_MAX and self.retained_bytes + size <= RETAINED_BUFFER_BYTES_MAX:
-            self.retained_bytes += size
-            self._free.setdefault(size, []).append(buffer)
-        else:
-            self._mapped_count -= 1
-            self._release(buffer)

@@ -71,6 +71,7 @@ class Connection:
             self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
         self._buffers = buffers
+        self._waits_for_buffers = buffers.is_limited and not is_urgent
         self._unread = unread
         self._is_queued = False
         self._is_reading = False
@@ -78,7 +79,7 @@ class Connection:
         self._waits_for_memory = False
         self._is_writing = False
         self._is_closed = False
-        self._update_reading()
+        self._settle()
 
     @property
     def is_muted(self) -> bool:
@@ -163,7 +164,7 @@ class Connection:
     def _on_readable(self) -> None:
         if self._is_queued:
             return  # Received after the turn.
-        if not self.is_urgent and not self._inbox.has_memory():
+        if self._waits_for_buffers and not self._inbox.has_memory():
             self._wait_for_memory()
             return
         try:
@@ -187,12 +188,9 @@ class Connection:
 
     def _settle(self) -> None:
         """Frees memory; stops receiving while enough is buffered for later turns."""
-        if not self._is_closed:
-            self._inbox.settle()
-            self._update_reading()
-
-    def _update_reading(self) -> None:
-        needs_bytes = self._inbox.needs_bytes and not self._waits_for_memory
+        if self._is_closed:
+            return
+        needs_bytes = self._inbox.settle() and not self._waits_for_memory
         if needs_bytes is not self._is_reading:
             self._is_reading = needs_bytes
             if needs_bytes:
@@ -219,10 +217,7 @@ class Connection:
         self._settle()
 
     def _flush(self) -> None:
-        if self._is_writing or not self._outbox:
-            return
-        is_sent = self._send()
-        if not is_sent and not self._is_closed:
+        if not self._is_writing and not self._send() and not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
             self._unread.blocked(self, self._outbox.memory_bytes)

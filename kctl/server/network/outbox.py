@@ -11,6 +11,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from kctl.limits import FLUSH_BYTES_MAX
@@ -18,6 +19,7 @@ from kctl.operating_system import MSG_MORE, send_file
 
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 @runtime_checkable
@@ -58,19 +60,14 @@ class Outbox(ABC):
         """Bytes sent by the current flush."""
         self._chunks: deque[bytes | bytearray | memoryview | SliceLeft] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._chunks)
-
     def put(self, chunks: Iterable[Chunk]) -> int:
         """Queues; nothing is sent before `flush`.  Returns the size of the chunks in bytes."""
         size = 0
         for chunk in chunks:
-            size += len(chunk)
-            if isinstance(chunk, (bytes, bytearray, memoryview)):
-                if len(chunk):
-                    self._chunks.append(chunk)
-            elif chunk.size:
-                self._chunks.append(SliceLeft(chunk))
+            chunk_bytes = len(chunk)
+            if chunk_bytes:
+                size += chunk_bytes
+                self._chunks.append(chunk if isinstance(chunk, _IN_MEMORY) else SliceLeft(chunk))
         return size
 
     @property
@@ -135,13 +132,11 @@ class PlainOutbox(Outbox):
         chunks = self._chunks
         gathered: list[bytes | bytearray | memoryview] = []
         flags = 0
-        for chunk in chunks:
+        for chunk in islice(chunks, _GATHER_MAX):
             if isinstance(chunk, SliceLeft):
                 flags = MSG_MORE
                 break
             gathered.append(chunk)
-            if len(gathered) == _GATHER_MAX:
-                break
         sent = self._sock.send(gathered[0], flags) if len(gathered) == 1 else self._sock.sendmsg(gathered, (), flags)
         self._sent += sent
         for chunk in gathered:

@@ -91,8 +91,9 @@ class RequestPump:
         """
         if self._error is not None:
             self._raise_error()
-        if self.is_waiting:
+        if self._pending is not None or self._mute is not None:
             return TurnEnd.WAITS
+        inbox, channel = self._inbox, self._channel
         end_s = 0.0
         request_bytes = response_bytes = 0
         for count in range(TURN_REQUESTS_MAX):
@@ -102,12 +103,12 @@ class RequestPump:
                 end_s = self._now_s() + _TURN_S
             elif count and self._now_s() >= end_s:
                 break
-            self._inbox.frame_bytes_max = self._channel.frame_bytes_max
-            frame = self._inbox.next_frame()
+            inbox.frame_bytes_max = channel.frame_bytes_max
+            frame = inbox.next_frame()
             if frame is None:
                 return TurnEnd.NEEDS_BYTES
             request_bytes += len(frame)
-            reply = self._channel.handle(frame)
+            reply = channel.handle(frame)
             if isinstance(reply, asyncio.Future):
                 self._pending = reply
                 reply.add_done_callback(self._on_reply)

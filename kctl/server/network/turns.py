@@ -19,7 +19,7 @@ from collections import deque
 from typing import Protocol
 
 from kctl.limits import BUSY_SLICE_MS_MAX, LOOP_SLICE_MS_MAX
-from kctl.server.loop_lag import iteration_started_s
+from kctl.server.loop_lag import iteration_of
 
 _SLICE_S = LOOP_SLICE_MS_MAX / 1000
 _BUSY_SLICE_S = BUSY_SLICE_MS_MAX / 1000
@@ -56,6 +56,8 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._now_s = loop.time
+        self._iteration = iteration_of(loop)
         self._queue: deque[TakesTurns] = deque()
         self._busy: deque[TakesTurns] = deque()
         self._is_scheduled = False
@@ -66,11 +68,11 @@ class Turns:
 
     def take_or_queue(self, connection: TakesTurns) -> bool:
         """Runs a turn of the connection now, or queues one; returns whether it was run."""
-        now_s = self._loop.time()
+        now_s = self._now_s()
         if not connection.is_urgent:
             is_busy = _is_busy(connection, now_s)
             queue, slice_s = (self._busy, _BUSY_SLICE_S) if is_busy else (self._queue, _SLICE_S)
-            if queue or now_s - iteration_started_s(self._loop) >= slice_s:
+            if queue or now_s - self._iteration.started_s >= slice_s:
                 queue.append(connection)
                 self._schedule()
                 return False
@@ -79,13 +81,13 @@ class Turns:
 
     def queue(self, connection: TakesTurns) -> None:
         """Queues a turn of the connection."""
-        (self._busy if _is_busy(connection, self._loop.time()) else self._queue).append(connection)
+        (self._busy if _is_busy(connection, self._now_s()) else self._queue).append(connection)
         self._schedule()
 
     def _take(self, connection: TakesTurns, now_s: float) -> float:
         """Runs a turn, and queues the next one if there is more to do; returns the time after it."""
         has_more = connection.take_turn()
-        end_s = self._loop.time()
+        end_s = self._now_s()
         connection.had_more = has_more
         used_until_s = max(connection.share_used_until_s, now_s) + (end_s - now_s) * _SHARE
         connection.share_used_until_s = min(used_until_s, end_s + _EXCESS_MAX_S)
@@ -99,7 +101,7 @@ class Turns:
             self._loop.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
-        now_s = self._loop.time()
+        now_s = self._now_s()
         for queue, slice_s in ((self._queue, _SLICE_S), (self._busy, _BUSY_SLICE_S)):
             end_s = now_s + slice_s
             for _ in range(len(queue)):

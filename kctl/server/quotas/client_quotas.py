@@ -82,13 +82,14 @@ class ClientQuotas:
         self._connection_rates: dict[str | None, int] = {}
         """By address; None for the default."""
         self._clients: dict[tuple[str, str], LimitedClient | None] = {}
-        self._has_limits = False
+        self.has_limits = False
+        """Whether any quota is configured."""
         self._forget_inactive_ms = 0
         self._update()
 
     def client(self, principal: str, client_id: str) -> LimitedClient | None:
         """The meters of a client; None if no quota applies to it.  `principal` is `Type:name`."""
-        if not self._has_limits:
+        if not self.has_limits:
             return None
         try:
             return self._clients[principal, client_id]
@@ -166,7 +167,7 @@ class ClientQuotas:
 
     def _update(self) -> None:
         self._clients.clear()
-        self._has_limits = not all(quota.limits.is_empty for quota in self._quotas.values())
+        self.has_limits = not all(quota.limits.is_empty for quota in self._quotas.values())
 
     def _find_client(self, principal: str, client_id: str) -> LimitedClient | None:
         now_ms = self._clock.monotonic_ms()

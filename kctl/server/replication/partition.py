@@ -51,7 +51,6 @@ class FollowerState:
     last_caught_up_ms: int = NEVER_MS
     last_fetch_ms: int = 0
     leader_end_offset_at_last_fetch: int = 0
-    sent_high_watermark: int = -1
 
 
 class Partition:
@@ -158,13 +157,14 @@ class Partition:
 
     def check_leader(self, epoch: int = ANY_EPOCH) -> None:
         """Raises the ApiError for a client if this broker is not the leader in that epoch.  KIP-320."""
-        self.check_epoch(epoch)
+        if epoch != ANY_EPOCH:
+            self.check_epoch(epoch)
         if self.leader != self.broker_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `epoch` is given and not the current one."""
-        if epoch in {ANY_EPOCH, self.leader_epoch}:
+        if epoch == ANY_EPOCH or epoch == self.leader_epoch:  # noqa: PLR1714 - a set is made on each call
             return
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
 

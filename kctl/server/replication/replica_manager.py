@@ -76,7 +76,7 @@ class ReplicaManager:
         key = TopicPartition(topic, index)
         partition = self.partitions.get(key)
         if partition is not None:
-            if not partition.log.log_directory.is_online:
+            if partition.log.log_directory.failure is not None:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             return partition
         if self.metadata.has_partition(topic, index):

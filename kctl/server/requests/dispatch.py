@@ -19,7 +19,7 @@ from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import RequestHeader, decode_request_header, response_header_version
+from kctl.protocol.headers import RequestHeader, decode_request_header
 from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
@@ -27,6 +27,7 @@ from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
+from kctl.server.requests.slices import held
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Dispatcher:
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
+        self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
@@ -66,11 +68,13 @@ class Dispatcher:
         self._request_log = request_log
 
     def api_versions(self) -> list[ApiVersion]:
-        """The served APIs, by ascending key."""
-        return [
-            ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
-            for key, (api, _) in sorted(self._handlers.items())
-        ]
+        """The served APIs, by ascending key; the list is shared by all responses."""
+        if len(self._api_versions) != len(self._handlers):
+            self._api_versions = [
+                ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
+                for key, (api, _) in sorted(self._handlers.items())
+            ]
+        return self._api_versions
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
         """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
@@ -85,9 +89,10 @@ class Dispatcher:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
-        client = self._quotas.client(peer.principal, context.client_id)
-        if client is not None and api.key not in EXEMPT_KEYS:
-            context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
+        if self._quotas.has_limits and api.key not in EXEMPT_KEYS:
+            client = self._quotas.client(peer.principal, context.client_id)
+            if client is not None:
+                context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
         recorder = self.recorder
         if recorder is not None:
             record = context.record = recorder.apis[api.name]
@@ -106,7 +111,7 @@ class Dispatcher:
             context.record = recorder.follower_fetches
         if result is None:
             return self._encode(api, context, None)
-        if isinstance(result, Awaitable):
+        if not isinstance(result, api.response) and isinstance(result, Awaitable):
             return self._later(api, context, result)
         if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
             return self._encoded_off_loop(api, context, result)
@@ -184,9 +189,10 @@ class Dispatcher:
         mute_ms = _settle_account(api, context, response)
 
         async def encoded() -> Reply:
-            async with self._long_encoding:
-                loop = asyncio.get_running_loop()
-                chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            with held():
+                async with self._long_encoding:
+                    loop = asyncio.get_running_loop()
+                    chunks = await loop.run_in_executor(None, framed_response, api, context, response)
             self._record(context, response, chunks)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
@@ -207,15 +213,17 @@ class Dispatcher:
             self._request_log.ready(context, has_response=chunks is not None)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
-        reply = self._encode_and_settle(api, context, response)
+        if context.account is not None:
+            reply = self._encode_and_settle(api, context, context.account, response)
+        else:
+            reply = None if response is None else framed_response(api, context, response)
         if context.record is not None or self._request_log is not None:
             self._record(context, response, reply)
         return reply
 
-    def _encode_and_settle(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
-        account = context.account
-        if account is None:
-            return None if response is None else framed_response(api, context, response)
+    def _encode_and_settle(
+        self, api: registry.Api, context: RequestContext, account: RequestAccount, response: Response | None
+    ) -> Reply:
         mute_ms = _settle_account(api, context, response)
         if response is None:
             return ThrottledReply(None, mute_ms) if mute_ms else None
@@ -263,12 +271,11 @@ async def _awaited(result: Awaitable[Response | None]) -> Response | None:
 def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
     """A response with its header and the size of the frame, in the version of the request."""
     body: list[Chunk] = codec.encode(response, request.api_version)
-    is_flexible = response_header_version(api.key, request.api_version) == 1
-    return _framed(body, request.correlation_id, is_flexible=is_flexible)
+    return _framed(body, request.correlation_id, is_flexible=request.api_version in api.flexible_responses)
 
 
 def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:
-    size = sum(len(chunk) for chunk in body)
+    size = sum(map(len, body))
     if is_flexible:
         prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, correlation_id, 0)
     else:

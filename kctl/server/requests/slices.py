@@ -1,13 +1,15 @@
 """Does long work in slices, between which the event loop serves other connections.
 
-However many requests need long work, one iteration of the event loop runs one slice, first come, first served.
-Otherwise the slices of a hundred such requests would follow each other without a pause.
+However many requests need long work, one iteration of the event loop runs one slice.  Otherwise the slices of a hundred
+such requests would follow each other without a pause.  The oldest request continues first: if they took turns, all of
+their responses would grow in memory at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import contextlib
+import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -21,25 +23,54 @@ class _Pauses:
     """The long work of one event loop that waits for its next slice."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """A heap, by the age of the task."""
+        self._ages: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
+        """Tasks that have paused, in the order of their first pauses."""
+        self._tasks = 0
+        self._holds = 0
+        self._is_due = False
 
     async def end(self) -> None:
-        """Waits until an iteration of the loop has time for a slice."""
+        """Waits until an iteration of the loop has time for a slice of this task, and no older one needs it."""
         loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._resume_one, loop)
         resumed = loop.create_future()
-        self._waiting.append(resumed)
+        heapq.heappush(self._waiting, (self._age(), resumed))
+        self._schedule(loop)
         await resumed
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Stops the slices of all tasks."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            self._schedule(asyncio.get_running_loop())
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting and not self._holds and not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._resume_one, loop)
+
+    def _age(self) -> int:
+        task = asyncio.current_task()
+        assert task is not None, "only tasks can wait"
+        age = self._ages.get(task)
+        if age is None:
+            self._tasks += 1
+            age = self._ages[task] = self._tasks
+        return age
+
     def _resume_one(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            resumed = self._waiting.popleft()
+        self._is_due = False
+        while self._waiting and not self._holds:
+            _, resumed = heapq.heappop(self._waiting)
             if not resumed.done():  # Otherwise it was cancelled.
                 resumed.set_result(None)
                 break
-        if self._waiting:
-            loop.call_soon(self._resume_one, loop)
+        self._schedule(loop)
 
 
 _pauses: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pauses] = WeakKeyDictionary()
@@ -47,11 +78,20 @@ _pauses: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pauses] = WeakKeyDictiona
 
 async def pause() -> None:
     """Ends a slice of long work; returns when the next one may run."""
+    await _of_this_loop().end()
+
+
+def held() -> contextlib.AbstractContextManager[None]:
+    """Stops long work while a long response waits until it is encoded, so that few of them are in memory."""
+    return _of_this_loop().held()
+
+
+def _of_this_loop() -> _Pauses:
     loop = asyncio.get_running_loop()
     pauses = _pauses.get(loop)
     if pauses is None:
         pauses = _pauses[loop] = _Pauses()
-    await pauses.end()
+    return pauses
 
 
 def _one(_: object) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kctl.protocol.codec import decode, encode_bytes
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.walk import decode_walk, encode_walk
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import CLASSES

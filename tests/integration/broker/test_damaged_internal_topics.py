@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kctl.records.batch import iterate_batches, iterate_records
-from kctl.records.header import BatchHeader
+from kctl.records.header import LOG_OVERHEAD, BatchHeader
 from tests.integration.clients.confluent import Confluent
 from tests.peers import probe
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 GROUPS = 30
@@ -39,7 +38,7 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
             offsets.damage(3, LENGTH, bytes(4)),
             offsets.damage(8, LENGTH, b"\xff" * 4),
             offsets.damage(13, LENGTH, b"\x7f\xff\xff\xff"),
-            offsets.damage(18, LENGTH, (offsets.headers[18].length + 33).to_bytes(4, "big")),
+            offsets.damage(18, LENGTH, (offsets.headers[18].size - LOG_OVERHEAD + 33).to_bytes(4, "big")),
             offsets.damage(21, MAGIC, b"\x63"),
             offsets.damage(24, CRC, b"\x00\x00\x00\x00"),
             offsets.damage(GROUPS - 1, LENGTH, bytes(4)),
@@ -68,13 +67,13 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
         cleaner_output = "cannot compact log, trying again after a restart log=__consumer_offsets-0"
         probe.wait_until(lambda: cleaner_output in broker.log_text, what="the cleaner to find the damage", timeout_s=60)
 
-        consumed = kctl(
+        consumed = run_kctl(
             "consume", "__consumer_offsets", "--formatter", "offsets", "--bootstrap-server", broker.bootstrap
         )
         assert consumed.stdout.count("orders") == 3
         assert "__consumer_offsets-0 at offset 3" in consumed.stderr
         assert "Traceback" not in consumed.stderr
-        dumped = kctl("dump-log", "--verify-only", str(offsets.path))
+        dumped = run_kctl("dump-log", "--verify-only", str(offsets.path))
         assert dumped.returncode == 1
         assert len([line for line in dumped.stdout.splitlines() if "CORRUPT" in line]) >= len(lost_groups)
 
@@ -152,8 +151,3 @@ def in_transaction(broker: KctlBroker, transactional_id: str) -> None:
     producer.begin_transaction()
     producer.produce("orders", b"value")
     producer.commit_transaction(30)
-
-
-def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kctl", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.peers import probe
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 pytestmark = pytest.mark.timeout(600)
@@ -32,15 +31,9 @@ class Ran(NamedTuple):
 
 
 def kctl(broker: KctlBroker, line: str, stdin: bytes = b"") -> Ran:
-    done = subprocess.run(
-        [sys.executable, "-m", "kctl", *line.split()],
-        input=stdin,
-        capture_output=True,
-        env=os.environ | {"KCTL_BOOTSTRAP_SERVER": broker.bootstrap},
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": broker.bootstrap}
+    done = run_kctl(*line.split(), stdin=stdin, environment=environment)
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def leaders(broker: KctlBroker, topic: str) -> dict[int, int | None]:

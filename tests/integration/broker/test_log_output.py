@@ -6,13 +6,13 @@ import json
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.peers import probe
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 TIMEOUT_S = 60
@@ -72,8 +72,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
 
 
 def kctl(broker: KctlBroker, line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kctl", *line.split(), "--bootstrap-server", broker.bootstrap]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+    return run_kctl(*line.split(), "--bootstrap-server", broker.bootstrap, stdin=stdin.encode())
 
 
 def lines(broker: KctlBroker) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from docs.reference.generate import dashboard_queries, samples_of
 from kctl.server.metrics.catalogue import DEFINITIONS
 from kctl.server.metrics.naming import Dialect
 from tests.peers import probe
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 ADVICE = "choose another port for metrics with --metrics-port"
@@ -111,9 +112,7 @@ def parsed_openmetrics(text: str) -> list[Metric]:
 
 
 def kctl(*words: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "kctl", *words], capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = run_kctl(*words)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -203,8 +202,7 @@ def test_show_finds_the_endpoint_of_the_broker(measured: Measured) -> None:
 
 
 def test_show_without_an_endpoint_explains_how_to_enable_metrics(broker: KctlBroker) -> None:
-    words = [sys.executable, "-m", "kctl", "metrics", "show", "--bootstrap-server", broker.bootstrap]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    ran = run_kctl("metrics", "show", "--bootstrap-server", broker.bootstrap)
     assert ran.returncode != 0
     assert "--metrics-port" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import os
@@ -17,7 +16,7 @@ import pytest
 
 from tests.integration.cli.group_readers import ROOT, TIMEOUT_S, Reader
 from tests.peers import apache_kafka, apache_zookeeper, probe
-from tests.peers.forked_kctl import ForkedKctl
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.ran import Ran
 from tests.peers.three_brokers import apache_cluster, kctl_cluster
@@ -100,21 +99,12 @@ def kctl(bootstrap: str, tmp_path: Path) -> Kctl:
     return command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
 
 
-@functools.cache
-def forked_kctl() -> ForkedKctl:
-    """One for all tests."""
-    started = ForkedKctl()
-    atexit.register(started.close)
-    return started
-
-
 def command_line(environment: dict[str, str]) -> Kctl:
     """Runs `kctl` with these additional environment variables, in a fork."""
 
     def run(line: str, stdin: bytes = b"") -> Ran:
-        variables = os.environ | environment
-        done = forked_kctl().run(line.split(), stdin=stdin, environment=variables, timeout_s=TIMEOUT_S)
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        done = run_kctl(*line.split(), stdin=stdin, environment=os.environ | environment)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
 

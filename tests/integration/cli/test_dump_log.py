@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,9 +29,9 @@ from kctl.records.internal_topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from tests.integration.cli.group_readers import ROOT
 from tests.integration.clients.confluent import Confluent
 from tests.peers import apache_kafka
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
 
 pytestmark = pytest.mark.jvm
@@ -89,8 +88,7 @@ def _transact(bootstrap: str, topic: str) -> None:
 
 def dump(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
     """Exit status and items of `kctl dump-log`."""
-    command = [sys.executable, "-m", "kctl", "dump-log", "--format", "jsonl", *map(str, words)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    ran = run_kctl("dump-log", "--format", "jsonl", *words)
     assert ran.stderr == ""
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -148,8 +146,7 @@ def test_a_salvaged_segment_is_accepted_by_kafkas_tool(log_dir: Path, tmp_path: 
     status, (summary,) = dump("--summary", damaged)
     lost = [(one["first"], one["last"]) for one in summary["lost"]]
     assert (status, lost) == (1, [(middle["base_offset"], middle["last_offset"])])
-    command = [sys.executable, "-m", "kctl", "dump-log", "--salvage", str(target), str(damaged)]
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=180, check=False).returncode == 1
+    assert run_kctl("dump-log", "--salvage", target, damaged).returncode == 1
     lines = kafka_dump(target, options=("--deep-iteration",))
     found = [int(match[1]) for match in map(BATCH.match, lines) if match]
     assert found == [one["base_offset"] for one in batches if one != middle]
@@ -210,26 +207,24 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
         transactions = sorted(path for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
         assert transactions
         runs.append((transactions, ("--transaction-log-decoder",)))
-    for files, options in runs:
-        assert classic(compat, files, options) == kafka_text(version, files, options)
+    for (files, options), expected in zip(runs, kafka_texts(version, runs), strict=True):
+        assert classic(compat, files, options) == expected
 
 
 def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """The output of `kctl dump-log --compat` on stdout and stderr."""
+    """The output of `kctl dump-log --compat` on stdout and stderr, with line ends as subprocess reads them."""
     listed = ",".join(map(str, files))
-    command = [sys.executable, "-m", "kctl", "dump-log", "--compat", compat, "--files", listed, *options]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
-    return ran.stdout, ran.stderr
+    ran = run_kctl("dump-log", "--compat", compat, "--files", listed, *options)
+    return io.StringIO(ran.stdout, newline=None).read(), ran.stderr
 
 
-def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """The output of Kafka's tool on stdout and stderr."""
-    listed = ",".join(map(str, files))
+def kafka_texts(version: str, runs: list[tuple[list[Path], tuple[str, ...]]]) -> list[tuple[str, str]]:
+    """The output of Kafka's tool on stdout and stderr for each list of files with options."""
     package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
-    command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout, "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
+    tool = f"{package}.DumpLogSegments"
+    return apache_kafka.run_java_tools(
+        version, [[tool, "--files", ",".join(map(str, files)), *options] for files, options in runs]
+    )
 
 
 def test_records_of_newer_brokers_in_the_offsets_topic_are_shown_as_kafka_4_shows_them(tmp_path: Path) -> None:
@@ -332,7 +327,7 @@ def test_records_of_newer_brokers_in_the_offsets_topic_are_shown_as_kafka_4_show
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(build_batch(records))
     options = ("--offsets-decoder",)
-    expected = kafka_text(apache_kafka.TOOLS_FOR_NEWEST, [log], options)
+    (expected,) = kafka_texts(apache_kafka.TOOLS_FOR_NEWEST, [([log], options)])
     assert expected[0].count("payload: ") == len(messages) - 1
     assert classic("kafka-4", [log], options) == expected
 
@@ -357,7 +352,7 @@ def test_transactions_are_shown_as_kafka_4_shows_them(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(build_batch(records))
     options = ("--transaction-log-decoder",)
-    assert classic("kafka-4", [log], options) == kafka_text(apache_kafka.TOOLS_FOR_NEWEST, [log], options)
+    assert [classic("kafka-4", [log], options)] == kafka_texts(apache_kafka.TOOLS_FOR_NEWEST, [([log], options)])
 
 
 def _key(number: int, key: object) -> bytes:
@@ -367,6 +362,6 @@ def _key(number: int, key: object) -> bytes:
 
 def test_max_bytes_limits_as_in_kafkas_tool(log_dir: Path) -> None:
     log = max(log_dir.glob("dumped-*/*.log"), key=lambda path: path.stat().st_size)
-    for size in (100, log.stat().st_size // 2, log.stat().st_size):
-        options = ("--max-bytes", str(size))
-        assert classic("kafka-4", [log], options) == kafka_text(apache_kafka.LAST_WITH_ZOOKEEPER, [log], options)
+    limits = [("--max-bytes", str(size)) for size in (100, log.stat().st_size // 2, log.stat().st_size)]
+    expected = kafka_texts(apache_kafka.LAST_WITH_ZOOKEEPER, [([log], limit) for limit in limits])
+    assert [classic("kafka-4", [log], limit) for limit in limits] == expected

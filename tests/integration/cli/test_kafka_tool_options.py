@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from tests.peers import apache_kafka
 
 pytestmark = pytest.mark.jvm
 
-PROGRAM = Path(__file__).with_name("KafkaTools.java")
 VERSIONS = {
     "2.8": apache_kafka.OLDEST_JUDGE,
     "3.9": apache_kafka.LAST_WITH_ZOOKEEPER,
@@ -104,7 +102,7 @@ def _helps(column: int, version: str) -> dict[tuple[str, str], str]:
     """The help of each tool of a version and of each of its subcommands."""
     found = {}
     # Since 4 some are in the jar of the broker, which does not have the others.
-    run_by = {"kafka.": apache_kafka.run_broker_tool, TOOLS: apache_kafka.run_java_tool}
+    run_by = {"kafka.": apache_kafka.run_broker_tools, TOOLS: apache_kafka.run_java_tools}
     for prefix, run in run_by.items():
         lines = {
             (tool, subcommand): [classes[column], *filter(None, [subcommand]), "--help"]
@@ -115,9 +113,6 @@ def _helps(column: int, version: str) -> dict[tuple[str, str], str]:
         for old_version, tool in WITHOUT_HELP:
             if version == old_version and (tool, "") in lines:
                 lines[tool, ""].pop()
-        words = [word for line in lines.values() for word in (";", *line)]
-        ran = run(VERSIONS[version], str(PROGRAM), words[1:])
-        assert ran.returncode == 0, ran.stderr
-        pieces = zip(ran.stdout.split("==\n"), ran.stderr.split("==\n"), strict=True)
-        found |= {name: out + err for name, (out, err) in zip(lines, [*pieces][:-1], strict=True)}
+        outputs = run(VERSIONS[version], list(lines.values()))
+        found |= {name: out + err for name, (out, err) in zip(lines, outputs, strict=True)}
     return found

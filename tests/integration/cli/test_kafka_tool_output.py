@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -17,7 +16,6 @@ from tests.peers.probe import wait_until
 
 pytestmark = pytest.mark.jvm
 
-PROGRAM = Path(__file__).with_name("KafkaTools.java")
 GROUP_COMMAND = {
     "kafka-2.8": (apache_kafka.OLDEST_JUDGE, "kafka.admin.ConsumerGroupCommand"),
     "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
@@ -171,7 +169,4 @@ def without(column: int | None, table: str) -> str:
 
 def output(version: str, commands: list[list[str]]) -> list[str]:
     """The output of each command."""
-    words = [word for command in commands for word in (";", *command)]
-    ran = apache_kafka.run_java_tool(version, str(PROGRAM), words[1:])
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout.split("==\n")[:-1]
+    return [out for out, _ in apache_kafka.run_java_tools(version, commands)]

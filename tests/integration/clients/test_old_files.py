@@ -7,8 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 from tests.integration.clients.confluent import Confluent
 from tests.integration.clients.family import TIMEOUT_S
 from tests.integration.clients.kafka_python import in_thread, returned
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 pytestmark = pytest.mark.clients
@@ -118,8 +117,7 @@ def test_librdkafka_reads_old_files(broker: KctlBroker, topic: str) -> None:
 
 @topics
 def test_kctl_consumer_reads_old_files(broker: KctlBroker, topic: str) -> None:
-    command = [sys.executable, "-m", "kctl", "consume", topic, "--bootstrap-server", broker.bootstrap]
-    finished = subprocess.run([*command, "--format", "jsonl"], check=False, capture_output=True, text=True, timeout=60)
+    finished = run_kctl("consume", topic, "--bootstrap-server", broker.bootstrap, "--format", "jsonl")
     assert finished.returncode == 0, finished.stderr
     rows = [json.loads(line) for line in finished.stdout.splitlines()]
     assert [[row["offset"], row["key"], row["value"]] for row in rows] == [[r[0], *r[2:]] for r in EXPECTED[topic]]

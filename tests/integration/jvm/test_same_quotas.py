@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -29,6 +26,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.integration.jvm.side_by_side import APACHE, OURS, SideBySide, side_by_side
 from tests.peers import apache_kafka, probe
+from tests.peers.forked_kctl import run_kctl
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
@@ -39,7 +37,6 @@ WINDOWS = {
     "controller.quota.window.size.seconds": "1",
 }
 """A rate is that of one whole second and a part of the next, and the bucket holds tokens for two seconds."""
-PROGRAM = Path(__file__).parents[1] / "cli" / "KafkaTools.java"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 TOPIC = "quotas"
 
@@ -237,18 +234,11 @@ COMPARED = {
 
 def apache_tool(bootstrap: str, lines: list[str]) -> list[str]:
     """What kafka-configs prints for each line, all in one JVM."""
-    words: list[str] = []
-    for line in lines:
-        words += [";", CONFIG_COMMAND, "--bootstrap-server", bootstrap, *line.split()]
-    ran = apache_kafka.run_broker_tool(apache_kafka.OLDEST_JUDGE, str(PROGRAM), words[1:])
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout.split("==\n")[:-1]
+    commands = [[CONFIG_COMMAND, "--bootstrap-server", bootstrap, *line.split()] for line in lines]
+    return [out for out, _ in apache_kafka.run_broker_tools(apache_kafka.OLDEST_JUDGE, commands)]
 
 
 def kctl_configs(bootstrap: str, words: str) -> str:
-    command = [sys.executable, "-m", "kctl", "configs", *words.split(), "--compat", "kafka-2.8"]
-    ran = subprocess.run(
-        [*command, "--bootstrap-server", bootstrap], capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = run_kctl("configs", *words.split(), "--compat", "kafka-2.8", "--bootstrap-server", bootstrap)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

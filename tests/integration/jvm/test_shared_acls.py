@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +13,7 @@ import pytest
 from tests.peers import probe
 from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka, run_java_tool
 from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import kctl_broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
@@ -46,13 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def kctl(bootstrap: str, line: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "kctl", "--bootstrap-server", bootstrap, *line.split()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_kctl("--bootstrap-server", bootstrap, *line.split())
     assert done.returncode == 0, done.stderr
     return done.stdout
 

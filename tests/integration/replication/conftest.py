@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.probe import wait_until
 
@@ -75,15 +75,8 @@ class Racks:
         """Runs a command on this cluster; `config` is the contents of --command-config."""
         file = self._folder / "client.properties"
         file.write_text(config)
-        return subprocess.run(
-            [sys.executable, "-m", "kctl", *line.split(), "--command-config", str(file)],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"KCTL_BOOTSTRAP_SERVER": self.bootstrap, "XDG_STATE_HOME": str(self._folder / "state")},
-            timeout=TIMEOUT_S,
-        )
+        own = {"KCTL_BOOTSTRAP_SERVER": self.bootstrap, "XDG_STATE_HOME": str(self._folder / "state")}
+        return run_kctl(*line.split(), "--command-config", file, environment=os.environ | own)
 
     def run(self, line: str, *, config: str = "") -> str:
         """The same; fails unless the command succeeds."""

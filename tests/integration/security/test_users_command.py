@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.probe import wait_until
 from tests.peers.sasl_broker import SaslBroker
 
@@ -25,15 +24,7 @@ def kctl(*arguments: str, password: str | None = None) -> tuple[int, Any, str]:
     environment = {name: value for name, value in os.environ.items() if name != "KCTL_USER_PASSWORD"}
     if password is not None:
         environment["KCTL_USER_PASSWORD"] = password
-    finished = subprocess.run(
-        [sys.executable, "-m", "kctl", *arguments, "--format", "json"],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-    )
+    finished = run_kctl(*arguments, "--format", "json", environment=environment)
     return finished.returncode, json.loads(finished.stdout or "null"), finished.stderr
 
 

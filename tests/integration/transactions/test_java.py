@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write
 from tests.peers import apache_kafka, probe
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.markers import wait_for_markers
 
@@ -47,10 +46,9 @@ def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
         made.begin_transaction()
         write(made, "t", [b"3"])
         made.abort_transaction(TIMEOUT_S)
-        describe = [sys.executable, "-m", "kctl", "transactions", "describe", "the id"]
-        describe += ["--bootstrap-server", broker.bootstrap]
+        describe = ["transactions", "describe", "the id", "--bootstrap-server", broker.bootstrap]
         probe.wait_until(
-            lambda: b"CompleteAbort" in subprocess.run(describe, capture_output=True, check=True).stdout,
+            lambda: "CompleteAbort" in run_kctl(*describe).stdout,
             what="the markers of the abort",
             timeout_s=TIMEOUT_S,
         )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.peers import probe, zookeeper_wire
+from tests.peers.forked_kctl import run_kctl
 from tests.peers.zookeeper_wire import WireClient
 
 
 def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kctl", "zookeeper", *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return run_kctl("zookeeper", *words)
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_other_records_with_a_right_checksum_differ() -> None:
     seal(changed, parse_header(changed))
     found = compare_batches(views(batches(3), bytes(changed)), 0, 3).difference
     assert found is not None
-    assert (found.reason, found.damaged) == ("replicas 0 and 1 hold other bytes", ())
+    assert (found.reason, found.damaged) == ("replicas 0 and 1 have different bytes", ())
     assert found.held[0].checksum != found.held[1].checksum
 
 
@@ -102,7 +102,7 @@ def test_a_changed_record_of_a_cleaned_replica_is_found() -> None:
     found = compare_records(views(batches(1, 1, 1), bytes(changed)), 0, 3).difference
     assert found is not None
     assert found.offset == 2
-    assert found.reason == "replicas 0 and 1 hold other records at offset 2"
+    assert found.reason == "replicas 0 and 1 have different records at offset 2"
     assert {batch.base_offset for batch in found.held.values()} == {2}
 
 

@@ -204,13 +204,13 @@ def test_schemas_are_fetched_once(registry: SchemaRegistry) -> None:
         ('{"type":"array","items":{"type":"fixed","name":"f","size":0}}', "AVRO", b"\x00", "items without bytes"),
         ('{"type":"array","items":{"type":"record","name":"r","fields":[]}}', "AVRO", b"\x00", "items without bytes"),
         (json.dumps(LIST), "AVRO", b"\x02" * 1_000_000 + b"\x00", "not a value of its schema: RecursionError"),
-        ('{"type":"unknown"}', "AVRO", b"", "schema 1 is no valid Avro schema: UnknownType"),
-        ("{", "AVRO", b"", "schema 1 is no valid Avro schema"),
-        ('{"a":' * 50_000, "AVRO", b"", "schema 1 is no valid Avro schema"),
+        ('{"type":"unknown"}', "AVRO", b"", "schema 1 is not a valid Avro schema: UnknownType"),
+        ("{", "AVRO", b"", "schema 1 is not a valid Avro schema"),
+        ('{"a":' * 50_000, "AVRO", b"", "schema 1 is not a valid Avro schema"),
         ("{}", "JSON", b"{", "schema 1: it is not JSON"),
-        ('{"type":7}', "JSON", b"{}", "schema 1 is no valid JSON Schema: 7 is not valid"),
+        ('{"type":7}', "JSON", b"{}", "schema 1 is not a valid JSON Schema: 7 is not valid"),
         ('syntax = "proto3";', "PROTOBUF", b"\x00", "schema 1 was returned as text; kctl requires a registry that"),
-        (base64.b64encode(b"\xff").decode(), "PROTOBUF", b"\x00", "schema 1 is no valid Protobuf schema"),
+        (base64.b64encode(b"\xff").decode(), "PROTOBUF", b"\x00", "schema 1 is not a valid Protobuf schema"),
         (
             base64.b64encode(FileDescriptorProto(name="x").SerializeToString()).decode(),
             "PROTOBUF",
@@ -229,7 +229,7 @@ def test_schemas_are_fetched_once(registry: SchemaRegistry) -> None:
             b"\x00",
             "imports ../y, which is not among its references",
         ),
-        ("x", "XML", b"", "schema 1 has the type XML; AVRO, PROTOBUF and JSON are known"),
+        ("x", "XML", b"", "schema 1 has the type XML; supported are AVRO, PROTOBUF and JSON"),
     ],
 )
 def test_broken_schemas_and_values_have_a_reason(

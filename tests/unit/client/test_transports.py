@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -20,6 +20,7 @@ from kctl.protocol.apis.api_versions import ApiVersionsRequest
 from kctl.protocol.apis.describe_cluster import DescribeClusterRequest
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from tests.property.examples import examples
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ def _respond_over_http(listener: socket.socket) -> None:
 
 
 @given(st.binary(min_size=1, max_size=60))
-@settings(max_examples=200)
+@examples(200)
 def test_malformed_response_bytes_raise_only_the_documented_errors(data: bytes) -> None:
     async def work(transport: Transport, port: int) -> None:
         connection = await connect(transport, port)

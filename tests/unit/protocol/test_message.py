@@ -8,7 +8,7 @@ import pytest
 from kctl.protocol.apis.alter_user_scram_credentials import ScramCredentialUpsertion
 from kctl.protocol.apis.produce import ProduceRequest, TopicProduceData
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from kctl.protocol.message import Definition, Field, definition_of, parse_versions
+from kctl.protocol.definition import Definition, Field, definition_of, parse_versions
 from kctl.protocol.registry import all_apis
 
 APIS = all_apis()

@@ -9,7 +9,7 @@ import pytest
 import kctl.protocol.apis
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
-from kctl.protocol.message import definition_of
+from kctl.protocol.definition import definition_of
 from kctl.protocol.registry import all_apis, api, api_named, api_of
 
 APIS = all_apis()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import ErrorCode
@@ -19,8 +19,8 @@ from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiV
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from kctl.protocol.message import definition_of
 from kctl.security.scram import ScramClient
 from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
 from kctl.server.handlers.api_versions import ApiVersionsHandler
@@ -32,6 +32,7 @@ from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token import DelegationToken
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.property.examples import examples
 from tests.unit.log_lines import written_lines
 from tests.unit.server.quota_free import quota_free_dispatcher
 
@@ -361,7 +362,7 @@ FRAMES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(FRAMES, min_size=1, max_size=6))
 def test_unauthenticated_frames_get_a_response_or_end_the_connection(frames: list[bytes]) -> None:
     """No other exception, and no request of unauthenticated clients reaches a handler."""

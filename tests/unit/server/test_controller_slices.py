@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kctl.errors import ErrorCode
 from kctl.limits import DECISIONS_PER_SLICE_MAX
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, Continue, SendLeaderAndIsr, SendUpdateMetadata, WriteStates
+from kctl.server.controller.actions import (
+    Action,
+    Continue,
+    DeleteTopicNodes,
+    SendLeaderAndIsr,
+    SendUpdateMetadata,
+    WriteStates,
+)
 from kctl.server.controller.control_requests import leader_and_isr_request, update_metadata_request
 from kctl.server.controller.events import (
     BrokersRead,
@@ -14,7 +22,9 @@ from kctl.server.controller.events import (
     DeletionsRead,
     Elected,
     Event,
+    LeaderAndIsrResponseReceived,
     StatesWritten,
+    StopReplicaResponseReceived,
     TopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
@@ -47,6 +57,8 @@ class Histories:
 
     def __init__(self) -> None:
         self.sliced, self.whole = CountingState(1), ControllerState(1)
+        self.pauses = 0
+        """Between the slices of the last decision."""
 
     def feed(self, event: Event) -> list[Action]:
         """The actions that follow, as the runner would collect them."""
@@ -64,7 +76,9 @@ class Histories:
 
     def _decided(self, event: Event) -> list[Action]:
         decision = decide(self.sliced, event, 0)
+        self.pauses = -1
         while True:
+            self.pauses += 1
             self.sliced.lookups = 0
             try:
                 next(decision)
@@ -92,6 +106,20 @@ def test_decisions_about_a_large_topic_are_made_in_slices() -> None:
     leaders = dict(histories.whole.leaders)
     histories.feed(Elected(2, 2, brokers(1, 2), {"large": TOPIC}, leaders, frozenset(), frozenset(), {}))
     assert histories.feed(DeletionsRead(frozenset({"large"})))
+
+
+def test_decisions_about_many_small_topics_are_made_in_slices() -> None:
+    topics = {f"t{number}": topic((1, 2)) for number in range(3 * DECISIONS_PER_SLICE_MAX)}
+    errors = {TopicPartition(name, 0): ErrorCode.NONE for name in topics}
+    histories = Histories()
+    histories.feed(Elected(1, 1, brokers(1, 2), {}, {}, frozenset(), frozenset(), {}))
+    histories.feed(written(histories.feed(TopicsRead(topics, frozenset(), frozenset()))))
+    histories.feed(LeaderAndIsrResponseReceived(2, errors))
+    assert histories.pauses == 3
+    histories.feed(DeletionsRead(frozenset(topics)))
+    assert histories.feed(StopReplicaResponseReceived(1, errors)) == []
+    assert histories.feed(StopReplicaResponseReceived(2, errors)) == [DeleteTopicNodes(name) for name in sorted(topics)]
+    assert not histories.sliced.topics
 
 
 def test_requests_about_a_large_topic_are_built_in_slices() -> None:

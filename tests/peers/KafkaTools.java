@@ -4,7 +4,7 @@ import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs commands of Kafka one after the other in one JVM: "CLASS ARGUMENT... ; CLASS ARGUMENT...".
- * After each, standard output and standard error get a line "==".
+ * The output of each on stdout and on stderr is ended by a line "==".
  */
 class KafkaTools {
     private static boolean printsHelp;

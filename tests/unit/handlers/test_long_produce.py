@@ -1,0 +1,92 @@
+"""A Produce request for many partitions is appended in slices, with the result of one that is appended at once."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import ErrorCode, UnansweredRequestFailed
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from kctl.server.handlers import produce
+from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.requests.record_work import RecordWork
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.world import context
+
+SLICE = 5
+PARTITIONS = 18
+UNKNOWN = 3
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "APPENDS_PER_SLICE_MAX", SLICE)
+
+
+def request(buffer: bytearray, *, acks: int) -> ProduceRequest:
+    """One batch for each partition, for those that do not exist too, and a second one for partition 0."""
+    batch = build_batch([Record(0, 0, b"key", b"value", ())])
+    indexes = [*range(PARTITIONS + UNKNOWN), 0]
+    buffer[:] = batch * len(indexes)
+    view = memoryview(buffer)
+    data = [
+        PartitionProduceData(index=index, records=view[at * len(batch) : (at + 1) * len(batch)])
+        for at, index in enumerate(indexes)
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
+
+
+def play(folder: Path, *, acks: int) -> tuple[ProduceResponse | None, list[int]]:
+    """The response, and how many batches had been appended in each iteration of the event loop."""
+    found: list[ProduceResponse | None] = []
+    appended: list[int] = []
+
+    async def main(loop: SimLoop) -> None:
+        disk, work, buffer = Disk(loop, folder), RecordWork(), bytearray()
+        partitions = [disk.lead("orders", index) for index in range(PARTITIONS)]
+        result = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock).handle(
+            request(buffer, acks=acks), context(9)
+        )
+        buffer[:] = bytes(len(buffer))  # The connection reuses its buffer once the handler has returned.
+        assert not isinstance(result, ProduceResponse)
+        assert result is not None
+        waiting = asyncio.ensure_future(result)
+        try:
+            while True:
+                appended.append(sum(partition.log.log_end_offset for partition in partitions))
+                if waiting.done():
+                    break
+                await asyncio.sleep(0)
+            found.append(waiting.result())
+        finally:
+            disk.close()
+
+    simulate(main, seed=1)
+    return found[0], appended
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int) -> None:
+    response, appended = play(tmp_path, acks=acks)
+    assert response is not None
+    results = response.responses[0].partition_responses
+    assert [(each.index, each.error_code, each.base_offset) for each in results] == [
+        *((index, ErrorCode.NONE, 0) for index in range(PARTITIONS)),
+        *((PARTITIONS + index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) for index in range(UNKNOWN)),
+        (0, ErrorCode.NONE, 1),
+    ]
+    assert appended[0] == SLICE
+    assert appended[-1] == PARTITIONS + 1
+    steps = [after - before for before, after in pairwise(appended)]
+    assert max(steps) == SLICE
+
+
+def test_without_acks_the_failures_of_all_slices_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(UnansweredRequestFailed, match=rf"orders-{PARTITIONS}: UNKNOWN_TOPIC_OR_PARTITION"):
+        play(tmp_path, acks=0)

@@ -1,0 +1,46 @@
+"""Long work in slices: however many requests need it, only the oldest response grows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from kctl.limits import SLICE_OBJECTS
+from kctl.server.requests.slices import held, in_slices
+
+REQUESTS = 20
+SLICES = 5
+
+
+def test_the_oldest_response_is_completed_before_the_others_grow() -> None:
+    made = [0] * REQUESTS
+    unfinished_max = 0
+
+    def parts(number: int) -> Iterator[int]:
+        nonlocal unfinished_max
+        for part in range(SLICES):
+            made[number] += 1
+            unfinished_max = max(unfinished_max, sum(count for count in made if 1 < count < SLICES))
+            yield part
+
+    async def respond(number: int) -> int:
+        await in_slices(parts(number), lambda _: SLICE_OBJECTS)
+        return number
+
+    async def all_responses() -> list[int]:
+        return [await done for done in asyncio.as_completed([respond(number) for number in range(REQUESTS)])]
+
+    assert sorted(asyncio.run(all_responses())) == list(range(REQUESTS))
+    assert unfinished_max < SLICES, "beyond its first slice, one response at a time"
+
+
+def test_no_response_grows_while_others_wait_to_be_encoded() -> None:
+    async def scene() -> None:
+        with held(), held():
+            growing = asyncio.ensure_future(in_slices(range(SLICES), lambda _: SLICE_OBJECTS))
+            for _ in range(10 * SLICES):
+                await asyncio.sleep(0)
+            assert not growing.done()
+        assert await growing == list(range(SLICES))
+
+    asyncio.run(scene())
