@@ -830,6 +830,12 @@ SLICE_OBJECTS = _limit(
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
 )
+DESCRIBED_AT_ONCE = _limit(
+    "resources of one DescribeConfigs request that are described at the same time, with reads from ZooKeeper",
+    16,
+    "resources",
+    on_excess="the others are read afterwards; other connections are served in between",
+)
 DESCRIBED_BYTES_MAX = _limit(
     "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
     64 << 20,
