@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kctl.spark.exec.columns import HEADERS, TIMESTAMP
+from kctl.spark.exec.arrow_types import TIMESTAMP
+from kctl.spark.exec.columns import HEADERS
 
 Hashes = NDArray[np.uint64]
 TYPES = {

@@ -194,7 +194,7 @@ def test_overrides_of_topics_are_read_from_zookeeper_side_by_side() -> None:
             reading -= 1
             return found
 
-        world.resources.current = counted  # type: ignore[method-assign]  # it calls the method that it replaces
+        world.resources.current = counted  # type: ignore[method-assign, assignment]  # it calls the method that it replaces
         handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
         resources = [
             DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None) for name in names
