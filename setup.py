@@ -1,4 +1,4 @@
-"""Compiles the record walk with mypyc where a C compiler is at hand; without one kctl interprets the same source."""
+"""Compiles the record walk and what it is used with, where a C compiler is at hand; else the source is interpreted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import sys
 from mypyc.build import mypycify
 from setuptools import Extension, setup
 
-COMPILED = ["kctl/records/walk.py", "kctl/records/key_table.py"]
+COMPILED = [
+    "kctl/records/encoding.py",
+    "kctl/records/key_table.py",
+    "kctl/records/record_lines.py",
+    "kctl/records/walk.py",
+]
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 """Others, such as those for metadata and source distributions, which pip and build run first, need no C code."""
 
 
 def extensions() -> list[Extension]:
     """The compiled modules; `optional` lets the installation go on when the compiler fails or is missing."""
-    modules = [module for source in COMPILED for module in mypycify([source], opt_level="3")]
+    modules = mypycify(COMPILED, opt_level="3", group_name="kctl.records.native")
     for module in modules:
         module.optional = True
     return modules

@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume copy groups transactions producers streams offsets records cluster verify perf api-versions features metadata-quorum top reassign elect configs plan apply acls quotas users tokens dump-log tls loggers metrics broker zookeeper export tables spark profile mcp completion' flags='-b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -48,6 +48,7 @@ _kctl() {
     broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
+    tables) [[ -n $verb ]] || words='verify status import' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
     mcp) verb=mcp ;;
@@ -1066,7 +1067,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1074,16 +1075,52 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
+        --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
+    'tables verify')
+        flags='--partitions --from-start --isolation --catalog --namespace --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        esac
+        ;;
+    'tables status')
+        flags='--lag --check --catalog --namespace -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --lag | --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tables import')
+        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --from-topic) kind='names-topics' ;;
+        --compression) words='none gzip snappy lz4 zstd' flags='' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --confirm) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --catalog | --namespace | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@()' '* ]] || kind='names-topics' ;;
+        esac
+        ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1091,11 +1128,14 @@ _kctl() {
         --on-data-loss) words='fail warn' flags='' ;;
         --table) words='parquet iceberg delta' flags='' ;;
         --partition-by) words='none date hour' flags='' ;;
+        --value) words='binary string json avro protobuf' flags='' ;;
+        --key) words='binary string json avro protobuf' flags='' ;;
+        --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;

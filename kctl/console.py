@@ -25,7 +25,7 @@ from kctl.progress_line import Progress, terminal_height, terminal_width
 from kctl.quantities import readable
 from kctl.row_streams import CsvStream, DocumentStream, JsonLinesStream, PlainStream, RowStream, TableStream
 from kctl.table_layout import block_lines
-from kctl.terminal_text import escape, escape_lines
+from kctl.terminal_text import escape, escape_json, escape_lines
 
 __all__ = [
     "ERROR_COLUMNS",
@@ -178,6 +178,10 @@ class Console:
         if self.stamp is not None:
             value = {**value, "watched_at": self.stamp}
         self.stdout.write(json_text(value) + "\n")
+
+    def encoded_lines(self, lines: Iterable[str]) -> None:
+        """Write objects of jsonl that are encoded already, by the rules of `line` except for what it escapes."""
+        self.stdout.write("".join([escape_json(line) + "\n" for line in lines]))
 
     @property
     def width(self) -> int | None:

@@ -830,6 +830,12 @@ SLICE_OBJECTS = _limit(
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
 )
+DESCRIBED_AT_ONCE = _limit(
+    "resources of one DescribeConfigs request that are described at the same time, with reads from ZooKeeper",
+    16,
+    "resources",
+    on_excess="the others are read afterwards; other connections are served in between",
+)
 DESCRIBED_BYTES_MAX = _limit(
     "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
     64 << 20,
@@ -1025,6 +1031,12 @@ REGISTRY_TIMEOUT_MS = _limit(
     "ms",
     on_excess="records are shown undecoded, and the registry is not tried again for 30 s",
 )
+REGISTRY_VERSIONS_MAX = _limit(
+    "versions of a subject of a registry that an export decodes",
+    500,
+    "schemas",
+    on_excess="the export is refused before it starts",
+)
 REGISTRY_REFERENCES_MAX = _limit(
     "schemas that a schema of a registry uses, also indirectly",
     200,
@@ -1095,9 +1107,33 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     "files",
     on_excess="the listing ends with the number that it has",
 )
+EXPORT_COLUMNS_MAX = _limit(
+    "columns of the keys or values of a topic in an export",
+    1_000,
+    "columns",
+    on_excess="further fields of JSON stay in the rest; other schemas are refused",
+)
+EXPORT_COLUMN_DEPTH_MAX = _limit(
+    "levels of nested columns in an export",
+    20,
+    "levels",
+    on_excess="deeper values of JSON stay in the rest; other schemas are refused",
+)
+EXPORT_SAMPLE_RECORDS_MAX = _limit(
+    "records per topic from which an export infers columns",
+    5_000,
+    "records",
+    on_excess="the others are not in the sample",
+)
 EXPORT_TIMES_PER_TASK_MAX = _limit(
     "days or hours in one task of an export with --partition-by, each with an open file",
     400,
     "files",
     on_excess="the export fails and suggests a smaller --target-file-size",
+)
+VERIFIED_OFFSETS_PER_ROUND_MAX = _limit(
+    "offsets that `kctl tables verify` compares at once, with 22 bytes each",
+    1 << 20,
+    "offsets",
+    on_excess="the topic is compared in several rounds",
 )

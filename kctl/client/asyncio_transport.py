@@ -21,6 +21,7 @@ from kctl.client.framing import (
     response_of,
 )
 from kctl.client.opening import Dialogue, Finished, RawToken, Send, advance, negotiate
+from kctl.client.pending_responses import PendingResponses
 from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
@@ -122,7 +123,7 @@ class AsyncioConnection:
         self._budget = budget
         self._security = security
         self._next_correlation_id = 0
-        self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._pending = PendingResponses()
         self._raw: asyncio.Future[memoryview] | None = None
         """Receives the next frame, which has no header (SaslHandshake 0)."""
         self._lost: KctlError | None = None
@@ -288,17 +289,15 @@ class AsyncioConnection:
     async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
         if self._lost is not None:
             raise self._lost
+        limit_ms = timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
         correlation_id = self._write(request, version)
-        arrival: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._waiting[correlation_id] = arrival
+        arrival = self._pending.expect(correlation_id, limit_ms)
         try:
-            async with asyncio.timeout(self._limited(timeout_ms) / 1000):
-                await self._receiver.drain()
-                return await arrival
+            return await arrival
         except TimeoutError:
             raise ConnectionLost(f"{self.address}: {no_response(request, timeout_ms)}") from None
         finally:
-            self._waiting.pop(correlation_id, None)
+            self._pending.forget(correlation_id)
 
     def _limited(self, timeout_ms: int) -> int:
         return timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
@@ -318,13 +317,10 @@ class AsyncioConnection:
                 arrival.set_result(frame)
             return
         try:
-            waiting = self._waiting.get(correlation_id_of(frame))
+            self._pending.arrived(correlation_id_of(frame), frame)
         except MalformedRequest as error:
             self._lose(ConnectionLost(str(error)))
             self._receiver.close()
-            return
-        if waiting is not None and not waiting.done():
-            waiting.set_result(frame)
 
     def _end(self, reason: OSError | int | None) -> None:
         if isinstance(reason, int):
@@ -348,9 +344,9 @@ class AsyncioConnection:
         """Records the first reason of a lost connection and fails all pending requests with it."""
         if self._lost is None:
             self._lost = error
-        for arrival in (*self._waiting.values(), *([] if self._raw is None else [self._raw])):
-            if not arrival.done():
-                arrival.set_exception(self._lost)
+        self._pending.close(self._lost)
+        if self._raw is not None and not self._raw.done():
+            self._raw.set_exception(self._lost)
         return self._lost
 
 

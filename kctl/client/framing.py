@@ -22,6 +22,7 @@ from kctl.protocol.headers import RequestHeader, decode_response_header, encode_
 T = TypeVar("T")
 
 SIZE = struct.Struct(">i")
+CORRELATION_ID = struct.Struct(">i")
 
 API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3
@@ -43,7 +44,9 @@ def request_frame(request: object, version: int, *, correlation_id: int, client_
 
 def correlation_id_of(frame: memoryview) -> int:
     """The correlation id of a response frame (without its size).  Raises MalformedRequest."""
-    correlation_id, _ = decode_response_header(frame, API_VERSIONS_KEY, 0)
+    if len(frame) < CORRELATION_ID.size:
+        raise MalformedRequest(f"response header: {len(frame)} bytes")
+    correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
     return correlation_id
 
 

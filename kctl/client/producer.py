@@ -108,7 +108,7 @@ class Producer:
         self._transaction = transaction
         self._failure: KctlError | None = None
         self._clock_ms = clock_ms
-        self._queues: dict[TopicPartition, _PartitionQueue] = {}
+        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
         self._metadata_end_ms = 0
         """When the metadata of all topics is forgotten."""
@@ -116,6 +116,8 @@ class Producer:
         self._producer: asyncio.Task[tuple[int, int]] | None = None
         self._buffered_records = 0
         self._buffered_bytes = 0
+        self._batch_bytes = settings.batch_bytes
+        """Smaller than in the settings after a topic has refused a batch."""
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -134,15 +136,55 @@ class Producer:
 
         Raises ApiError for a topic that does not exist, and when the buffer stays full for `max_block_ms`.
         """
-        while not self._has_room.is_set():
+        while not self.send_at_once(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            on_result=on_result,
+        ):
+            await self.ready(topic)
+
+    async def ready(self, topic: str) -> None:
+        """Waits for what `send_at_once` needs: room in the buffer, and the partitions of the topic.
+
+        Raises ApiError as `send` does.
+        """
+        if not self._has_room.is_set():
             await self._wait_for_room()
+        else:
+            await self._look_up(topic)
+
+    def send_at_once(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_result: OnResult | None = None,
+    ) -> bool:
+        """Does what `send` does if the buffer has room and the partitions of the topic are known; else returns False.
+
+        A caller with many records saves half of the time per record.
+        """
+        if not self._has_room.is_set():
+            return False
         if partition is None:
-            count = len((await self._look_up(topic)).topics[topic].partitions)
+            metadata = self._metadata.get(topic)
+            if metadata is None:
+                return False
+            count = len(metadata.topics[topic].partitions)
             partition = self._partitioner(topic, key, count)
             if not 0 <= partition < count:
                 raise UsageError(f"the partitioner returned {partition} for {topic}, which has {count} partitions")
         record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
-        self._add(TopicPartition(topic, partition), record, on_result)
+        self._add((topic, partition), record, on_result)
+        return True
 
     async def _wait_for_room(self) -> None:
         block_ms = self._settings.max_block_ms
@@ -197,18 +239,20 @@ class Producer:
             self._metadata[topic] = metadata
         return metadata
 
-    def _add(self, tp: TopicPartition, record: Record, on_result: OnResult | None) -> None:
+    def _add(self, tp: tuple[str, int], record: Record, on_result: OnResult | None) -> None:
         queue = self._queues.get(tp)
         if queue is None:
-            queue = self._queues[tp] = _PartitionQueue(tp)
+            queue = self._queues[tp] = _PartitionQueue(TopicPartition(*tp))
+        batch, settings = queue.open, self._settings
         size = size_of(record)
-        if queue.open.records and queue.open.size + size > self._settings.batch_bytes:
+        if batch.records and batch.size + size > self._batch_bytes:
             self._close_batch(queue)
-        if not queue.open.records:
-            queue.open.created_ms = self._client.transport.monotonic_ms()
-        queue.open.append(record, size, on_result)
+            batch = queue.open
+        if not batch.records:
+            batch.created_ms = self._client.transport.monotonic_ms()
+        batch.append(record, size, on_result)
         self._buffer(1, size)
-        if queue.open.size >= self._settings.batch_bytes or len(queue.open.records) >= self._settings.batch_records:
+        if batch.size >= self._batch_bytes or len(batch.records) >= settings.batch_records:
             self._close_batch(queue)
         elif queue.linger is None:
             loop = asyncio.get_running_loop()
@@ -249,6 +293,14 @@ class Producer:
                 delivery = await self._deliver_in_time(queue, batch)
             except KctlError as error:
                 delivery = Delivery(queue.tp, batch.records, -1, -1, error)
+            if _is_too_large(delivery) and len(batch.records) > 1:
+                # The topic's max.message.bytes is smaller than the batch.  As in Java, its halves are sent instead,
+                # with the sequence numbers of the batch, of which the broker has stored nothing.
+                queue.closed.extendleft(reversed(batch.halves()))
+                self._batch_bytes = min(self._batch_bytes, batch.size // 2)
+                if queue.producer[0] >= 0:
+                    queue.next_sequence = (queue.next_sequence - len(batch.records)) & SEQUENCE_MAX
+                continue
             if delivery.error is not None:
                 # The broker would refuse the following batches as out of order, so use a new producer id.  Other
                 # partitions keep the old id for the batch in flight and change with the next.
@@ -340,6 +392,10 @@ class Producer:
             requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(requests, name="get a producer id")
         return await asyncio.shield(self._producer)  # other partitions wait for it too
+
+
+def _is_too_large(delivery: Delivery) -> bool:
+    return isinstance(delivery.error, ApiError) and delivery.error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def _init_producer_id(connection: Connection) -> tuple[int, int]:

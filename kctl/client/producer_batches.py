@@ -46,6 +46,17 @@ class Batch:
         self.records.append(record)
         self.size += size
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """Two batches with the records and callbacks of this one, in order."""
+        halves = (Batch(), Batch())
+        middle = len(self.records) // 2
+        callbacks = dict(self._callbacks)
+        for index, record in enumerate(self.records):
+            halves[index >= middle].append(record, size_of(record), callbacks.get(index))
+        for half in halves:
+            half.created_ms = self.created_ms
+        return halves
+
     def finish(self, tp: TopicPartition, base_offset: int, timestamp_ms: int, error: KctlError | None) -> None:
         """Calls the callbacks of all records.  `timestamp_ms` is the append time, or -1 for the records' own."""
         for index, callback in self._callbacks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from json.encoder import encode_basestring as encode_text
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.commands.record_format.read_record import ReadRecord
@@ -18,6 +19,8 @@ from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 from kctl.records.bytes_as_text import encode_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kctl.model import TopicPartition
     from kctl.records.header import Record
 
@@ -102,6 +105,38 @@ def record_item(tp: TopicPartition, record: Record) -> RecordItem:
         value_encoding,
         [HeaderItem(name, *encode_bytes(data)) for name, data in record.headers],
     )
+
+
+def record_lines(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
+    """The JSON of `record_item` for each record, without an object for each."""
+    start = f'{{"topic":{encode_text(tp.topic)},"partition":{tp.partition},"offset":'
+    before_ms, times = -1, _times(-1)
+    for offset, timestamp_ms, key, value, headers in records:
+        if timestamp_ms != before_ms:
+            before_ms, times = timestamp_ms, _times(timestamp_ms)
+        shown_headers = ",".join([_header_json(name, data) for name, data in headers]) if headers else ""
+        yield (
+            f'{start}{offset},{times},"key":{_json_of(key, "key_encoding")},'
+            f'"value":{_json_of(value, "value_encoding")},"headers":[{shown_headers}]}}'
+        )
+
+
+def _times(timestamp_ms: int) -> str:
+    return f'"timestamp_ms":{json.dumps(known(timestamp_ms))},"time":{json.dumps(format_time(timestamp_ms))}'
+
+
+def _header_json(name: str, data: bytes | None) -> str:
+    return f'{{"key":{encode_text(name)},"value":{_json_of(data, "encoding")}}}'
+
+
+def _json_of(data: bytes | None, encoding_name: str) -> str:
+    """The bytes as JSON, and after a comma their encoding as the member of this name."""
+    if data is None:
+        return f'null,"{encoding_name}":null'
+    try:
+        return f'{encode_text(data.decode())},"{encoding_name}":"utf-8"'
+    except UnicodeDecodeError:
+        return f'"{base64.b64encode(data).decode()}","{encoding_name}":"base64"'
 
 
 def decoded_item(

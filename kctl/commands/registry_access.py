@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.codecs import Encoder
-from kctl.client.registry.settings import registry_settings
+from kctl.client.registry.settings import RegistrySettings, registry_settings
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, parse_integer
 
@@ -16,10 +16,15 @@ _SUBJECT_VERSION = re.compile(r"(.+?)(?::([0-9]+|latest))?", re.DOTALL)
 
 def registry_client(properties: Mapping[str, str], url: str | None) -> RegistryClient:
     """The registry of the option or the properties.  Raises UsageError and ConfigError."""
+    return RegistryClient(registry_of(properties, url))
+
+
+def registry_of(properties: Mapping[str, str], url: str | None) -> RegistrySettings:
+    """The settings of the registry of the option or the properties.  Raises UsageError and ConfigError."""
     settings = registry_settings(properties, url)
     if settings is None:
         raise UsageError("no schema registry: use --schema-registry URL, or schema.registry.url in --command-config")
-    return RegistryClient(settings)
+    return settings
 
 
 def encoder_of(client: RegistryClient, text: str, default_subject: str, option: str) -> Encoder:

@@ -68,6 +68,10 @@ NOUNS: dict[str, Member] = {
         "kctl.commands.export.command",
         "Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.",
     ),
+    "tables": Member(
+        "kctl.commands.tables",
+        "Compare exports with their topics, show how far they are behind, import them.",
+    ),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),
     "mcp": Member(

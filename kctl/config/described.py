@@ -18,6 +18,14 @@ from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES, ConfigView
 from kctl.config.kinds import ConfigType
 from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
+_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    member: (entry.name, *entry.falls_back_to)
+    for entry in reversed(BROKER_PROPERTIES.values())
+    if entry.falls_back_to
+    for member in (entry.name, *entry.falls_back_to)
+}
+"""A property with those that it falls back to, by the name of each; of several, the first that is declared."""
+
 
 class ConfigSource(IntEnum):
     """Sources of a value, as numbered in DescribeConfigs version 1 and later."""
@@ -126,7 +134,7 @@ def _broker_synonyms(view: ConfigView, name: str) -> Iterator[Synonym]:
 
     As in Kafka 2.8, log.retention.ms has no synonyms if only log.retention.hours is set.
     """
-    family = _family(name)
+    family = _FAMILIES.get(name, (name,))
     places = (
         (view.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (view.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -140,14 +148,6 @@ def _broker_synonyms(view: ConfigView, name: str) -> Iterator[Synonym]:
         if started:
             entry = BROKER_PROPERTIES.get(member)
             yield Synonym(member, None if entry is not None and entry.sensitive else text, source)
-
-
-def _family(name: str) -> tuple[str, ...]:
-    """The property with its fallbacks, or the properties for which it is a fallback."""
-    for entry in BROKER_PROPERTIES.values():
-        if entry.falls_back_to and name in {entry.name, *entry.falls_back_to}:
-            return (entry.name, *entry.falls_back_to)
-    return (name,)
 
 
 def _defaults(family: Iterable[str]) -> Iterator[tuple[str, str]]:

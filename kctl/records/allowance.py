@@ -65,13 +65,12 @@ class Allowance:
 
         Raises AllowanceExceeded.
         """
-        records = self.records - records // WALKED_RECORDS_PER_RECORD
-        plain_bytes = self.plain_bytes - copied_bytes // COPIED_BYTES_PER_BYTE
-        if records < 0 or plain_bytes < 0:
-            raise AllowanceExceeded(
-                f"walking the records exceeds the limits by {-records} records, {-plain_bytes} bytes"
-            )
-        self.records, self.plain_bytes = records, plain_bytes
+        left_records = self.records - records // WALKED_RECORDS_PER_RECORD
+        left_bytes = self.plain_bytes - copied_bytes // COPIED_BYTES_PER_BYTE
+        if left_records < 0 or left_bytes < 0:
+            self.take_records(records // WALKED_RECORDS_PER_RECORD)
+            self.take_bytes(copied_bytes // COPIED_BYTES_PER_BYTE)
+        self.records, self.plain_bytes = left_records, left_bytes
 
     def take_records(self, count: int) -> None:
         """Reduce the remaining records.  Raises AllowanceExceeded."""

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 
+from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import (
     DECOMPRESSED_SIZE_MAX,
     Buffer,
@@ -35,6 +38,9 @@ from kctl.records.header import (
     parse_header,
     wrapped,
 )
+
+if walk_is_compiled():
+    from kctl.records.walk import read_records
 
 _LENGTH = struct.Struct(">i")
 
@@ -126,6 +132,45 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
     A timestamp beyond 64 bits wraps around, as in Java.  Raises CorruptBatch as iterate_records does.
     """
+    return iterate_with_walk(data, header) if walk_is_compiled() else iterate_interpreted(data, header)
+
+
+_READ_AT_ONCE = 512
+"""Number of records; the first time less, because many callers need only the first one."""
+_READ_FIRST = 8
+_BASE_MAX = (1 << 62) - 1
+_record: partial[Record] = partial(tuple.__new__, Record)
+
+
+def iterate_with_walk(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """As iterate_plain, with kctl.records.walk; what that refuses is read again in Python."""
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
+    position, done, count = 0, 0, header.record_count
+    if abs(base_timestamp) > _BASE_MAX or abs(header.base_offset) > _BASE_MAX:
+        yield from iterate_interpreted(data, header)
+        return
+    size = _READ_FIRST
+    while done < count:
+        size = min(size, count - done)
+        try:
+            found, position = read_records(
+                data, position, size, header.base_offset, base_timestamp, has_append_time=has_append_time
+            )
+        except (IndexError, ValueError):
+            yield from islice(iterate_interpreted(data, header), done, None)
+            return
+        yield from map(_record, found)
+        done += size
+        size = _READ_AT_ONCE
+    if count < 0:
+        raise CorruptBatch(header.position, f"{count} records")
+    if position != len(data):
+        raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+
+
+def iterate_interpreted(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """As iterate_plain, in Python alone."""
     count = header.record_count
     if count < 0:
         raise CorruptBatch(header.position, f"{count} records")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import Codec, compress
 from kctl.records.header import (
     CONTROL_BIT,
@@ -24,6 +25,9 @@ from kctl.records.header import (
     seal,
     wrapped,
 )
+
+if walk_is_compiled():
+    from kctl.records import encoding
 
 
 def build_batch(
@@ -148,8 +152,15 @@ def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
     return bytes(batch)
 
 
-def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytes | bytearray:
     """Return the records with their offset deltas, as in a batch before compression."""
+    if walk_is_compiled():
+        return encoding.encode_records(records, base_timestamp)
+    return encode_in_python(records, base_timestamp)
+
+
+def encode_in_python(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+    """As encode_records, without compiled code."""
     region = bytearray()
     for offset_delta, record in records:
         body = bytearray(1)

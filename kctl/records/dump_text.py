@@ -1,8 +1,8 @@
 """The records of a batch of magic 2 as text in Kafka's format, optimized for large logs.
 
-A dump of a large log spends nearly all of its time here, so this parses the records without creating objects: only
-fields that are printed are parsed.  `kctl.records.batch.iterate_records` is the readable version, and a test compares
-both.
+A dump of a large log spends nearly all of its time here: in compiled code (`kctl.records.record_lines`), and where that
+refuses records or is missing, in a loop that parses without creating objects.  `kctl.records.batch.iterate_records` is
+the readable version, and a test compares all three.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kctl.records.bytes_as_text import AS_JAVA
+from kctl.records.compiled import walk_is_compiled
 from kctl.records.header import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
 
-_LINES_AT_ONCE = 2000
+if walk_is_compiled():
+    from kctl.records.record_lines import format_records
+
+_LINES_AT_ONCE = 500
+_BASE_END = 1 << 62
 
 
 def write_records(
@@ -32,6 +37,60 @@ def write_records(
     `expected` is the expected offset of the first record, -1 for any; `common` is the text that 2.8 repeats in every
     line of a batch.  Raises CorruptBatch after writing the records before the damage.
     """
+    done, position = 0, 0
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    base_timestamp = header.max_timestamp if has_append_time else header.base_timestamp
+    is_fast = walk_is_compiled() and abs(base_timestamp) < _BASE_END and abs(header.base_offset) < _BASE_END
+    while is_fast and done < header.record_count:
+        count = min(header.record_count - done, _LINES_AT_ONCE)
+        try:
+            lines, position, expected, found = format_records(
+                data,
+                position,
+                count,
+                header.base_offset,
+                base_timestamp,
+                header.base_sequence,
+                expected,
+                has_append_time=has_append_time,
+                is_28=is_28,
+                stamp=f" {stamp}: ".encode(),
+                common=common.encode(),
+                with_contents=with_contents,
+            )
+        except (IndexError, ValueError):
+            break
+        gaps += found
+        write(lines.decode())
+        done += count
+    return write_interpreted(
+        data,
+        header,
+        expected,
+        gaps,
+        write,
+        is_28=is_28,
+        stamp=stamp,
+        common=common,
+        with_contents=with_contents,
+        start=(position, done),
+    )
+
+
+def write_interpreted(
+    data: bytes,
+    header: BatchHeader,
+    expected: int,
+    gaps: list[tuple[int, int]],
+    write: Callable[[str], None],
+    *,
+    is_28: bool,
+    stamp: str,
+    common: str,
+    with_contents: bool,
+    start: tuple[int, int] = (0, 0),
+) -> int:
+    """As write_records, without compiled code; `start` is the position of the first record and its index."""
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     first_sequence = header.base_sequence - base_offset
@@ -39,8 +98,8 @@ def write_records(
     sequence, names, contents = -1, "", ""
     after_sizes = f" {stamp}: "
     # Slices of this are text already if a key or value is ASCII.
-    text = data.decode("latin-1") if with_contents else ""
-    position, left = 0, header.record_count
+    position, left = start[0], header.record_count - start[1]
+    text = data.decode("latin-1") if with_contents and left > 0 else ""
     lines: list[str] = []
     add = lines.append
     try:

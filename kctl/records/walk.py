@@ -29,8 +29,13 @@ RECORD_SIZE_MIN: Final = 7
 FIELDS: Final = 8
 """Numbers per record in the result of `locate_records`."""
 
+ReadRecord = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""Offset, timestamp, key, value and headers."""
+
 _SHIFT_32: Final = 28
 _SHIFT_64: Final = 63
+_SHIFT_SMALL: Final = 21
+SHIFT_SMALL_TIMESTAMP: Final = 49
 
 
 def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
@@ -40,7 +45,7 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
     are no records); the number of records without a key.  Raises ValueError and IndexError for malformed records.
     """
     total: i64 = len(region)
-    _check_count(count, total)
+    check_count(count, total)
     position: i64 = 0
     largest: i64 = 0
     smallest: i64 = 0
@@ -53,7 +58,7 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
         if byte < 0x80:
             size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
         if size < 0 or size > total - position:
             raise ValueError(f"record {index} of {size} bytes exceeds the batch")
         end: i64 = position + size
@@ -62,7 +67,7 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
         if byte < 0x80:
             delta: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(region, position, byte, _SHIFT_64)
+            delta, position = rest_of_number(region, position, byte, _SHIFT_64)
         if index == 0:
             largest = smallest = delta
         elif delta > largest:
@@ -74,7 +79,7 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(region, position, byte, _SHIFT_32)
+            delta, position = rest_of_number(region, position, byte, _SHIFT_32)
         if delta != index:
             is_ordered = False
         byte = region[position]
@@ -82,17 +87,17 @@ def check_records(region: bytes, count: i64) -> tuple[bool, i64, i64, i64]:
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
         if size < 0:
             keyless += 1
-        position = _after(position, size, end)
+        position = after_field(position, size, end)
         byte = region[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
-        position = _after(position, size, end)
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
+        position = after_field(position, size, end)
         if region[position] == 0:
             position += 1
         else:
@@ -117,7 +122,7 @@ def locate_records(buffer: bytes, regions: Sequence[tuple[int, int, int]]) -> ve
     for start, end, count in regions:
         if start < 0 or end > len(buffer):
             raise ValueError("a region exceeds the buffer")
-        _check_count(count, end - start)
+        check_count(count, end - start)
         total += count
     found = vec[i64](capacity=total * FIELDS)
     for start, end, count in regions:
@@ -134,7 +139,7 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
         if byte < 0x80:
             size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(buffer, position, byte, _SHIFT_32)
+            size, position = rest_of_number(buffer, position, byte, _SHIFT_32)
         if size < 0 or size > limit - position:
             raise ValueError(f"record {index} of {size} bytes exceeds the batch")
         end: i64 = position + size
@@ -143,33 +148,33 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
         if byte < 0x80:
             delta: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(buffer, position, byte, _SHIFT_64)
+            delta, position = rest_of_number(buffer, position, byte, _SHIFT_64)
         found = append(found, delta)
         byte = buffer[position]
         position += 1
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
         else:
-            delta, position = _rest(buffer, position, byte, _SHIFT_32)
+            delta, position = rest_of_number(buffer, position, byte, _SHIFT_32)
         found = append(found, delta)
         byte = buffer[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(buffer, position, byte, _SHIFT_32)
+            size, position = rest_of_number(buffer, position, byte, _SHIFT_32)
         found = append(found, position)
         found = append(found, size)
-        position = _after(position, size, end)
+        position = after_field(position, size, end)
         byte = buffer[position]
         position += 1
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(buffer, position, byte, _SHIFT_32)
+            size, position = rest_of_number(buffer, position, byte, _SHIFT_32)
         found = append(found, position)
         found = append(found, size)
-        position = _after(position, size, end)
+        position = after_field(position, size, end)
         found = append(found, position)
         if buffer[position] == 0:
             position += 1
@@ -183,6 +188,68 @@ def _locate(buffer: bytes, position: i64, limit: i64, count: i64, found: vec[i64
     return found
 
 
+def read_records(
+    region: bytes, position: i64, count: i64, base_offset: i64, base_timestamp: i64, *, has_append_time: bool
+) -> tuple[list[ReadRecord], i64]:
+    """Returns `count` records from `position` on, and the position after them.
+
+    With `has_append_time` the timestamp of each record is `base_timestamp`.  Numbers that are rare are refused like
+    malformed ones, and left to a reader for which they are not special: fields of 128 MB, and deltas of more than 28 or
+    56 bits, so that sums of a base below 2**62 and a delta do not overflow.
+    """
+    total: i64 = len(region)
+    check_count(count, total - position)
+    found: list[ReadRecord] = []
+    timestamp: i64 = base_timestamp
+    for _ in range(count):
+        size, position = small_number(region, position)
+        if size < 0 or size > total - position:
+            raise ValueError(f"a record of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        byte: i64 = region[position + 1]
+        position += 2
+        if byte < 0x80:
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        if not has_append_time:
+            timestamp = base_timestamp + delta
+        delta, position = small_number(region, position)
+        size, position = small_number(region, position)
+        stop: i64 = after_field(position, size, end)
+        key = region[position:stop] if size >= 0 else None
+        size, position = small_number(region, stop)
+        stop = after_field(position, size, end)
+        value = region[position:stop] if size >= 0 else None
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        position = stop + 1
+        if region[stop] != 0:
+            headers, position = _read_headers(region, stop, end)
+        if position != end:
+            raise ValueError(f"a record ends {end - position} bytes after its last field")
+        found.append((base_offset + delta, timestamp, key, value, headers))
+    return found, position
+
+
+def _read_headers(region: bytes, position: i64, end: i64) -> tuple[tuple[tuple[str, bytes | None], ...], i64]:
+    """Returns the headers whose number is at `position`, and the position after them."""
+    count, position = small_number(region, position)
+    if count < 0 or count > end - position:
+        raise ValueError(f"{count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        size, position = small_number(region, position)
+        if size < 0:
+            raise ValueError("a header without a key")
+        stop: i64 = after_field(position, size, end)
+        name = region[position:stop].decode("utf-8", "replace")  # as in Java
+        size, position = small_number(region, stop)
+        stop = after_field(position, size, end)
+        headers.append((name, region[position:stop] if size >= 0 else None))
+        position = stop
+    return tuple(headers), position
+
+
 def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i64]:
     """Returns the position and the size of the key of `count` records from `start` on, and the end of the last record.
 
@@ -190,7 +257,7 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
     the last record ends with the region.
     """
     total: i64 = len(region)
-    _check_count(count, total - start)
+    check_count(count, total - start)
     keys = vec[i32](capacity=2 * count)
     position: i64 = start
     for _ in range(count):
@@ -199,7 +266,7 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
         if byte < 0x80:
             size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
         if size < 0 or size > total - position:
             raise ValueError(f"a record of {size} bytes exceeds the batch")
         end: i64 = position + size
@@ -215,8 +282,8 @@ def locate_keys(region: bytes, count: i64, start: i64 = 0) -> tuple[vec[i32], i6
         if byte < 0x80:
             size = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
-        if _after(position, size, end) >= end:
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
+        if after_field(position, size, end) >= end:
             raise ValueError("a key leaves no room for the size of the value")
         keys = append(keys, i32(position))
         keys = append(keys, i32(size))
@@ -247,7 +314,7 @@ def retain_records(
         if byte < 0x80:
             size: i64 = (byte >> 1) ^ -(byte & 1)
         else:
-            size, position = _rest(region, position, byte, _SHIFT_32)
+            size, position = rest_of_number(region, position, byte, _SHIFT_32)
         if size < 0 or size > total - position:
             raise ValueError(f"a record of {size} bytes exceeds the batch")
         end: i64 = position + size
@@ -257,7 +324,7 @@ def retain_records(
             if byte < 0x80:
                 delta: i64 = (byte >> 1) ^ -(byte & 1)
             else:
-                delta, position = _rest(region, position, byte, _SHIFT_64)
+                delta, position = rest_of_number(region, position, byte, _SHIFT_64)
             if not drops_tombstones or not _is_tombstone(region, position):
                 count += 1
                 largest = max(largest, delta)
@@ -280,13 +347,13 @@ def _is_tombstone(region: bytes, position: i64) -> bool:
     return region[position + size if size > 0 else position] == 1
 
 
-def _check_count(count: i64, total: i64) -> None:
+def check_count(count: i64, total: i64) -> None:
     """Raises ValueError before memory is allocated for more records than the region can hold."""
     if count < 0 or count > total // RECORD_SIZE_MIN:
         raise ValueError(f"{count} records do not fit {total} bytes")
 
 
-def _rest(region: bytes, position: i64, first: i64, shift_max: i64) -> tuple[i64, i64]:
+def rest_of_number(region: bytes, position: i64, first: i64, shift_max: i64) -> tuple[i64, i64]:
     """Returns a zigzag number whose first byte has been read, and the position after it.
 
     Bits beyond the type are ignored, as in Kafka's ByteUtils.  The highest of 64 bits is kept apart, so that the
@@ -312,7 +379,7 @@ def _rest(region: bytes, position: i64, first: i64, shift_max: i64) -> tuple[i64
     return ((value >> 1) | (highest << 62)) ^ -(value & 1), position
 
 
-def _after(position: i64, size: i64, end: i64) -> i64:
+def after_field(position: i64, size: i64, end: i64) -> i64:
     """Returns the position after a field of `size` bytes, which may be null."""
     if size > end - position:
         raise ValueError(f"a field of {size} bytes exceeds its record")
@@ -331,14 +398,22 @@ def _after_headers(region: bytes, position: i64, end: i64) -> i64:
         size, position = _number(region, position)
         if size < 0:
             raise ValueError("a header without a key")
-        position = _after(position, size, end)
+        position = after_field(position, size, end)
         size, position = _number(region, position)
-        position = _after(position, size, end)
+        position = after_field(position, size, end)
     return position
+
+
+def small_number(region: bytes, position: i64) -> tuple[i64, i64]:
+    """Returns a number of at most 28 bits, and the position after it."""
+    byte: i64 = region[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return rest_of_number(region, position + 1, byte, _SHIFT_SMALL)
 
 
 def _number(region: bytes, position: i64) -> tuple[i64, i64]:
     byte: i64 = region[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    return _rest(region, position + 1, byte, _SHIFT_32)
+    return rest_of_number(region, position + 1, byte, _SHIFT_32)

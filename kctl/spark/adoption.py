@@ -7,6 +7,7 @@ cluster: they contain no records (markers, compaction), or their file was lost a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from uuid import UUID
 
 from kctl.model import TopicPartition
 from kctl.spark.commit_log import BrokenExportFolder
+from kctl.spark.exec.column_types import Columns, columns_from_json, leaves
 from kctl.spark.exec.files import Files
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout import NamedRange, data_path, incarnation_of
@@ -35,6 +37,7 @@ class FoundFile:
     incarnation: int
     ranges: tuple[NamedRange, ...]
     has_headers: bool
+    columns: Columns
 
 
 def find_files(files: Files, paths: Iterable[str]) -> list[FoundFile]:
@@ -66,7 +69,7 @@ def plan_adoption(
             created_ms=now_ms,
             cluster_id=cluster_id,
             options=replace(options, include_headers=group[0].has_headers),
-            topics={topic: PlannedTopic(topic_id, last)},
+            topics={topic: PlannedTopic(topic_id, last, _last_columns(group))},
             ranges=tuple(_ranges(topic, topic_id, group)),
         )
         plans.append(plan)
@@ -76,7 +79,7 @@ def plan_adoption(
 def _found(files: Files, path: str) -> FoundFile:
     import pyarrow as pa  # noqa: PLC0415 - only an adoption needs it on the driver
 
-    from kctl.spark.exec.task import RANGE_KEY  # noqa: PLC0415 - same
+    from kctl.spark.exec.task import COLUMNS_KEY, RANGE_KEY  # noqa: PLC0415 - same
     from kctl.spark.exec.writer import footer  # noqa: PLC0415 - same
 
     try:
@@ -96,7 +99,14 @@ def _found(files: Files, path: str) -> FoundFile:
         incarnation_of(path),
         tuple(NamedRange(int(m["partition"]), int(m["start"]), int(m["end"])) for m in ranges if m),
         "headers" in found.columns,
+        columns_from_json(json.loads(found.metadata.get(COLUMNS_KEY, "{}"))),
     )
+
+
+def _last_columns(group: Sequence[FoundFile]) -> Columns:
+    """The decodings of the file with most columns, which are only added."""
+    count = lambda one: len(leaves(one.columns.key.type, "key") + leaves(one.columns.value.type, "value"))  # noqa: E731
+    return max(group, key=count).columns
 
 
 def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], list[FoundFile]]]:

@@ -18,7 +18,7 @@ Owner: the process that runs the export.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
@@ -26,14 +26,17 @@ from uuid import UUID
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.spark import layout
+from kctl.spark.exec.column_types import columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import FileOutcome, PartOutcome
+from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
 from kctl.spark.inventory import Inventory
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
     Compression,
     FileOptions,
     FileRange,
+    HeldColumns,
     Isolation,
     PartitionRange,
     Plan,
@@ -43,9 +46,13 @@ from kctl.spark.plan import (
 )
 from kctl.spark.position_json import topics_from_json, topics_to_json
 
-FORMAT_VERSION = 2
-"""Current version.  Version 1 had one range per file, all incarnations in one folder, and no summary of files."""
-READABLE_VERSIONS = (1, 2)
+FORMAT_VERSION = 3
+"""Of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
+
+Version 1 had one range per file, all incarnations in one folder, and no summary of files.
+"""
+UNTYPED_VERSION = 2
+READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION)
 
 
 class LostRace(KctlError):
@@ -90,6 +97,15 @@ class CommitLog:
                 f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
             )
         return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
+
+    def plans(self) -> Iterator[Plan]:
+        """All plans, in the order of batches."""
+        for batch in sorted(self._batches(layout.PLANS)):
+            yield plan_from_json(self._read(layout.PLANS, batch))
+
+    def committed_ms(self, batch: int) -> int:
+        """When a batch was committed."""
+        return int(self._read(layout.COMMITS, batch)["committed_ms"])
 
     def committed_paths(self) -> dict[str, int]:
         """All committed data files with their batch.  Reads all commits."""
@@ -140,7 +156,9 @@ class CommitLog:
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters."""
         log = ("", layout.PLANS, layout.COMMITS, layout.PROGRESS)
-        self._files.remove_scratch([*log, *self.topic_directories(topics)])
+        directories = self.topic_directories(topics)
+        letters = [dead_letters_path(directory) for directory in directories]
+        self._files.remove_scratch([*log, *directories, *letters])
 
     def data_files(self, topics: Collection[str]) -> set[str]:
         """Paths of all existing data files of the topics."""
@@ -184,7 +202,7 @@ class CommitLog:
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     """A plan as it is written to `plans` and shown by --dry-run."""
     return {
-        "version": FORMAT_VERSION,
+        "version": FORMAT_VERSION if plan.is_typed else UNTYPED_VERSION,
         "batch": plan.batch,
         "created_ms": plan.created_ms,
         "cluster_id": plan.cluster_id,
@@ -192,7 +210,11 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "compression": plan.options.compression,
         "isolation": plan.options.isolation,
         "topics": {
-            topic: {"topic_id": str(planned.topic_id), "incarnation": planned.incarnation}
+            topic: {
+                "topic_id": str(planned.topic_id),
+                "incarnation": planned.incarnation,
+                **columns_to_json(planned.columns),
+            }
             for topic, planned in plan.topics.items()
         },
         "ranges": [
@@ -222,7 +244,7 @@ def plan_from_json(document: Mapping[str, Any]) -> Plan:
             isolation=Isolation(document["isolation"]),
         ),
         topics={
-            topic: PlannedTopic(UUID(planned["topic_id"]), planned["incarnation"])
+            topic: PlannedTopic(UUID(planned["topic_id"]), planned["incarnation"], columns_from_json(planned))
             for topic, planned in document["topics"].items()
         },
         ranges=tuple(_range_from_json(range_) for range_ in document["ranges"]),
@@ -241,8 +263,10 @@ def _range_from_json(document: Mapping[str, Any]) -> PartitionRange:
 
 
 def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int) -> dict[str, Any]:
+    letters = [outcome.dead_letters for outcome in outcomes.values() if outcome.dead_letters is not None]
+    is_typed = plan.is_typed or any(one != HeldColumns() for one in after.columns.values())
     return {
-        "version": FORMAT_VERSION,
+        "version": FORMAT_VERSION if is_typed else UNTYPED_VERSION,
         "batch": plan.batch,
         "committed_ms": now_ms,
         "files": [
@@ -252,7 +276,19 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
         "include_headers": after.include_headers,
         "all_files": _path_set_to_json(after.files),
         "positions": topics_to_json(after.topics),
+        **({"columns": _held_to_json(after), "dead_letters": list(map(_letters_to_json, letters))} if is_typed else {}),
     }
+
+
+def _held_to_json(after: Positions) -> dict[str, Any]:
+    return {
+        topic: {"key": type_to_json(held.key), "value": type_to_json(held.value)}
+        for topic, held in after.columns.items()
+    }
+
+
+def _letters_to_json(file: WrittenFile) -> dict[str, Any]:
+    return {"path": file.path, "records": file.records, "bytes": file.size}
 
 
 def _file_to_json(
@@ -303,9 +339,18 @@ def _path_set_from_json(document: Mapping[str, Any] | None) -> PathSet | None:
 
 
 def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
+    held = document.get("columns")
+    columns = (
+        {topic: HeldColumns() for topic in document["positions"]}
+        if held is None
+        else {
+            topic: HeldColumns(type_from_json(one["key"]), type_from_json(one["value"])) for topic, one in held.items()
+        }
+    )
     return Positions(
         last_batch=batch,
         topics=topics_from_json(document["positions"]),
         include_headers=document["include_headers"],
         files=_path_set_from_json(document.get("all_files")),
+        columns=columns,
     )

@@ -15,17 +15,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
+from kctl.client.registry.client import RegistryClient
+from kctl.client.registry.settings import RegistrySettings
 from kctl.client.settings import ClientSettings
 from kctl.environment import Clock
 from kctl.model import TopicPartition
 from kctl.spark.adoption import find_files, plan_adoption
-from kctl.spark.cluster_view import TopicSelection, take_samples, view_cluster
+from kctl.spark.cluster_view import ISOLATION_LEVELS, TopicSelection, take_samples, view_cluster
 from kctl.spark.commit_log import parts_of
+from kctl.spark.decodings import DecodingOptions, decide
 from kctl.spark.density import Sample, sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
+from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.target import open_files
@@ -42,6 +47,7 @@ from kctl.spark.plan import (
     with_samples,
 )
 from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
+from kctl.spark.value_sample import RecordSample, take_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ class ExportRequest:
     """Whether to adopt data files that no commit names."""
     engine: EngineSettings
     table: TableOptions = field(default_factory=TableOptions)
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    registry: RegistrySettings | None = None
 
 
 class Origin(StrEnum):
@@ -122,6 +130,7 @@ class Exporter:
         files: Files | None = None,
         look: Callable[[ExportRequest], ClusterView] | None = None,
         sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
+        take: Callable[[ExportRequest, Plan], RecordSample] | None = None,
         start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] | None = None,
     ) -> None:
         self._request = request
@@ -130,6 +139,8 @@ class Exporter:
         self._log = open_log(request.table, self._files, request.selection.topics)
         self._look = look or look_at_cluster
         self._sample = sample or sample_logs
+        self._take = take or take_record_sample
+        self._decided: tuple[tuple[object, ...], dict[str, Columns]] | None = None
         self._start_runner = start_runner
         self._runner: TaskRunner | None = None
         self._stack = contextlib.ExitStack()
@@ -140,6 +151,7 @@ class Exporter:
 
         Changes nothing and needs no engine.  Raises as `run` does.
         """
+        self._request.decoding.require_packages()
         positions = self._log.positions()
         pending = self._log.pending(positions)
         inventory = self._check_files(positions, pending)
@@ -158,6 +170,7 @@ class Exporter:
         """
         if self._start_runner is None:
             require_engine(self._request.engine)
+        self._request.decoding.require_packages()
         with self._stack:
             view = self._prepare_new_folder() if self._log.is_new() else None
             self._log.create()
@@ -174,6 +187,7 @@ class Exporter:
         with self._timed("plan"):
             view = self._look(self._request)
             plan, _ = self._plan_from(Positions(), view)
+            plan = self._with_columns(plan, Positions()) if plan else None
         if plan and plan.file_count:
             self._started_runner()
         return view
@@ -239,6 +253,7 @@ class Exporter:
                 self._request.target,
                 self._request.client,
                 may_skip=may_skip,
+                keeps_bad=self._request.decoding.keeps_bad,
                 is_for_table=self._request.table.kind is not TableKind.PARQUET,
                 partition_by=self._request.table.partition_by,
             )
@@ -259,7 +274,30 @@ class Exporter:
         if plan and (selection := _sample_offsets(plan)):
             plan, warnings = self._plan_from(positions, with_samples(view, self._sample(self._request, selection)))
         self._report.warnings += warnings
-        return plan
+        return self._log.placed(self._with_columns(plan, positions)) if plan else None
+
+    def _with_columns(self, plan: Plan, positions: Positions) -> Plan:
+        """The plan with decodings; they are decided once for the same topics and columns of the export.
+
+        Raises BadRecords if a record of the sample does not fit, unless such records are kept.
+        """
+        options = self._request.decoding
+        decided_for = (list(plan.topics), positions.columns)
+        if self._decided is None or self._decided[0] != decided_for:
+            sample = self._take(self._request, plan) if options.are_typed else {}
+            registry = RegistryClient(self._request.registry) if self._request.registry else None
+            columns = decide(
+                options,
+                list(plan.topics),
+                positions.columns,
+                registry=registry,
+                sample_of=partial(_sampled, sample),
+                is_shared=self._request.table.is_shared,
+            )
+            if not options.keeps_bad:
+                check_sample(sample, columns)
+            self._decided = decided_for, columns
+        return plan.with_columns(self._decided[1])
 
     def _plan_from(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
         request = self._request
@@ -271,7 +309,7 @@ class Exporter:
             on_data_loss=request.on_data_loss,
             now_ms=self._clock.now_ms(),
         )
-        return self._log.placed(plan) if plan else None, losses
+        return plan, losses
 
     def _started_runner(self) -> TaskRunner:
         """The runner, started with the first batch and kept for the second."""
@@ -311,6 +349,32 @@ def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[
             return await take_samples(client, selection)
 
     return run_blocking(send_to())
+
+
+def take_record_sample(request: ExportRequest, plan: Plan) -> RecordSample:
+    """Takes records of the ranges of a plan over blocking sockets."""
+
+    async def send_to() -> RecordSample:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            return await take_records(client, plan.ranges, ISOLATION_LEVELS[plan.options.isolation])
+
+    return run_blocking(send_to())
+
+
+def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
+    """Raises BadRecords if a record cannot be decoded."""
+    for tp, records in sample.items():
+        if not records or not columns[tp.topic].are_typed:
+            continue
+        from kctl.spark.exec.task import check_records  # noqa: PLC0415 - imports pyarrow, which binary exports do without
+
+        check_records(tp, records, columns[tp.topic])
+
+
+def _sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:
+    """The keys or values of a topic in the sample."""
+    found = [getattr(record, name) for tp, records in sample.items() if tp.topic == topic for record in records]
+    return [one for one in found if one is not None]
 
 
 def _sample_offsets(plan: Plan) -> dict[TopicPartition, list[int]]:

@@ -19,7 +19,7 @@ from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
-from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
+from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.progress import running_tasks
 from kctl.spark.exec.target import is_object_store
@@ -145,6 +145,7 @@ def tasks_of(
     settings: ClientSettings,
     *,
     may_skip: bool,
+    keeps_bad: bool = False,
     is_for_table: bool = False,
     partition_by: PartitionBy = PartitionBy.NONE,
 ) -> list[FileTask]:
@@ -166,6 +167,8 @@ def tasks_of(
             compression=plan.options.compression.value,
             partition_by=partition_by,
             may_skip=may_skip,
+            columns=plan.topics[shares[0][0].tp.topic].columns,
+            keeps_bad=keeps_bad,
             is_for_table=is_for_table,
             incarnation=shares[0][0].incarnation if is_for_table else 0,
         )
@@ -179,7 +182,12 @@ def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
     failed = [outcome for outcome in outcomes.values() if outcome.failure]
     if not failed:
         return
-    kinds = {Failure.FAILED: KctlError, Failure.DATA_LOSS: DataLoss, Failure.UNREACHABLE: ClusterUnreachable}
+    kinds = {
+        Failure.FAILED: KctlError,
+        Failure.DATA_LOSS: DataLoss,
+        Failure.UNREACHABLE: ClusterUnreachable,
+        Failure.BAD_RECORDS: BadRecords,
+    }
     for kind, error in kinds.items():
         messages = sorted({outcome.message for outcome in failed if outcome.failure is kind})
         if messages:

@@ -3,6 +3,7 @@
     DIR/orders/orders+3+00000000000000051200-00000000000000102400.parquet      offsets [51200, 102400) of orders-3
     DIR/orders/orders+0-57+6f1c0a52d1e94b7c.parquet                            small ranges of partitions 0 to 57
     DIR/orders+r1+<topic id>/...             files of the topic after it was deleted and created again
+    DIR/_dead_letters/orders/...             records of such a file that could not be decoded, as they were
     DIR/_kctl/plans/000000000007.json        plan of batch 7, written before any of its tasks starts
     DIR/_kctl/commits/000000000007.json      commit of batch 7, with the positions of all partitions
     DIR/_kctl/progress                       progress of running tasks, for display

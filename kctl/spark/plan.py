@@ -30,6 +30,7 @@ from uuid import UUID
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.spark.density import Sample, cut_by_size
+from kctl.spark.exec.column_types import BINARY, Columns, Type
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.layout import NamedRange, data_path
 from kctl.spark.path_set import NO_PATHS, PathSet
@@ -91,6 +92,13 @@ class TopicPosition:
     partitions: Mapping[int, Position]
 
 
+class HeldColumns(NamedTuple):
+    """The types of keys and values in the files of a topic."""
+
+    key: Type = BINARY
+    value: Type = BINARY
+
+
 @dataclass(frozen=True, slots=True)
 class Positions:
     """Positions of a folder, from its last commit."""
@@ -101,6 +109,8 @@ class Positions:
     """Whether the folder's files have the headers column; None without files."""
     files: PathSet | None = NO_PATHS
     """The data files of all commits; None if the last commit has version 1, which lacks them."""
+    columns: Mapping[str, HeldColumns] = field(default_factory=dict)
+    """By topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +174,11 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """Identity of a topic at planning."""
+    """Identity of a topic at planning, and how its records are decoded."""
 
     topic_id: UUID
     incarnation: int
+    columns: Columns = field(default_factory=Columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +201,17 @@ class Plan:
     def file_count(self) -> int:
         """Maximum number of files: one without records is not written."""
         return len(self.shares())
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether keys or values of any topic are decoded."""
+        return any(topic.columns.are_typed for topic in self.topics.values())
+
+    def with_columns(self, columns: Mapping[str, Columns]) -> Plan:
+        """The plan with decodings of all its topics."""
+        return replace(
+            self, topics={topic: replace(planned, columns=columns[topic]) for topic, planned in self.topics.items()}
+        )
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
         """The ranges of every file, by path and in order."""
@@ -266,7 +288,17 @@ def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> P
             if range_.tp.topic == topic:
                 partitions[range_.tp.partition] = Position(range_.end, range_.incarnation)
         topics[topic] = TopicPosition(planned.topic_id, plan.cluster_id, planned.incarnation, partitions)
-    return Positions(last_batch=plan.batch, topics=topics, include_headers=plan.options.include_headers, files=files)
+    held = {
+        topic: HeldColumns(planned.columns.key.type, planned.columns.value.type)
+        for topic, planned in plan.topics.items()
+    }
+    return Positions(
+        last_batch=plan.batch,
+        topics=topics,
+        include_headers=plan.options.include_headers,
+        files=files,
+        columns={**positions.columns, **held},
+    )
 
 
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:

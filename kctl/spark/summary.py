@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kctl.model import TopicPartition
 from kctl.spark.commit_log import parts_of
-from kctl.spark.exec.outcome import PartOutcome
+from kctl.spark.exec.column_types import STRING, Format, leaves
+from kctl.spark.exec.outcome import REASONS_MAX, PartOutcome
 from kctl.spark.export import ExportReport, ExportRequest, FinishedBatch
 from kctl.spark.pace import size_text
 from kctl.spark.plan import PartitionRange, Plan
@@ -33,7 +35,16 @@ class RangeRow(NamedTuple):
     bytes_out: int | None
     files: int
     lost: int
+    bad: int | None
     status: str
+
+
+class ColumnRow(NamedTuple):
+    """A column that keys or values are decoded to: `value.items[].price`, `double`."""
+
+    topic: str
+    name: str
+    type: str
 
 
 class ExportSummary(NamedTuple):
@@ -49,6 +60,9 @@ class ExportSummary(NamedTuple):
     bytes_in: int
     bytes_out: int
     lost: int
+    bad: int
+    """Records that could not be decoded, which are in the dead letters."""
+    bad_reasons: Mapping[str, int]
     files: int
     records_per_second: int | None
     seconds: Mapping[str, float]
@@ -59,6 +73,8 @@ class ExportSummary(NamedTuple):
     app_id: str | None
     warnings: Sequence[str]
     partitions: list[RangeRow]
+    columns: list[ColumnRow]
+    """Of decoded keys and values; empty if nothing is decoded."""
 
 
 def rows_of(report: ExportReport) -> list[RangeRow]:
@@ -86,6 +102,7 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
             bytes_out=None,
             files=len(range_.files),
             lost=range_.lost,
+            bad=None,
             status=status,
         )
         for range_ in plan.ranges
@@ -109,6 +126,8 @@ def document(
         bytes_in=sum(row.bytes_in or 0 for row in rows),
         bytes_out=sum(row.bytes_out or 0 for row in rows),
         lost=sum(row.lost for row in rows),
+        bad=sum(row.bad or 0 for row in rows),
+        bad_reasons=bad_reasons(report) if report else {},
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
         seconds=seconds,
@@ -117,7 +136,32 @@ def document(
         app_id=(report.app_id if report else "") or None,
         warnings=report.warnings if report else [],
         partitions=rows,
+        columns=columns_of([plan] if plan else [batch.plan for batch in report.batches] if report else []),
     )
+
+
+def columns_of(plans: Sequence[Plan]) -> list[ColumnRow]:
+    """The columns of decoded keys and values in the last plan of each topic."""
+    found = {topic: planned.columns for plan in plans for topic, planned in plan.topics.items()}
+    return [
+        ColumnRow(topic, path, type_)
+        for topic, columns in sorted(found.items())
+        for name, decoding in (("key", columns.key), ("value", columns.value))
+        if decoding.format is not Format.BINARY
+        for path, type_ in [
+            *leaves(decoding.type, name),
+            *([(f"{name}_rest", STRING)] if decoding.has_rest else []),
+        ]
+    ]
+
+
+def bad_reasons(report: ExportReport) -> dict[str, int]:
+    """Numbers of records by the reason why they could not be decoded, the most frequent first."""
+    found: Counter[str] = Counter()
+    for batch in report.batches:
+        for outcome in batch.outcomes.values():
+            found.update(outcome.reasons)
+    return dict(found.most_common(REASONS_MAX))
 
 
 def file_count(report: ExportReport) -> int:
@@ -140,6 +184,7 @@ def _committed_row(
         bytes_out=sum(sizes[file.path, range_.tp, file.start] for file in written),
         files=len(written),
         lost=range_.lost + sum(part.lost for part in parts),
+        bad=sum(part.bad for part in parts),
         status=batch.origin.value,
     )
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from kctl.errors import CorruptLog
 from kctl.input_files import check_regular, read_regular
 from kctl.records.header import CorruptBatch
+from kctl.records.walk import check_records as walk_records
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, time_index, used_entries
@@ -147,6 +148,8 @@ def base_offset_of(path: str) -> int:
 def check_records(line: BatchLine) -> Problem | None:
     """Return what is wrong inside of a batch with a valid checksum, if anything."""
     header = line.header
+    if header.magic == 2 and header.last_offset_delta >= header.record_count - 1 and _is_dense(line):
+        return None
     before = -1
     try:
         for record in line.records():
@@ -159,6 +162,14 @@ def check_records(line: BatchLine) -> Problem | None:
     except CorruptBatch as problem:
         return Problem(problem.reason, header.position, header.size)
     return None
+
+
+def _is_dense(line: BatchLine) -> bool:
+    """True if the batch is valid and its records have the offset deltas 0, 1, 2 and so on, as producers write them."""
+    try:
+        return walk_records(line.region(), line.header.record_count)[0]
+    except (CorruptBatch, IndexError, ValueError):
+        return False
 
 
 def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kctl.limits import PROBLEM_TEXT_MAX
 from kctl.records import legacy
-from kctl.records.batch import iterate_records
-from kctl.records.header import BatchHeader, CorruptBatch, Record
+from kctl.records.batch import iterate_records, records_region
+from kctl.records.header import BatchHeader, CorruptBatch, Record, parse_header
 from kctl.storage.files import File
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction
@@ -33,6 +33,11 @@ class BatchLine:
         if self._view is None:
             return memoryview(self._file.read_at(self.header.position, self.header.size))
         return self._view
+
+    def region(self) -> bytes:
+        """Return the uncompressed records of a batch of magic 2.  Raises CorruptBatch."""
+        data = self.data()
+        return bytes(records_region(data, parse_header(data)))
 
     def records(self) -> Iterator[Record]:
         """Yield the records.  Raises CorruptBatch, with a position in the file, at the first malformed record."""

@@ -62,6 +62,11 @@ def read_slice(
     """
     bound = min(max_offset, log_end_offset)
     if offset < bound:
+        if bound >= log_end_offset and (position := segments.active.last_batch_at(offset)) >= 0:
+            size = segments.active.size - position
+            if max_bytes < size and not min_one_batch:
+                size = 0
+            return RecordsSlice(segments.active.file, position, size, segments.active)
         index = segments.floor_index(offset)
         for segment in segments.from_index(index):
             header = segment.locate(offset)

@@ -211,6 +211,13 @@ class Segment:
                 start = self.indexes.offset.lookup(offset)
         return self._scan(start, offset)
 
+    def last_batch_at(self, offset: int) -> int:
+        """Return the position of the batch that was appended last if `offset` is in it or after it, else -1.
+
+        It ends where the file ends, so a reader at the end of the log needs nothing from the file.
+        """
+        return self._last_position if offset >= self._last_start else -1
+
     def _scan(self, start: int, offset: int) -> BatchHeader | None:
         for header in read_headers(self.file, start, self.size):
             is_late = start and header.position == start and header.base_offset > offset

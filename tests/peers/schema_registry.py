@@ -54,6 +54,9 @@ class SchemaRegistry:
                 if not 0 < int(number) <= len(self._schemas):
                     return 404, {"error_code": 40403, "message": "Schema not found"}
                 return 200, self._shown(self._schemas[int(number) - 1])
+            case "GET", ["subjects", subject, "versions"]:
+                count = len(self._subjects.get(subject, []))
+                return (200, list(range(1, count + 1))) if count else (404, {"error_code": 40401, "message": "none"})
             case "GET", ["subjects", subject, "versions", wanted]:
                 return self._version(subject, wanted)
             case "POST", ["subjects", subject, *_]:

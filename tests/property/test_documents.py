@@ -12,7 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kctl.cells import csv_line
+from kctl.commands.record_items import record_item, record_lines
+from kctl.console import Console, Format
 from kctl.documents import json_text, yaml_text
+from kctl.model import TopicPartition
+from kctl.records.header import Record
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(
     [
@@ -67,3 +71,28 @@ def test_json_is_read_back(value: Any) -> None:
 def test_csv_is_read_back(rows: list[list[str]]) -> None:
     text = "".join(csv_line(row) for row in rows if len(row) > 1)
     assert list(csv.reader(io.StringIO(text, newline=""))) == [row for row in rows if len(row) > 1]
+
+
+FIELDS = (
+    st.none() | st.binary() | st.text().map(str.encode) | st.sampled_from((b"\x1b[31m", b'"\\', b"\xe2\x80\xae", b"\n"))
+)
+RECORDS = st.builds(
+    Record,
+    offset=st.integers(0, (1 << 63) - 1),
+    timestamp=st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 1 << 41),
+    key=FIELDS,
+    value=FIELDS,
+    headers=st.lists(st.tuples(st.text(), FIELDS), max_size=3).map(tuple),
+)
+
+
+@given(topic=st.text(), given_records=st.lists(RECORDS, max_size=4))
+@example(topic="t", given_records=[Record(0, -1), Record(1, -1), Record(2, 0), Record(3, 0)])
+def test_lines_of_records_are_those_of_their_objects(topic: str, given_records: list[Record]) -> None:
+    expected, found = io.StringIO(), io.StringIO()
+    tp = TopicPartition(topic, 7)
+    with Console(expected, io.StringIO(), format=Format.JSONL).stream(()) as stream:
+        for record in given_records:
+            stream.write(record_item(tp, record))
+    Console(found, io.StringIO(), format=Format.JSONL).encoded_lines(record_lines(tp, given_records))
+    assert found.getvalue() == expected.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions, as_text
 from kctl.commands.dump_log.selection import classic_text
 from kctl.console import Console
-from kctl.records.build import build_batch
+from kctl.records.build import build_batch, encode_records
 from kctl.records.compression import Codec
-from kctl.records.header import Record
+from kctl.records.dump_text import write_interpreted, write_records
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem
 from tests.property.examples import SHARE
+from tests.property.walk_inputs import LONG_NUMBERS
 
 NAME = "00000000000000000000.log"
 BYTES = st.none() | st.binary(max_size=200) | st.text(max_size=80).map(str.encode)
@@ -66,6 +69,37 @@ def test_fast_record_reader_agrees_with_the_reference_reader(
         offset += len(records) + 1
     path.write_bytes(data)
     assert classic(path, compat, fast=True) == classic(path, compat, fast=False)
+
+
+def written(write_lines: Callable[..., int], region: bytes, header: BatchHeader, **options: Any) -> tuple[object, ...]:
+    """The text, the gaps between offsets, and the result or the error."""
+    pieces: list[str] = []
+    gaps: list[tuple[int, int]] = []
+    try:
+        result: object = write_lines(region, header, 2, gaps, pieces.append, stamp="T", **options)
+    except CorruptBatch as error:
+        result = str(error)
+    return "".join(pieces), gaps, result
+
+
+@RELAXED
+@given(RECORDS, st.data(), st.booleans(), st.booleans(), st.sampled_from((0, 8)))
+def test_lines_of_damaged_records_are_the_same_without_a_compiler(
+    records: list[Record], data: st.DataObject, is_28: bool, with_contents: bool, attributes: int
+) -> None:
+    numbered = [(at * data.draw(st.integers(1, 2)), record) for at, record in enumerate(records)]
+    region = bytearray(encode_records(numbered, 1 << 41))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(region) - 1))
+        region[at : at + 1] = data.draw(st.sampled_from((*LONG_NUMBERS, b"", b"\x00", b"\x01", b"\xff", b"\xc3\xa9")))
+    count = len(records) + data.draw(st.sampled_from((0, 0, 1, -1)))
+    base_timestamp = data.draw(st.sampled_from((1 << 41, 0, -1, (1 << 63) - 1)))
+    base_sequence = data.draw(st.sampled_from((-1, 0, (1 << 31) - 2)))
+    fields = (7, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 77, -1, -1, base_sequence, count)
+    header = BatchHeader(0, fields)
+    options = {"is_28": is_28, "with_contents": with_contents, "common": " common"}
+    found = written(write_records, bytes(region), header, **options)
+    assert found == written(write_interpreted, bytes(region), header, **options)
 
 
 @RELAXED

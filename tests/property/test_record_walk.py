@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -14,11 +15,11 @@ from librt.vecs import vec
 from mypy_extensions import u8
 
 import kctl.records
-from kctl.records import walk
-from kctl.records.batch import iterate_records, records_region
-from kctl.records.build import build_batch, encode_records
+from kctl.records import encoding, walk
+from kctl.records.batch import iterate_interpreted, iterate_records, iterate_with_walk, records_region
+from kctl.records.build import build_batch, encode_in_python, encode_records
 from kctl.records.compiled import walk_is_compiled
-from kctl.records.header import CorruptBatch, Record, parse_header, seal
+from kctl.records.header import BatchHeader, CorruptBatch, Record, parse_header, seal
 from kctl.records.walk import (
     FIELDS,
     RECORD_SIZE_MIN,
@@ -172,6 +173,57 @@ def test_what_the_walk_accepts_the_reader_accepts(given_records: list[Record], d
     except (IndexError, ValueError):
         return
     assert len(list(iterate_records(batch))) == len(given_records)
+
+
+def read_until_error(records: Iterator[Record]) -> tuple[list[Record], str]:
+    """The records before an error, and its text."""
+    read = []
+    try:
+        for record in records:
+            read.append(record)  # noqa: PERF402 - the records before an error are kept
+    except CorruptBatch as error:
+        return read, str(error)
+    return read, ""
+
+
+needs_compiled_walk = pytest.mark.skipif(not walk_is_compiled(), reason="no C compiler: install gcc")
+
+
+@needs_compiled_walk
+@given(st.lists(records, max_size=20), st.data(), st.sampled_from((0, 1 << 40, (1 << 63) - 1)), st.sampled_from((0, 8)))
+@examples(400)
+def test_both_readers_find_the_same_records_and_the_same_damage(
+    given_records: list[Record], data: st.DataObject, base_offset: int, attributes: int
+) -> None:
+    region = bytearray(encode_records(enumerate(given_records), 0))
+    for _ in range(data.draw(st.integers(0, 3)) if region else 0):
+        at = data.draw(st.integers(0, len(region) - 1))
+        region[at : at + 1] = data.draw(st.sampled_from((*walk_inputs.LONG_NUMBERS, b"", b"\x00", b"\x01", b"\xff")))
+    count = data.draw(st.sampled_from((len(given_records), len(given_records) + 1, 0, -1)))
+    base_timestamp = data.draw(st.sampled_from((0, -1, 1_700_000_000_000, (1 << 63) - 1, -(1 << 63))))
+    fields = (base_offset, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 77, -1, -1, -1, count)
+    header = BatchHeader(0, fields)
+    found = read_until_error(iterate_with_walk(bytes(region), header))
+    assert found == read_until_error(iterate_interpreted(bytes(region), header))
+    assert all(type(record) is Record for record in found[0])
+
+
+@needs_compiled_walk
+def test_batches_of_many_records_are_read_as_a_whole() -> None:
+    given_records = [Record(0, at * 7, b"k%d" % at, None, (("\u00e9", b""), ("", None))) for at in range(2000)]
+    batch = build_batch(given_records, base_offset=50)
+    expected = [record._replace(offset=50 + at) for at, record in enumerate(given_records)]
+    region, header = bytes(records_region(batch, parse_header(batch))), parse_header(batch)
+    assert list(iterate_with_walk(region, header)) == list(iterate_interpreted(region, header)) == expected
+
+
+@given(st.lists(records, max_size=5), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_records_are_encoded_as_without_a_compiler(given_records: list[Record], base_timestamp: int) -> None:
+    numbered = [(at * 100, record) for at, record in enumerate(given_records)]
+    expected = encode_in_python(numbered, base_timestamp)
+    assert encoding.encode_records(numbered, base_timestamp) == expected
+    source = walk_inputs.interpreted(str(Path(encoding.__file__).with_name("encoding.py")))
+    assert source.encode_records(numbered, base_timestamp) == expected
 
 
 def test_more_records_than_the_region_can_hold_are_refused_before_memory_is_allocated() -> None:

@@ -36,6 +36,12 @@ WALKS: dict[str, Callable[[Any, bytes, int], Any]] = {
     "locate_records in two regions": lambda module, region, count: list(
         module.locate_records(region, [(0, len(region) // 2, count), (len(region) // 2, len(region), count)])
     ),
+    "read_records": lambda module, region, count: list(
+        module.read_records(region, 0, count, 1 << 40, 1 << 41, has_append_time=False)
+    ),
+    "read_records after an append": lambda module, region, count: list(
+        module.read_records(region, 0, count, 0, -1, has_append_time=True)
+    ),
     "locate_keys": lambda module, region, count: _located(*module.locate_keys(region, count)),
     "retain_records": lambda module, region, count: module.retain_records(region, 0, _some(count), False),
     "retain_records without tombstones": lambda module, region, count: module.retain_records(

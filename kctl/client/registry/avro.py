@@ -43,18 +43,29 @@ class AvroCodec:
         ) as error:
             raise SchemaError(f"schema {schema.id} is not a valid Avro schema: {_text(error)}") from None
 
-    def decode(self, payload: bytes) -> str:
-        """JSON.  Raises SchemaError."""
+    @property
+    def parsed(self) -> tuple[Any, dict[str, Any]]:
+        """The schema as fastavro parses it, with full names, and the named types by their names."""
+        return self._schema, self._named
+
+    def datum(self, payload: bytes) -> Any:
+        """The value as fastavro reads it.  Raises SchemaError."""
         source = io.BytesIO(payload)
-        out = io.StringIO()
         try:
             datum = self._read(source, self._schema, None)
-            if source.tell() != len(payload):
-                raise SchemaError("its value is followed by further bytes")
-            fastavro.json_writer(out, self._schema, [datum])
-        except SchemaError:
-            raise
         except Exception as error:  # fastavro raises many types for malformed data
+            raise SchemaError(f"it is not a value of its schema: {type(error).__name__}") from None
+        if source.tell() != len(payload):
+            raise SchemaError("its value is followed by further bytes")
+        return datum
+
+    def decode(self, payload: bytes) -> str:
+        """JSON.  Raises SchemaError."""
+        datum = self.datum(payload)
+        out = io.StringIO()
+        try:
+            fastavro.json_writer(out, self._schema, [datum])
+        except Exception as error:  # as above
             raise SchemaError(f"it is not a value of its schema: {type(error).__name__}") from None
         return _strict_json(out.getvalue())
 

@@ -1,7 +1,7 @@
 """Fetches schemas over HTTP.  Responses are bounded in size and time, and cached.
 
-Confluent's API: GET /schemas/ids/ID and GET /subjects/SUBJECT/versions/VERSION.  With `format=serialized`, a Protobuf
-schema is base64 of its FileDescriptorProto; other types ignore it.
+Confluent's API: GET /schemas/ids/ID, /subjects/SUBJECT/versions and /subjects/SUBJECT/versions/VERSION.  With
+`format=serialized`, a Protobuf schema is base64 of its FileDescriptorProto; other types ignore it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from urllib.parse import quote, urlsplit
 from kctl.client.http_deadline import shut_down_after
 from kctl.client.registry.schema import Reference, RegistryUnreachable, Schema, SchemaError, schema_of
 from kctl.client.registry.settings import RegistrySettings
-from kctl.limits import REGISTRY_REFERENCES_MAX, REGISTRY_RESPONSE_BYTES_MAX, REGISTRY_TIMEOUT_MS
+from kctl.integers import INT32_MAX, is_integer
+from kctl.limits import (
+    REGISTRY_REFERENCES_MAX,
+    REGISTRY_RESPONSE_BYTES_MAX,
+    REGISTRY_TIMEOUT_MS,
+    REGISTRY_VERSIONS_MAX,
+)
 from kctl.security.tls import TlsSettings, client_context
 
 _ERROR_CHARACTERS_MAX = 200
@@ -45,6 +51,16 @@ class RegistryClient:
         """A version of a subject, or the `latest`.  Raises RegistryUnreachable and SchemaError."""
         end_s = self._end_s()
         return self._with_references(self._version(subject, version, end_s), end_s)
+
+    def versions_of(self, subject: str) -> list[Schema]:
+        """All versions of a subject, the first one first.  Raises RegistryUnreachable and SchemaError."""
+        end_s = self._end_s()
+        numbers = self._get(f"/subjects/{quote(subject, safe='')}/versions", f"subject {subject}", end_s)
+        if not isinstance(numbers, list) or not all(is_integer(one, low=1, high=INT32_MAX) for one in numbers):
+            raise SchemaError(f"the registry returned no versions of the subject {subject}")
+        if len(numbers) > REGISTRY_VERSIONS_MAX:
+            raise SchemaError(f"the subject {subject} has more than {REGISTRY_VERSIONS_MAX} versions")
+        return [self.of_subject(subject, str(number)) for number in sorted(numbers)]
 
     def _end_s(self) -> float:
         return time.monotonic() + self._timeout_ms / 1000

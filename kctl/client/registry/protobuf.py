@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, json_format
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from kctl.client.registry.schema import Schema, SchemaError, indexes_of, split_indexes
@@ -38,14 +38,32 @@ class ProtobufCodec:
             raise SchemaError(f"schema {schema.id} is not a valid Protobuf schema: {str(error)[:200]}") from None
         self._type_name = type_name
 
-    def decode(self, payload: bytes) -> str:
-        """JSON.  Raises SchemaError."""
+    @property
+    def pool(self) -> DescriptorPool:
+        """The descriptors of the schema and those that it uses."""
+        return self._pool
+
+    @property
+    def first_type(self) -> Descriptor:
+        """The first message type.  Raises SchemaError if there is none."""
+        return self._type_at([0])
+
+    def message(self, payload: bytes) -> Message:
+        """The message of a payload.  Raises SchemaError."""
         path, data = split_indexes(payload)
-        message = GetMessageClass(self._type_at(path))()
+        message: Message = GetMessageClass(self._type_at(path))()
         try:
             message.ParseFromString(data)
+        except (DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
+        return message
+
+    def decode(self, payload: bytes) -> str:
+        """JSON.  Raises SchemaError."""
+        message = self.message(payload)
+        try:
             document = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
-        except (DecodeError, ValueError, TypeError, RecursionError, json_format.Error) as error:
+        except (ValueError, TypeError, RecursionError, json_format.Error) as error:
             raise SchemaError(f"it is not a message of its schema: {type(error).__name__}") from None
         return json.dumps(document, ensure_ascii=False)
 

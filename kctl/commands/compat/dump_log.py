@@ -27,10 +27,9 @@ from kctl.commands.compat.internal_records import Texts
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.input_files import read_regular
-from kctl.records.batch import records_region
 from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.dump_text import write_records
-from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
@@ -176,7 +175,7 @@ class ClassicDump:
         common = self._batch_text(line) if self._is_28 and shows_metadata else ""
         if header.magic >= 2 and shows_metadata and not header.is_control and parser in {None, as_text}:
             expected = write_records(
-                bytes(records_region(line.data(), parse_header(line.data()))),
+                line.region(),
                 header,
                 -1 if last_offset == -1 else last_offset + 1,
                 gaps,

@@ -47,9 +47,14 @@ class Presenting:
         """Whether the key or value of any record could not be decoded."""
         return bool(self._failures)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether records are shown as they are."""
+        return self._decoder is None and self._masks is None
+
     def __call__(self, tp: TopicPartition, record: Record) -> DecodedRecord:
         """The record as it is shown; bytes that do not decode stay as they are."""
-        if self._decoder is None and self._masks is None:
+        if self.changes_nothing:
             return DecodedRecord(record)
         key, key_schema_id = self._decoded(tp, record, "key", record.key)
         value, value_schema_id = self._decoded(tp, record, "value", record.value)

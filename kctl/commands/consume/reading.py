@@ -11,14 +11,15 @@ from kctl.client.fetching import CHUNKS
 from kctl.client.list_offsets import IsolationLevel
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.partition_ranges import drop_finished, inside, reachable, select_partitions
-from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_row
+from kctl.commands.record_items import RECORD_COLUMNS, decoded_item, record_item, record_lines, record_row
 from kctl.commands.rows import known
 from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time
+from kctl.console import Format
 from kctl.errors import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     """Shows one record; False if it was skipped."""
     Show = Callable[[TopicPartition, DecodedRecord], bool]
     """The same for a record that has been decoded and masked."""
+    ShowAll = Callable[[TopicPartition, Sequence[Record]], None]
+    """Shows records that are neither decoded nor masked nor skipped."""
+
+_LINES_AT_ONCE = 1000
 
 
 class Reading(NamedTuple):
@@ -90,7 +95,8 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
     shown = 0
 
-    async def copy(write: Show, flush: Callable[[], None]) -> None:
+    async def copy(write: Show, flush: Callable[[], None], write_all: ShowAll | None = None) -> None:
+        shows_all = reading.selecting.records.selects_all and reading.presenting.changes_nothing
         matches = reading.selecting.records.matches
         ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
         ranges = {tp: (bounds[tp][0], max(bounds[tp][0], end)) for tp, end in ends.items()}
@@ -107,6 +113,21 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
                 shown += is_shown
                 return is_shown
 
+            def write_several(tp: TopicPartition, records: Sequence[Record], count_max: int | None) -> int:
+                nonlocal shown
+                if write_all is None or not shows_all:
+                    before = shown
+                    for record in records:
+                        if shown - before == count_max:
+                            break
+                        write_selected(tp, record)
+                    return shown - before
+                chosen = records[:count_max]
+                progress.hide()
+                write_all(tp, chosen)
+                shown += len(chosen)
+                return len(chosen)
+
             if reading.group is not None:
                 await _read_in_group(run, client, reading, reading.group, held, isolation, write_selected, flush)
                 return
@@ -119,12 +140,12 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
 
             starts = {tp: start for tp, (start, _) in bounds.items()}
             consumer = Consumer(client, starts, limits=CHUNKS, isolation=isolation)
-            await _copy(consumer, write_selected, ends, reading.records_max, polled)
+            await _copy(consumer, write_several, ends, reading.records_max, polled)
 
     if reading.formatter and reading.compat:
         await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
     elif reading.text is not None:
-        await copy(_text_writer(run.console, reading.text), run.console.flush)
+        await copy(*_text_writers(run.console, reading.text))
     else:
         with run.console.stream(RECORD_COLUMNS) as stream:
             await copy(
@@ -132,6 +153,7 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
                 if reading.formatter
                 else _writer(run, stream, decodes=reading.presenting.decodes),
                 stream.flush,
+                _line_writer(run.console) if run.console.format is Format.JSONL and not reading.formatter else None,
             )
     reading.selecting.warn_of_shortened(run.console)
     reading.presenting.summarise()
@@ -189,24 +211,28 @@ async def _bounds(
 
 async def _copy(
     consumer: Consumer,
-    write: Write,
+    write: Callable[[TopicPartition, Sequence[Record], int | None], int],
     ends: dict[TopicPartition, int],
     max_records: int | None,
     polled: Callable[[], None],
 ) -> None:
-    """Show records until all partitions have reached their ends, or `records_max`; calls `polled` after each poll."""
+    """Show records until all partitions have reached their ends, or `records_max`; calls `polled` after each poll.
+
+    `write` shows at most the given number of records and returns how many it has shown.
+    """
     left = max_records
     drop_finished(consumer, ends)
     while consumer.positions and left != 0:
         for tp, records in await consumer.poll():
             end = ends.get(tp)
-            for record in records:
-                if left == 0 or (end is not None and record.offset >= end):
-                    break
-                if write(tp, record):
-                    left = None if left is None else left - 1
+            count = write(tp, records if end is None else _before(records, end), left)
+            left = None if left is None else left - count
         polled()
         drop_finished(consumer, ends)
+
+
+def _before(records: list[Record], end: int) -> list[Record]:
+    return records if records[-1].offset < end else [one for one in records if one.offset < end]
 
 
 def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
@@ -230,14 +256,28 @@ def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
     return write_decoded if decodes else write_item
 
 
-def _text_writer(console: Console, to_text: ToText) -> Show:
-    """Returns the function that writes each record as text."""
+def _line_writer(console: Console) -> ShowAll:
+    """Returns the function that shows records as jsonl."""
+
+    def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
+        for start in range(0, len(records), _LINES_AT_ONCE):
+            console.encoded_lines(record_lines(tp, records[start : start + _LINES_AT_ONCE]))
+
+    return write_all
+
+
+def _text_writers(console: Console, to_text: ToText) -> tuple[Show, Callable[[], None], ShowAll]:
+    """Returns the functions that write one record as text, flush, and write several."""
 
     def write(tp: TopicPartition, decoded: DecodedRecord) -> bool:
         console.data(to_text(tp, decoded.record))
         return True
 
-    return write
+    def write_all(tp: TopicPartition, records: Sequence[Record]) -> None:
+        for record in records:
+            console.data(to_text(tp, record))
+
+    return write, console.flush, write_all
 
 
 def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show:

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
+from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
+from kctl.input_files import read_regular
 from kctl.operating_system import usable_processors
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
+from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.engine import EngineSettings
+from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
-from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
@@ -30,10 +35,20 @@ from kctl.spark.local_pool import LocalSettings
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
 from kctl.spark.session import SparkMissing, SparkSettings
-from kctl.spark.summary import ExportSummary, RangeRow, document, planned_rows, rows_of, sentence
+from kctl.spark.summary import (
+    ExportSummary,
+    RangeRow,
+    bad_reasons,
+    columns_of,
+    document,
+    planned_rows,
+    rows_of,
+    sentence,
+)
 from kctl.spark.tables.kinds import TableKind, TableOptions
 
 if TYPE_CHECKING:
+    from kctl.client.registry.settings import RegistrySettings
     from kctl.console import Progress
     from kctl.spark.export import Origin
     from kctl.spark.job import JobProgress
@@ -53,6 +68,7 @@ COLUMNS = (
     Column("bytes_out", numeric=True),
     Column("files", numeric=True),
     Column("lost", numeric=True),
+    Column("bad", numeric=True),
     Column("status"),
 )
 
@@ -65,6 +81,8 @@ COLUMNS = (
         "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
         "kctl export orders --to /data/orders --dry-run",
         "kctl export orders payments --to s3://lake/shop --table delta",
+        "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
+        "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
     ),
 )
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
@@ -141,6 +159,44 @@ def export(
         str | None,
         typer.Option("--namespace", metavar="NAME", help="Iceberg: namespace of the tables.  Default: kafka."),
     ] = None,
+    value: Annotated[
+        Literal["binary", "string", "json", "avro", "protobuf"],
+        typer.Option(
+            "--value", help="What values are: bytes, or text, JSON, Avro or Protobuf that is decoded into columns."
+        ),
+    ] = "binary",
+    key: Annotated[
+        Literal["binary", "string", "json", "avro", "protobuf"],
+        typer.Option("--key", help="What keys are; as --value."),
+    ] = "binary",
+    value_schema: Annotated[
+        str,
+        typer.Option(
+            "--value-schema",
+            metavar="FILE|registry[:SUBJECT]",
+            help="Schema of values: a file with an Avro schema or JSON Schema, or all versions of a subject of the "
+            "schema registry.  Default: inferred for JSON, else registry.",
+        ),
+    ] = "",
+    key_schema: Annotated[
+        str,
+        typer.Option("--key-schema", metavar="FILE|registry[:SUBJECT]", help="Schema of keys; as --value-schema."),
+    ] = "",
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="URL of the schema registry.  Default: schema.registry.url in --command-config.",
+        ),
+    ] = None,
+    on_bad_record: Annotated[
+        Literal["fail", "dead-letter"],
+        typer.Option(
+            "--on-bad-record",
+            help="What to do with records that cannot be decoded: fail, or keep them in DIR/_dead_letters.",
+        ),
+    ] = "fail",
     engine: Annotated[
         Literal["local", "spark"] | None,
         typer.Option(
@@ -170,19 +226,28 @@ def export(
     """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
 
     The first run into a folder exports all records, each further run the new ones.  If a run is interrupted, the next
-    one completes it.  The columns are those of Spark's Kafka source.
+    one completes it.  The columns are those of Spark's Kafka source; with --value and --key, values and keys are
+    decoded into columns.
 
     The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
-    --on-data-loss).  It is 5 if another export into the folder is running, or if the folder contains files that are
-    not in its commit log (see --adopt).
+    --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
+    is running, or if the folder contains files that are not in its commit log (see --adopt).
 
     Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
     requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.  Object
-    stores require the extra 'objectstore', tables the extra 'iceberg' or 'delta'.
+    stores require the extra 'objectstore', tables the extra 'iceberg' or 'delta', Avro and
+    Protobuf the extra 'registry'.
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
     level = Isolation(isolation)
+    decoding = DecodingOptions(
+        key=_field("key", key, key_schema),
+        value=_field("value", value, value_schema),
+        keeps_bad=on_bad_record == "dead-letter",
+    )
+    if decoding.keeps_bad and not decoding.are_typed:
+        raise UsageError("--on-bad-record is an option of --value and --key other than binary")
     request = ExportRequest(
         target=parse_target(to),
         selection=TopicSelection(
@@ -205,12 +270,36 @@ def export(
             catalog=catalog or None,
             namespace=namespace or "",
         ),
+        decoding=decoding,
+        registry=_registry(run, decoding, schema_registry),
     )
     if adopt and request.table.kind is not TableKind.PARQUET:
         raise UsageError("--adopt is an option of --table parquet: tables contain their own commits")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
     return _run(run, request, dry_run=dry_run, show_progress=not no_progress)
+
+
+def _field(name: str, format_: str, schema: str) -> FieldOptions:
+    """The options of keys or values, with the file read.  Raises UsageError."""
+    text = ""
+    if schema and not FieldOptions.is_in_registry(schema):
+        try:
+            text = read_regular(schema).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--{name}-schema {schema}: {getattr(error, 'strerror', None) or error}") from None
+    return FieldOptions(name=name, format=Format(format_), schema=schema, text=text)
+
+
+def _registry(run: Invocation, decoding: DecodingOptions, url: str | None) -> RegistrySettings | None:
+    """Raises UsageError if the registry is missing, or not needed."""
+    if not any(one.needs_registry for one in decoding.fields):
+        if url is not None:
+            raise UsageError(
+                "--schema-registry requires --value or --key avro or protobuf, or a schema of the registry"
+            )
+        return None
+    return registry_of(run.client_properties(), url)
 
 
 def _default_engine(ctx: typer.Context) -> str:
@@ -238,6 +327,12 @@ def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progres
     except DataLoss as error:
         run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
         return ExitStatus.UNMET
+    except BadRecords as error:
+        run.console.fail("BAD_RECORDS", f"{error}; --on-bad-record=dead-letter keeps such records in DIR/_dead_letters")
+        return ExitStatus.UNMET
+    except (SchemaError, RegistryUnreachable) as error:
+        run.console.fail("SCHEMA_REGISTRY", str(error))
+        return ExitStatus.FAILED
     except SparkMissing as error:
         run.console.fail("SPARK_MISSING", str(error))
         return ExitStatus.FAILED
@@ -254,6 +349,8 @@ def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
     for warning in warnings:
         run.console.warn(warning)
     rows = planned_rows(plan, is_pending=is_pending) if plan else []
+    for column in columns_of([plan] if plan else []):
+        run.console.note(f"column of {column.topic}: {column.name} {column.type}")
     if plan is None:
         run.console.note("nothing new")
     elif is_pending:
@@ -269,6 +366,8 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
         report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
     for warning in report.warnings:
         run.console.warn(warning)
+    for reason, count in bad_reasons(report).items():
+        run.console.warn(f"{count:,} records could not be decoded and are in {request.target}/_dead_letters: {reason}")
     rows = rows_of(report)
     _show(run, document(request, rows, report), rows)
     run.console.note(sentence(rows, report))

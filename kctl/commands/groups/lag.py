@@ -18,6 +18,7 @@ from kctl.commands.groups.options import Names, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.selection import selected_groups
 from kctl.commands.invocation import Invocation
+from kctl.commands.lag_condition import parse_condition
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
 from kctl.commands.times import parse_duration_ms
@@ -29,7 +30,7 @@ from kctl.integers import INT32_MAX
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.lag_rows import AnyItem
-    from kctl.commands.groups.lag_selection import Condition
+    from kctl.commands.lag_condition import Condition
 
 app = typer.Typer(add_completion=False)
 
@@ -94,7 +95,7 @@ def lag(
     be, after TIME-LEFT).  docs/lag.md has the exact rules.
     """
     run: Invocation = ctx.obj
-    required = lag_selection.parse_condition(condition)
+    required = parse_condition(condition)
     scope = parse_scope(topic, all_topics=not topic)
     window_ms = parse_duration_ms(window)
     interval_ms = parse_duration_ms(interval)

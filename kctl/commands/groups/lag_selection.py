@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kctl.admin.lag_rules import Verdict
 from kctl.commands.groups.lag_rows import AnyItem, LagItem, LagTotalItem
-from kctl.commands.times import parse_duration_ms
-from kctl.errors import UsageError
-from kctl.integers import INT64_MAX, parse_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from kctl.commands.lag_condition import Condition
 
 Sort = Literal["lag", "time", "verdict", "name"]
-
-
-class Condition(NamedTuple):
-    """The value of --lag: `>1000` compares records, `>5m` compares time."""
-
-    compare: Callable[[float, float], bool]
-    records: int | None
-    time_ms: int | None
-
-    def holds(self, item: AnyItem) -> bool:
-        """Whether the lag of the item is known and satisfies the condition."""
-        value, bound = (item.lag, self.records) if self.records is not None else (item.time_lag_ms, self.time_ms)
-        return value is not None and bound is not None and self.compare(value, bound)
-
-
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    "=": lambda a, b: a == b,
-}
-
-
-def parse_condition(text: str | None) -> Condition | None:
-    """Reads `>1000`, `>=5m`, `=0`; None stays None.  Raises UsageError."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"\s*(>=|<=|>|<|=)\s*(\S+)\s*", text)
-    if found is None:
-        raise UsageError(f"--lag takes a condition such as '>1000' (records) or '>5m' (time), not '{text}'")
-    compare = _COMPARISONS[found[1]]
-    if found[2].isdecimal():
-        return Condition(compare, parse_integer(found[2], "the number of --lag", high=INT64_MAX), None)
-    return Condition(compare, None, parse_duration_ms(found[2]))
 
 
 def selected(items: Iterable[AnyItem], condition: Condition | None, sort: Sort) -> list[AnyItem]:

@@ -34,6 +34,7 @@ READING = (
     *("cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
     *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
     *("loggers list", "users list", "api-versions", "features describe", "metadata-quorum describe"),
+    "tables status",
 )
 """Commands that change nothing."""
 ADDING = (
@@ -58,12 +59,19 @@ NOT_OFFERED = {
     "it connects to a second cluster": ("copy", "configs diff"),
     "it reads or writes files of this machine": (
         *("groups export", "groups import", "acls apply", "dump-log", "export", "spark export", "spark warmup"),
+        "tables import",
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("plan", "apply"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),
     ),
     "it runs until it is stopped": ("top", "metrics serve"),
-    "it may load the cluster heavily": ("perf consume", "perf latency", "perf produce", "verify replicas"),
+    "it may load the cluster heavily": (
+        "perf consume",
+        "perf latency",
+        "perf produce",
+        "verify replicas",
+        "tables verify",
+    ),
     "it starts, stops or examines processes of this machine": (
         *("broker start", "broker stop", "broker status", "broker check", "broker bundle", "zookeeper start"),
         *("cluster start", "cluster stop", "cluster status", "cluster roll"),

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from kctl.commands.record_format.read_record import ReadRecord
@@ -15,7 +15,7 @@ from kctl.commands.record_format.syntax import parse_format
 from kctl.commands.record_items import read_record
 from kctl.errors import UsageError
 
-READ_SIZE = 1 << 16
+READ_SIZE = 1 << 18
 
 
 class LineFormat(NamedTuple):
@@ -28,6 +28,8 @@ class LineFormat(NamedTuple):
 
     def record(self, line: bytes) -> ReadRecord:
         """The record of a line.  Raises UsageError for a line without the separator."""
+        if self.key_separator is None and self.null_marker is None:
+            return ReadRecord(None, line, (), None, None)
         key: bytes | None = None
         value: bytes | None = line
         if self.key_separator is not None:
@@ -62,44 +64,22 @@ class InputOptions:
         if record_format is not None:
             self._reader = FormatReader(parse_format(record_format), self._null_marker)
 
-    def records(self, descriptor: int, source: str) -> AsyncIterator[tuple[str, ReadRecord]]:
-        """(position, record) of the input.  Raises UsageError with the position."""
+    @property
+    def unit(self) -> str:
+        """What the records of the input are numbered as in errors."""
+        return "line" if self._reader is None else "record"
+
+    async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord]]:
+        """The records of the input, in groups as they arrive; a group raises UsageError at its first invalid record."""
         if self._reader is not None:
-            return read_formatted(descriptor, source, self._reader)
-        if self.input == "jsonl":
-            return read_records(descriptor, source, json_record)
-        return read_records(descriptor, source, LineFormat(self._key_separator, self._null_marker).record)
-
-
-async def read_records(
-    descriptor: int, source: str, to_record: Callable[[bytes], ReadRecord]
-) -> AsyncIterator[tuple[str, ReadRecord]]:
-    """(position, record) of every line.  Raises UsageError with the position."""
-    number = 0
-    async for lines in read_lines(descriptor):
-        for line in lines:
-            number += 1
-            position = f"{source} line {number}"
-            try:
-                record = to_record(line)
-            except UsageError as error:
-                raise UsageError(f"{position}: {error}") from None
-            yield position, record
-
-
-async def read_formatted(descriptor: int, source: str, reader: FormatReader) -> AsyncIterator[tuple[str, ReadRecord]]:
-    """(position, record) of every record in a format.  Raises UsageError with the position."""
-    number = 0
-    try:
-        async for data in read_chunks(descriptor):
-            for record in reader.feed(data):
-                number += 1
-                yield f"{source} record {number}", record
-        for record in reader.finish():
-            number += 1
-            yield f"{source} record {number}", record
-    except UsageError as error:
-        raise UsageError(f"{source} record {number + 1}: {error}") from None
+            async for data in read_chunks(descriptor):
+                yield self._reader.feed(data)
+            yield self._reader.finish()
+            return
+        is_json = self.input == "jsonl"
+        to_record = json_record if is_json else LineFormat(self._key_separator, self._null_marker).record
+        async for lines in read_lines(descriptor):
+            yield map(to_record, lines)
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:

@@ -12,6 +12,7 @@ Version notes: 0 has only a flag for default values; 1 source and synonyms (KIP-
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -25,7 +26,7 @@ from kctl.config.described import (
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
-from kctl.limits import DESCRIBED_BYTES_MAX
+from kctl.limits import DESCRIBED_AT_ONCE, DESCRIBED_BYTES_MAX
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -41,7 +42,7 @@ from kctl.server.config_alterations import ResourceType
 from kctl.server.config_resources import ConfigResources, check_access, check_this_broker
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import pause
+from kctl.server.requests.slices import pause, pieces
 
 log = logging.getLogger(__name__)
 
@@ -65,42 +66,39 @@ class DescribeConfigsHandler:
             requested.setdefault((resource.resource_type, resource.resource_name), resource)
         results: list[DescribeConfigsResult] = []
         left = DESCRIBED_BYTES_MAX
-        for resource in requested.values():
+        for some in pieces(list(requested.values()), DESCRIBED_AT_ONCE):
             if left < 0:
-                results.append(_left_out(resource))
+                results += map(_left_out, some)
                 continue
-            results.append(await self._result(resource, request, context))
-            left -= sum(map(_size_of, results[-1].configs))
-            await pause()  # One resource may take milliseconds; other connections are served in between.
+            without_overrides = describe_topic(self._configs, {})
+            described = [self._described_or_error(resource, context, without_overrides) for resource in some]
+            for resource, found in zip(some, await asyncio.gather(*described), strict=True):
+                if left < 0:
+                    results.append(_left_out(resource))
+                    continue
+                results.append(_result(resource, found, request, context.api_version))
+                left -= sum(map(_size_of, results[-1].configs))
+            await pause()  # They may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
-    async def _result(
-        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
-    ) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
-            error_code=ErrorCode.NONE,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=[],
-        )
+    async def _described_or_error(
+        self, resource: DescribeConfigsResource, context: RequestContext, without_overrides: list[DescribedConfig]
+    ) -> list[DescribedConfig] | ApiError:
         try:
             check_access(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-            described = await self._described(resource)
+            return await self._described(resource, without_overrides)
         except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message or ""
-            return result
-        keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
-        result.configs = [
-            _entry(each, request, context.api_version) for each in described if not keys or each.name in keys
-        ]
-        return result
+            return error
 
-    async def _described(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+    async def _described(
+        self, resource: DescribeConfigsResource, without_overrides: list[DescribedConfig]
+    ) -> list[DescribedConfig]:
         """Raises ApiError."""
         name = resource.resource_name
         match resource.resource_type:
             case ResourceType.TOPIC:
-                return await self._topic(name)
+                overrides = await self._topic_overrides(name)
+                return describe_topic(self._configs, overrides) if overrides else without_overrides
             case ResourceType.BROKER if not name:
                 return describe_broker_defaults(self._configs)
             case ResourceType.BROKER:
@@ -112,16 +110,13 @@ class DescribeConfigsHandler:
             case _:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
-    async def _topic(self, name: str) -> list[DescribedConfig]:
+    async def _topic_overrides(self, name: str) -> Mapping[str, str]:
+        """The stored overrides; those in this broker's memory if ZooKeeper cannot be read.  Raises ApiError."""
         problem = topic_name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if self._metadata.partitions(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(self._configs, await self._topic_overrides(name))
-
-    async def _topic_overrides(self, name: str) -> Mapping[str, str]:
-        """The stored overrides; those in this broker's memory if ZooKeeper cannot be read."""
         try:
             return await self._resources.current(f"topics/{name}")
         except ZooKeeperError as error:
@@ -129,6 +124,26 @@ class DescribeConfigsHandler:
                 "cannot read the configuration of a topic, describing it from memory topic=%s error=%s", name, error
             )
             return self._configs.topic_overrides.get(name, {})
+
+
+def _result(
+    resource: DescribeConfigsResource,
+    described: list[DescribedConfig] | ApiError,
+    request: DescribeConfigsRequest,
+    version: int,
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    if isinstance(described, ApiError):
+        result.error_code, result.error_message = described.code, described.message or ""
+        return result
+    keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
+    result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
+    return result
 
 
 def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

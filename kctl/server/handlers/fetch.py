@@ -1,9 +1,9 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
 replication/fetch_reading decides which records a reader may read; the fetch offset of a follower also reports its log
-end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an
-error, or for a follower a new high watermark.  The first batch is returned whole even if it is larger than the limits
-(KIP-74), because its reader could not continue without it.  Sessions: KIP-227, replication/fetch_session.
+end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or there is an error.  The
+first batch is returned whole even if it is larger than the limits (KIP-74), because its reader could not continue
+without it.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError
@@ -49,6 +50,7 @@ from kctl.server.requests.slices import pause, pieces
 READ_COMMITTED = 1
 _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 """Session epochs of requests that do not continue a session."""
+_TOPIC_OF = attrgetter("topic_partition.topic")
 FIRST_VERSION_OF_SESSIONS = 7
 
 
@@ -99,10 +101,11 @@ class FetchHandler:
         fetch = reply.fetch
         if fetch.is_converted:
             return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
-        reading = fetch.read()
-        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
-            return reply.response(reading)
-        fetch.wait_after(reading)
+        if request.max_wait_ms <= 0 or not fetch.has_nothing_new():
+            reading = fetch.read()
+            if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+                return reply.response(reading)
+            fetch.wait_after(reading)
         delayed = DelayedFetch(reply)
         self._purgatory.watch(delayed, [position.topic_partition for position in positions], request.max_wait_ms)
         return delayed.future
@@ -199,7 +202,7 @@ class FetchHandler:
         moved: list[TopicPartition] = []
         for position in positions:
             partition = self._replicas.partitions.get(position.topic_partition)
-            if partition is None or not partition.is_leader or replica_id not in partition.followers:
+            if partition is None or partition.leader != partition.broker_id or replica_id not in partition.followers:
                 continue
             if position.current_leader_epoch not in {ANY_EPOCH, partition.leader_epoch}:
                 continue
@@ -253,7 +256,9 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
 
 def _denied_topics(positions: Sequence[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
     """The topics that the client may not read; a client that claims to be a follower may read all or none."""
-    topics = (position.topic_partition.topic for position in positions)
+    if is_follower and context.allows_on_cluster(Operation.CLUSTER_ACTION):
+        return frozenset()
+    topics = map(_TOPIC_OF, positions)
     if is_follower:
-        return frozenset() if context.allows_on_cluster(Operation.CLUSTER_ACTION) else frozenset(topics)
+        return frozenset(topics)
     return context.denied(Operation.READ, ResourceType.TOPIC, topics)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection
 from functools import partial
+from operator import attrgetter
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
@@ -51,6 +52,7 @@ MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
+_NAME_OF = attrgetter("name")
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -87,7 +89,7 @@ class ProduceHandler:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
         allowance = Allowance.inline()
-        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data))
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, request.topic_data))
         for topic in request.topic_data:
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []

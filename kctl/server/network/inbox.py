@@ -16,6 +16,7 @@ from kctl.limits import READ_AHEAD_BYTES_MAX
 from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = _LENGTH.size
 _EXPECTED_BYTES_MAX = 1 << 20
 _DOUBLED_BYTES_MAX = 1 << 20
 _SMALL_REST_BYTES = 1 << 14
@@ -99,20 +100,20 @@ class Inbox:
         """
         start = self._start
         available = self._end - start
-        if available < _LENGTH.size:
+        if available < _LENGTH_BYTES:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, start)
         if size < 0 or size > self.frame_bytes_max:
             raise MalformedRequest(f"frame of {size} bytes; the limit is {self.frame_bytes_max}")
-        if available < _LENGTH.size + size:
+        if available < _LENGTH_BYTES + size:
             return None
-        self._start = start + _LENGTH.size + size
+        self._start = end = start + _LENGTH_BYTES + size
         if self._is_admitted:
             self._is_admitted = False
             self._reserve(0)
         if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
-            self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
-        return self._buffer[start + _LENGTH.size : self._start]
+            self._expected_bytes = min(rounded_up(_LENGTH_BYTES + size), _EXPECTED_BYTES_MAX)
+        return self._buffer[start + _LENGTH_BYTES : end]
 
     def settle(self) -> bool:
         """Releases the memory that the remaining received bytes do not need; returns whether more should be received.
@@ -147,10 +148,10 @@ class Inbox:
 
     def _first_frame_bytes(self) -> int:
         """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""
-        if len(self) < _LENGTH.size:
-            return _LENGTH.size
+        if len(self) < _LENGTH_BYTES:
+            return _LENGTH_BYTES
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)
-        return _LENGTH.size + size if 0 <= size <= self.frame_bytes_max else 0
+        return _LENGTH_BYTES + size if 0 <= size <= self.frame_bytes_max else 0
 
     def _make_room(self) -> None:
         if self._start >= len(self._buffer) // 2:

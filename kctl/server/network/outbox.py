@@ -11,6 +11,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from kctl.limits import FLUSH_BYTES_MAX
@@ -131,13 +132,11 @@ class PlainOutbox(Outbox):
         chunks = self._chunks
         gathered: list[bytes | bytearray | memoryview] = []
         flags = 0
-        for chunk in chunks:
+        for chunk in islice(chunks, _GATHER_MAX):
             if isinstance(chunk, SliceLeft):
                 flags = MSG_MORE
                 break
             gathered.append(chunk)
-            if len(gathered) == _GATHER_MAX:
-                break
         sent = self._sock.send(gathered[0], flags) if len(gathered) == 1 else self._sock.sendmsg(gathered, (), flags)
         self._sent += sent
         for chunk in gathered:

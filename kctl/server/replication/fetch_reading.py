@@ -12,6 +12,9 @@ records up to the log end.  A fetch that waits for min_bytes is completed by the
     G    min_bytes are available, or as much as max_bytes allows
     H    the reader's last epoch ends before its fetch offset
 
+A new high watermark alone completes no fetch of a follower: the follower gets it with the next records, at the latest
+after max_wait_ms.  Otherwise each append would cost each follower a second fetch (KAFKA-9952).
+
 Since version 11, consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
 that is throttled and not in sync gets no records for now.
 
@@ -31,7 +34,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from kctl.server.replication import old_formats
 from kctl.server.replication.fetch_session import FetchPosition
-from kctl.server.replication.partition import Partition
+from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
@@ -90,7 +93,11 @@ class Reading:
     is_urgent: bool = False
     """The response must be sent now: an error, a diverging epoch, or a preferred replica."""
     is_on_older_segment: bool = False
-    """Some records end with their segment and more follow in the next: waiting would not add records."""
+    """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
+    while there are less than min_bytes.
+    """
+    unchanged: list[Partition] = field(default_factory=list)
+    """Partitions of a session of which the reader has everything already; they are not in `results`."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -107,10 +114,20 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
     """The end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
     if position.last_fetched_epoch < 0:
         return None
+    if position.last_fetched_epoch == log.leader_epochs.latest_epoch and position.fetch_offset <= log.log_end_offset:
+        return None  # The usual case: the latest epoch ends at the log end.
     epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
     if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < position.fetch_offset):
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
+
+
+def _is_urgent(result: PartitionData) -> bool:
+    return (
+        result.error_code != ErrorCode.NONE
+        or result.diverging_epoch is not None
+        or result.preferred_read_replica != NO_REPLICA
+    )
 
 
 class Fetch:
@@ -133,6 +150,14 @@ class Fetch:
         self._denied = denied
         self.positions = positions
         self.reader = reader
+        self._is_follower = reader.is_follower
+        self._needs_leader = reader.needs_leader
+        self._may_skip = (
+            not denied
+            and (self._is_follower or not reader.rack)
+            and reader.version >= old_formats.FIRST_VERSION_WITH_ZSTD
+        )
+        """Whether partitions without anything new need not be read: other readers may get an error or a replica."""
         self._replicas = replicas
         self._quota = quota
         self._selector = selector
@@ -169,6 +194,17 @@ class Fetch:
         partition = self._replicas.partitions.get(topic_partition)
         return -1 if partition is None else self._upper_bound(partition)
 
+    def has_nothing_new(self) -> bool:
+        """A cheap check before the first reading: True if it would find neither records nor an error, so that the fetch
+        waits.
+        """
+        return (
+            self._may_skip
+            and self.needs_bytes
+            and bool(self.positions)
+            and not any(map(self._could_have_more, self.positions))
+        )
+
     def wait_after(self, reading: Reading) -> None:
         """The reading was not enough: counts what it found, for `read_if_enough`."""
         self._available = dict(reading.record_bytes)
@@ -179,6 +215,11 @@ class Fetch:
 
         Reads all partitions only in the first case.
         """
+        if len(self.positions) == 1:
+            if not self._could_have_more(self.positions[0]):
+                return None
+            reading = self.read()
+            return reading if self.is_enough(reading) else None
         if not self.has_become_enough(changed):
             return None
         reading = self.read()
@@ -199,7 +240,7 @@ class Fetch:
                 size = len(answer.records) if answer.records is not None else 0
                 self._available_bytes += size - self._available.get(topic_partition, 0)
                 self._available[topic_partition] = size
-                is_due = is_due or self._is_urgent(position, answer) or self._is_on_older_segment(position, answer)
+                is_due = is_due or _is_urgent(answer) or self._is_on_older_segment(position, answer)
         return is_due or self._available_bytes >= min(self._min_bytes, self._max_bytes)
 
     @cached_property
@@ -207,31 +248,45 @@ class Fetch:
         return {position.topic_partition: position for position in self.positions}
 
     def _could_have_more(self, position: FetchPosition) -> bool:
-        """A cheap check before reading: records beyond the fetch offset, or a partition whose role changed."""
+        """A cheap check before reading: records beyond the fetch offset, or a partition whose role or log changed."""
         partition = self._replicas.partitions.get(position.topic_partition)
         if partition is None or not self._may_read(partition, position):
             return True
-        log = partition.log
-        return (
-            not log.log_directory.is_online
-            or not log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-            or (self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition))
-            or self._has_new_high_watermark(partition)
-        )
+        log, offset = partition.log, position.fetch_offset
+        if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
+            return True
+        if offset < log.log_end_offset and self._upper_bound(partition) > offset and not self._is_throttled(partition):
+            return True
+        return _diverging_epoch(log, position) is not None
+
+    def _skips(self, reading: Reading, position: FetchPosition) -> bool:
+        """Whether the reader of a session has everything of the partition; then adds it to `unchanged`."""
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if (
+            partition is None
+            or partition.high_watermark != position.sent_high_watermark
+            or partition.log.log_start_offset != position.sent_log_start_offset
+            or self._could_have_more(position)
+        ):
+            return False
+        reading.unchanged.append(partition)
+        return True
+
+    def note_unchanged(self, reading: Reading) -> None:
+        """Called when a reading is sent: counts the partitions without a result for metrics."""
+        for partition in reading.unchanged:
+            partition.traffic.fetch_requests += 1
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
     ) -> None:
-        """Called when these results of a reading are sent: counts them for throttles, stores the high watermarks."""
-        if not self.reader.is_follower:
+        """Called when these results of a reading are sent: counts them for throttles and metrics."""
+        if not self._is_follower:
             self._count_consumed(results, record_bytes)
             return
         throttled_bytes = 0
-        for topic_partition, result in results.items():
+        for topic_partition in results:
             partition = self._replicas.partitions.get(topic_partition)
-            follower = partition.followers.get(self.reader.replica_id) if partition is not None else None
-            if follower is not None and result.error_code == ErrorCode.NONE:
-                follower.sent_high_watermark = result.high_watermark
             size = record_bytes.get(topic_partition, 0)
             if partition is not None:
                 partition.traffic.fetch_requests += 1
@@ -267,7 +322,10 @@ class Fetch:
     def _read_into(self, reading: Reading, positions: Sequence[FetchPosition]) -> None:
         results, record_bytes, total = reading.results, reading.record_bytes, reading.total_bytes
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
+        enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
+            if self._may_skip and self._skips(reading, position):
+                continue
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
             result = self._read_one(position, left, is_first=total == 0)
@@ -276,19 +334,10 @@ class Fetch:
             if size:
                 record_bytes[position.topic_partition] = size
                 total += size
-            is_urgent = is_urgent or self._is_urgent(position, result)
-            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
+            is_urgent = is_urgent or _is_urgent(result)
+            if total < enough:
+                is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
-
-    def _is_urgent(self, position: FetchPosition, result: PartitionData) -> bool:
-        if result.error_code != ErrorCode.NONE or result.diverging_epoch is not None:
-            return True
-        if result.preferred_read_replica != NO_REPLICA:
-            return True
-        if not self.reader.is_follower:
-            return False
-        partition = self._replicas.partitions.get(position.topic_partition)
-        return partition is not None and self._has_new_high_watermark(partition)
 
     def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
         if not isinstance(result.records, RecordsSlice):
@@ -298,17 +347,10 @@ class Fetch:
             return False
         return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
 
-    def _has_new_high_watermark(self, partition: Partition) -> bool:
-        """True if a follower has not received the current high watermark, which its own readers need.  KIP-392."""
-        if not self.reader.is_follower:
-            return False
-        follower = partition.followers.get(self.reader.replica_id)
-        return follower is not None and partition.high_watermark > follower.sent_high_watermark
-
     def _is_throttled(self, partition: Partition) -> bool:
         """True if the replication throttle applies to this follower, because it is not in sync."""
         return (
-            self.reader.is_follower
+            self._is_follower
             and self.reader.replica_id not in partition.isr
             and self._quota.is_throttled(partition.topic_partition)
             and self._quota.is_exceeded(self._clock.monotonic_ms())
@@ -316,14 +358,13 @@ class Fetch:
 
     def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
         """True if this replica may serve this reader in the reader's leader epoch."""
-        try:
-            self._check_readable(partition, position)
-        except ApiError:
-            return False
-        return True
+        epoch = position.current_leader_epoch
+        return epoch in (partition.leader_epoch, ANY_EPOCH) and (
+            not self._needs_leader or partition.leader == partition.broker_id
+        )
 
     def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
-        if self.reader.needs_leader:
+        if self._needs_leader:
             partition.check_leader(position.current_leader_epoch)
         else:
             partition.check_epoch(position.current_leader_epoch)
@@ -377,7 +418,7 @@ class Fetch:
         return result
 
     def _upper_bound(self, partition: Partition) -> int:
-        if self.reader.is_follower:
+        if self._is_follower:
             return partition.log.log_end_offset
         return partition.last_stable_offset if self.reader.is_committed_only else partition.high_watermark
 
@@ -387,7 +428,8 @@ class Fetch:
             return self._refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         try:
             partition = self._replicas.partition(topic, index)
-            self._check_readable(partition, position)
+            if not self._may_read(partition, position):
+                self._check_readable(partition, position)
             return self._read_replica(partition, position, max_bytes, is_first=is_first)
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
@@ -411,9 +453,10 @@ class Fetch:
             aborted_transactions=[] if self.reader.is_committed_only else None,
             records=EMPTY,
         )
-        result.preferred_read_replica = self._preferred_replica(partition, offset)
-        if result.preferred_read_replica != NO_REPLICA:
-            return result
+        if self.reader.rack and not self._is_follower:
+            result.preferred_read_replica = self._preferred_replica(partition, offset)
+            if result.preferred_read_replica != NO_REPLICA:
+                return result
         result.diverging_epoch = _diverging_epoch(log, position)
         if result.diverging_epoch is not None:
             return result
@@ -442,8 +485,6 @@ class Fetch:
         return result
 
     def _preferred_replica(self, partition: Partition, offset: int) -> int:
-        if self.reader.is_follower or not self.reader.rack:
-            return NO_REPLICA
         return self._selector.preferred_replica(
             partition,
             offset,

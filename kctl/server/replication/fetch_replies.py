@@ -47,6 +47,7 @@ class FetchReply:
             return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
+        self.fetch.note_unchanged(reading)
         self._send(reading.results, reading, session, topics)
         return self._response(topics, session)
 
@@ -60,6 +61,7 @@ class FetchReply:
                 return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
+        self.fetch.note_unchanged(reading)
         for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
             await pause()
             self._send(dict(piece), reading, session, topics)

@@ -46,7 +46,8 @@ class FetchRequests:
             self._known = dict(positions)
             return NextFetch(self._session_id, self._epoch, dict(positions), ())
         changed = {tp: position for tp, position in positions.items() if self._known.get(tp) != position}
-        forgotten = tuple(tp for tp in self._known if tp not in positions)
+        is_smaller = not self._known.keys() <= positions.keys()
+        forgotten = tuple(tp for tp in self._known if tp not in positions) if is_smaller else ()
         self._known = dict(positions)
         return NextFetch(self._session_id, self._epoch, changed, forgotten)
 

@@ -136,20 +136,19 @@ class ReplicaFetcher:
         untruncated = {tp: each for tp, each in due.items() if each.needs_truncation}
         if untruncated:
             await self._truncate(untruncated)
-        truncated = {tp: each for tp, each in due.items() if not each.needs_truncation}
-        fetching = {tp: each for tp, each in truncated.items() if not self._is_throttled(tp, each)}
+            due = {tp: each for tp, each in due.items() if not each.needs_truncation}
+        fetching = {tp: each for tp, each in due.items() if each.is_caught_up or not self._is_throttled(tp)}
         if fetching:
             await self._fetch(fetching)
-        elif truncated:
+        elif due:
             await self._wait_for_change()
 
-    def _is_throttled(self, topic_partition: TopicPartition, following: _Following) -> bool:
-        """True if the throttle stops this replica from fetching for now.  Kafka's shouldFollowerThrottle."""
-        return (
-            not following.is_caught_up
-            and self._quota.is_throttled(topic_partition)
-            and self._quota.is_exceeded(self._clock.monotonic_ms())
-        )
+    def _is_throttled(self, topic_partition: TopicPartition) -> bool:
+        """True if the throttle stops a replica that is not caught up from fetching for now.
+
+        Kafka's shouldFollowerThrottle.
+        """
+        return self._quota.is_throttled(topic_partition) and self._quota.is_exceeded(self._clock.monotonic_ms())
 
     async def _wait_for_change(self) -> None:
         timeout_s = self._settings.backoff_ms / 1000 if self._following else None
@@ -235,8 +234,9 @@ class ReplicaFetcher:
     # Fetching
 
     async def _fetch(self, fetching: Mapping[TopicPartition, _Following]) -> None:
+        has_epoch = self._leader.supports_divergence
         results = await self._leader.fetch(
-            {tp: self._position(each) for tp, each in fetching.items()},
+            {tp: _position(each, has_epoch=has_epoch) for tp, each in fetching.items()},
             wait_max_ms=self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             partition_max_bytes=self._settings.max_bytes,
@@ -248,23 +248,15 @@ class ReplicaFetcher:
             if found is not None and self._is_current(found):
                 await self._take(found, result)
         # The next fetch reports to the leader up to where this replica has flushed.
-        await self._replicas.flushes.settle([each.partition.log for each in fetching.values()])
-
-    def _position(self, following: _Following) -> Position:
-        partition_log = following.partition.log
-        return Position(
-            partition_log.log_end_offset,
-            partition_log.log_start_offset,
-            following.leader_epoch,
-            partition_log.leader_epochs.latest_epoch if self._leader.supports_divergence else UNDEFINED,
-        )
+        unflushed = [each.partition.log for each in fetching.values() if each.partition.log.awaits_flush]
+        if unflushed:
+            await self._replicas.flushes.settle(unflushed)
 
     async def _take(self, following: _Following, result: PartitionData) -> None:
-        code = ErrorCode.of(result.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._find_range(following)
-        elif code is not ErrorCode.NONE:
-            self._refused(following, code)
+        elif result.error_code != ErrorCode.NONE:
+            self._refused(following, ErrorCode.of(result.error_code))
         elif result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
             self._apply_truncation(following, result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
         else:
@@ -360,6 +352,17 @@ class ReplicaFetcher:
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
         self._following.pop(following.partition.topic_partition, None)
         self._replicas.log_dir_failed(failure)
+
+
+def _position(following: _Following, *, has_epoch: bool) -> Position:
+    """Where to fetch next; `has_epoch` if the protocol version carries the last epoch of this log."""
+    partition_log = following.partition.log
+    return Position(
+        partition_log.log_end_offset,
+        partition_log.log_start_offset,
+        following.leader_epoch,
+        partition_log.leader_epochs.latest_epoch if has_epoch else UNDEFINED,
+    )
 
 
 class ReplicaFetchers:

@@ -121,7 +121,7 @@ class LeaderEndpoint:
             session_id=fetch.session_id,
             session_epoch=fetch.session_epoch,
             topics=_fetch_topics(fetch.positions, partition_max_bytes),
-            forgotten_topics_data=_forgotten_topics(fetch.forgotten),
+            forgotten_topics_data=_forgotten_topics(fetch.forgotten) if fetch.forgotten else [],
         )
         response = await self._connected.send(request, FetchResponse, version=self._versions.fetch)
         if response.error_code != ErrorCode.NONE:

@@ -51,7 +51,6 @@ class FollowerState:
     last_caught_up_ms: int = NEVER_MS
     last_fetch_ms: int = 0
     leader_end_offset_at_last_fetch: int = 0
-    sent_high_watermark: int = -1
 
 
 class Partition:

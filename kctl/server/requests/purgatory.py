@@ -83,7 +83,7 @@ class Changes(Generic[K]):
 
 
 class _Waiting(Generic[K]):
-    __slots__ = ("done", "is_trying", "keys", "operation", "timeout")
+    __slots__ = ("done", "is_trying", "keys", "on_caller_done", "operation", "timeout")
 
     def __init__(self, operation: DelayedOperation[K], keys: Sequence[K]) -> None:
         self.operation = operation
@@ -91,6 +91,8 @@ class _Waiting(Generic[K]):
         self.done = False
         self.is_trying = False
         self.timeout: TimerTask | None = None
+        self.on_caller_done: Callable[[asyncio.Future[Any]], None] | None = None
+        """The callback of the future, until the operation is done; None if it has no future."""
 
 
 class Purgatory(Generic[K]):
@@ -151,7 +153,8 @@ class Purgatory(Generic[K]):
             self._watchers.setdefault(key, {})[waiting] = None
         self._size += 1
         if operation.future is not None:
-            operation.future.add_done_callback(partial(self._caller_done, waiting))
+            waiting.on_caller_done = partial(self._caller_done, waiting)
+            operation.future.add_done_callback(waiting.on_caller_done)
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
 
     def watches(self, key: K) -> bool:
@@ -192,9 +195,15 @@ class Purgatory(Generic[K]):
     def _try(self, waiting: _Waiting[K], changed: Collection[K]) -> None:
         """Tries to complete an operation; while it completes, it may wake others of its key, but not itself."""
         waiting.is_trying = True
+        future, on_caller_done = waiting.operation.future, waiting.on_caller_done
+        if future is not None and on_caller_done is not None:
+            # It is for cancelled operations: one that completes would only call it in the next iteration of the loop.
+            future.remove_done_callback(on_caller_done)
         try:
             if waiting.operation.try_complete(changed):
                 self._remove(waiting)
+            elif future is not None and on_caller_done is not None:
+                future.add_done_callback(on_caller_done)
         except Exception as error:
             self._remove(waiting)
             _fail(waiting.operation, error)
@@ -217,6 +226,7 @@ class Purgatory(Generic[K]):
 
     def _remove(self, waiting: _Waiting[K]) -> None:
         waiting.done = True
+        waiting.on_caller_done = None  # It refers to `waiting`, which would be left to the garbage collector.
         self._size -= 1
         if waiting.timeout is not None:
             waiting.timeout.cancel()

@@ -42,8 +42,10 @@ class WheelTimer:
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> WheelTask:
         """Runs `callback` on the loop after `delay_ms` or a little later, never earlier."""
-        entry = self._wheel.add(callback, self._clock.monotonic_ms() + max(delay_ms, 0))
-        self._arm()
+        due_ms = self._clock.monotonic_ms() + max(delay_ms, 0)
+        entry = self._wheel.add(callback, due_ms)
+        if self._armed_ms is None or due_ms < self._armed_ms:
+            self._arm()
         return WheelTask(self._wheel, entry)
 
     def close(self) -> None:

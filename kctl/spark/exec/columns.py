@@ -1,19 +1,19 @@
-"""The columns of an exported file: those of Spark's Kafka source, with its names and types."""
+"""The columns of an exported file: those of Spark's Kafka source, with its names; keys and values may be decoded."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
+from kctl.spark.exec.arrow_types import TIMESTAMP, arrow_type
+from kctl.spark.exec.column_types import UNDECODED, Columns, Decoding, Struct
+
 HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS = pa.list_(pa.field("element", pa.struct(HEADER_FIELDS)))
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 CALENDAR_US = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999."""
 
 _RECORD_FIELDS = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
@@ -26,10 +26,31 @@ INCARNATION = pa.field("incarnation", pa.int32())
 """In tables: null for the first topic of a name; 1, 2 and so on after it was created again or truncated."""
 
 
-def schema(*, include_headers: bool, has_incarnation: bool = False) -> pa.Schema:
-    """The Arrow schema of a file; Spark reads it as the schema of its Kafka source."""
+REASON = pa.field("reason", pa.string())
+"""In dead letters: why the record does not fit."""
+
+
+def schema(*, include_headers: bool, has_incarnation: bool = False, columns: Columns = UNDECODED) -> pa.Schema:
+    """The Arrow schema of a file; undecoded, Spark reads it as the schema of its Kafka source."""
     headers = [pa.field("headers", HEADERS)] if include_headers else []
-    return pa.schema([*_RECORD_FIELDS, *headers, *([INCARNATION] if has_incarnation else [])])
+    return pa.schema(
+        [
+            *fields_of("key", columns.key),
+            *fields_of("value", columns.value),
+            *_RECORD_FIELDS,
+            *headers,
+            *([INCARNATION] if has_incarnation else []),
+        ]
+    )
+
+
+def fields_of(name: str, decoding: Decoding) -> list[pa.Field]:
+    """The columns of keys or values: `name`, and `name_rest` with JSON of what has no column.
+
+    A struct without fields, which files cannot have, is left out until a field is known.
+    """
+    fields = [] if decoding.type == Struct() else [pa.field(name, arrow_type(decoding.type))]
+    return [*fields, pa.field(f"{name}_rest", pa.string())] if decoding.has_rest else fields
 
 
 def within_calendar(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 from uuid import UUID
@@ -49,6 +49,8 @@ class Fetched:
     batches: list[BatchHeader]
     size: int
     """Bytes of complete batches in the response."""
+    aborted: list[BatchHeader] = field(default_factory=list)
+    """Batches of aborted transactions, which read_committed leaves out."""
 
 
 class RangeReader:
@@ -95,7 +97,8 @@ class RangeReader:
     def _select(self, partition: FetchedPartition, position: int) -> tuple[Fetched, int]:
         """The requested batches, and the offset after the last batch."""
         before = position
-        complete_batches = []
+        complete_batches: list[BatchHeader] = []
+        aborted: list[BatchHeader] = []
         size = 0
         try:
             partition = replace(partition, records=without_old_messages(partition.records))
@@ -103,15 +106,15 @@ class RangeReader:
                 if batch.base_offset >= self._range.end:
                     position = self._range.end
                     break
-                if is_visible and batch.last_offset >= self._range.start:
-                    complete_batches.append(batch)
+                if batch.last_offset >= self._range.start and not batch.is_control:
+                    (complete_batches if is_visible else aborted).append(batch)
                 position = batch.next_offset
                 size += batch.size
         except CorruptBatch as error:
             raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
         if position == before < self._range.end:
             raise CorruptRecords(f"{self._range.tp}: the response for offset {position} contains no complete batch")
-        return Fetched(partition.records, complete_batches, size), position
+        return Fetched(partition.records, complete_batches, size, aborted), position
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
         """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""

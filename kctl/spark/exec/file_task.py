@@ -5,11 +5,17 @@ The driver imports this module, and not numpy and pyarrow, which take longer tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kctl.client.settings import ClientSettings
+from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.partitioning import PartitionBy
+
+
+def dead_letters_path(path: str) -> str:
+    """The path of the records that could not be decoded, for a data file or its directory."""
+    return f"_dead_letters/{path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,9 @@ class FileTask:
     incarnation: int = 0
     """In a table, it goes into a column of this name unless it is 0."""
     partition_by: PartitionBy = PartitionBy.NONE
+    columns: Columns = field(default_factory=Columns)
+    keeps_bad: bool = False
+    """Whether records that cannot be decoded go into the dead letters; else they end the task."""
     may_skip: bool
     """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 

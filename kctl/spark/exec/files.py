@@ -113,7 +113,7 @@ class DiskFiles:
         """The sorted names in the directory; none if it does not exist."""
         try:
             return sorted(os.listdir(self._folder / directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def size(self, path: str) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,11 +18,16 @@ class DataLoss(KctlError):
     """Offsets to export no longer exist; exit status 3."""
 
 
+class BadRecords(KctlError):
+    """A record cannot be decoded, and --on-bad-record is fail; exit status 3."""
+
+
 class Failure(StrEnum):
     """Why a task has no result."""
 
     DATA_LOSS = "data loss"
     UNREACHABLE = "unreachable"
+    BAD_RECORDS = "bad records"
     FAILED = "failed"
 
 
@@ -33,6 +39,8 @@ class PartOutcome(NamedTuple):
     """Size of the fetched batches; 0 if the file existed."""
     lost: int = 0
     """Offsets of the range that the broker no longer has."""
+    bad: int = 0
+    """Records in the dead letters."""
 
 
 class WrittenFile(NamedTuple):
@@ -44,6 +52,11 @@ class WrittenFile(NamedTuple):
     records: int
     time: str = ""
     """The day or hour of its records, if files are partitioned by time."""
+
+
+REASONS_MAX = 20
+"""Different reasons that the result of a task has."""
+OTHER_REASONS = "other reasons"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,10 @@ class FileOutcome:
     """One per range of the file, in order; empty if the task failed."""
     bytes_out: int = 0
     """Size of the files."""
+    dead_letters: WrittenFile | None = None
+    """The file with the records that could not be decoded."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why, with numbers of records; empty if the file existed."""
     is_reused: bool = False
     """Whether an earlier, interrupted attempt had finished the file."""
     failure: Failure | None = None

@@ -51,6 +51,8 @@ class Outputs:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Appends records to the files of their times.  Raises KctlError if there are too many."""
+        if not batch.num_rows:
+            return
         self.records += batch.num_rows
         for time, part in _by_time(batch, self._partition_by):
             self._file(time).add(part)

@@ -46,6 +46,13 @@ def is_object_store(target: str) -> bool:
     return "://" in target
 
 
+def require_arrow() -> None:
+    """Raises PackageMissing without the packages that read and write files."""
+    for package in ("pyarrow", "numpy"):
+        if find_spec(package) is None:
+            raise PackageMissing(f"{package} missing: pip install 'kctl-kafka[export]'")
+
+
 def open_files(target: str) -> Files:
     """The files of a target.  Raises PackageMissing, and StoreFailed for invalid settings of the store."""
     if not is_object_store(target):

@@ -10,7 +10,7 @@ A file contains one range of one partition, or small ranges of several partition
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, Self
 
@@ -19,13 +19,26 @@ import pyarrow as pa
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ClusterUnreachable, KctlError
+from kctl.model import TopicPartition
+from kctl.records.header import Record
+from kctl.spark.exec.batch_decoder import BatchDecoder
 from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.columns import schema, with_incarnation, within_calendar
+from kctl.spark.exec.dead_letters import DeadLetters
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
-from kctl.spark.exec.file_task import FileTask
+from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome, WrittenFile
+from kctl.spark.exec.outcome import (
+    BadRecords,
+    CorruptRecords,
+    DataLoss,
+    Failure,
+    FileOutcome,
+    PartOutcome,
+    WrittenFile,
+)
 from kctl.spark.exec.outputs import Outputs
 from kctl.spark.exec.progress import Report, TaskProgress
 from kctl.spark.exec.target import open_files
@@ -33,8 +46,10 @@ from kctl.spark.exec.writer import footer
 
 RANGE_KEY = "kctl.range"
 LOST_KEY = "kctl.lost"
+COLUMNS_KEY = "kctl.columns"
+"""How keys and values were decoded; absent if they were not."""
 PARTS_KEY = "kctl.parts"
-"""[records, lost] of each range; files of version 1 have one range and no such entry."""
+"""[records, lost, bad] of each range; [records, lost] in earlier files, and of one range without such an entry."""
 
 
 class Reader(Protocol):
@@ -78,6 +93,8 @@ def export_file(
         return _find_finished(task, files) or _write(task, files, open_readers, report)
     except DataLoss as error:
         return FileOutcome(failure=Failure.DATA_LOSS, message=str(error))
+    except BadRecords as error:
+        return FileOutcome(failure=Failure.BAD_RECORDS, message=str(error))
     except ClusterUnreachable as error:
         return FileOutcome(failure=Failure.UNREACHABLE, message=str(error))
     except (KctlError, OSError) as error:
@@ -96,12 +113,16 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
         raise KctlError(f"{path} is in the way: it is no Parquet file ({error})") from error
     if metadata.get(RANGE_KEY) != task.identity:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
-    parts = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
+    found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
+    parts = tuple(PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:])) for one in found)
+    bad = sum(part.bad for part in parts)
+    letters_path = dead_letters_path(task.path)
     return FileOutcome(
         path=task.path,
         written=(WrittenFile(task.path, size, records),),
-        parts=tuple(PartOutcome(records=part_records, lost=lost) for part_records, lost in parts),
+        parts=parts,
         bytes_out=size,
+        dead_letters=WrittenFile(letters_path, files.size(letters_path) or 0, bad) if bad else None,
         is_reused=True,
     )
 
@@ -109,27 +130,35 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
 def _write(
     task: FileTask, files: Files, open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]], report: Report
 ) -> FileOutcome:
+    metadata = {RANGE_KEY: task.identity}
+    if task.columns.are_typed:
+        metadata[COLUMNS_KEY] = json.dumps(columns_to_json(task.columns))
     outputs = Outputs(
         files,
         task.path,
         partition_by=task.partition_by,
-        schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0),
+        schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0, columns=task.columns),
         compression=task.compression,
-        metadata={RANGE_KEY: task.identity},
+        metadata=metadata,
     )
-    copy = _Copy(task, outputs, report)
+    letters = DeadLetters(
+        files, dead_letters_path(task.path), compression=task.compression, metadata={RANGE_KEY: task.identity}
+    )
+    copy = _Copy(task, outputs, letters, report)
     try:
         with open_readers(task) as open_reader:
             for range_ in task.ranges:
                 copy.range(range_, open_reader)
+        dead_letters = letters.publish()
         written, are_first = outputs.finish(
             {
                 LOST_KEY: str(sum(part.lost for part in copy.parts)),
-                PARTS_KEY: json.dumps([[part.records, part.lost] for part in copy.parts]),
+                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad] for part in copy.parts]),
             }
         )
     except BaseException:
         outputs.abandon()
+        letters.abandon()
         raise
     if not are_first and (finished := _find_finished(task, files)):
         return finished
@@ -138,6 +167,8 @@ def _write(
         written=written,
         parts=tuple(copy.parts),
         bytes_out=sum(file.size for file in written),
+        dead_letters=dead_letters,
+        reasons=dict(letters.reasons),
         message="; ".join(copy.losses),
     )
 
@@ -145,19 +176,22 @@ def _write(
 class _Copy:
     """Copies ranges into the file of a task."""
 
-    def __init__(self, task: FileTask, outputs: Outputs, report: Report) -> None:
+    def __init__(self, task: FileTask, outputs: Outputs, letters: DeadLetters, report: Report) -> None:
         self.parts: list[PartOutcome] = []
         """Results of the copied ranges."""
         self.losses: list[str] = []
         """Reasons of missing offsets, if the task may skip them."""
         self._task = task
         self._outputs = outputs
+        self._letters = letters
+        self._decoder = BatchDecoder(task.columns) if task.columns.are_typed else None
         self._report = report
         self._done = TaskProgress()
 
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
         """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
         before = self._done
+        bad_before = self._letters.records
         with open_reader(range_) as reader:
             lost_at_end = 0
             try:
@@ -172,7 +206,12 @@ class _Copy:
                 lost_at_end = range_.end - reader.position
         done = self._done
         self.parts.append(
-            PartOutcome(done.records - before.records, done.bytes_in - before.bytes_in, reader.lost + lost_at_end)
+            PartOutcome(
+                done.records - before.records,
+                done.bytes_in - before.bytes_in,
+                reader.lost + lost_at_end,
+                self._letters.records - bad_before,
+            )
         )
         self._done = done._replace(offsets=before.offsets + range_.end - range_.start)
         self._report(self._done)
@@ -192,7 +231,7 @@ class _Copy:
                 )
                 if self._task.is_for_table:
                     batch = with_incarnation(within_calendar(batch), self._task.incarnation)
-                self._outputs.add(batch)
+                self._outputs.add(self._decoded(range_, batch))
         except CorruptRecords as error:
             raise CorruptRecords(f"{range_.tp}: {error}") from error
         self._done = TaskProgress(
@@ -200,3 +239,32 @@ class _Copy:
             self._done.records + self._outputs.records - records,
             self._done.bytes_in + fetched.size,
         )
+
+    def _decoded(self, range_: OffsetRange, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The decoded records; the others go into the dead letters.  Raises BadRecords unless the task keeps them."""
+        if self._decoder is None:
+            return batch
+        fitting, misfits = self._decoder.decode(batch)
+        if misfits is not None:
+            if not self._task.keeps_bad:
+                raise BadRecords(first_bad(range_.tp, misfits))
+            self._letters.add(misfits)
+        return fitting
+
+
+def first_bad(tp: TopicPartition, misfits: pa.RecordBatch) -> str:
+    """The first of the records that cannot be decoded, and why."""
+    first = misfits.slice(0, 1).to_pylist()[0]
+    return f"{tp}: the record at offset {first['offset']} cannot be decoded: {first['reason']}"
+
+
+def check_records(tp: TopicPartition, records: Sequence[Record], columns: Columns) -> None:
+    """Raises BadRecords if a record cannot be decoded."""
+    names = ("key", "value", "offset")
+    types = (pa.binary(), pa.binary(), pa.int64())
+    arrays = [
+        pa.array([getattr(record, name) for record in records], type_) for name, type_ in zip(names, types, strict=True)
+    ]
+    misfits = BatchDecoder(columns).decode(pa.RecordBatch.from_arrays(arrays, names)).misfits
+    if misfits is not None:
+        raise BadRecords(first_bad(tp, misfits))

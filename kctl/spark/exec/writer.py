@@ -8,6 +8,8 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kctl.spark.exec.arrow_types import leaf_paths
+
 ROW_GROUP_BYTES = 64 << 20
 """Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
 
@@ -34,7 +36,7 @@ class ParquetFile:
             self._schema.with_metadata(metadata),
             compression=compression,
             compression_level=LEVELS.get(compression) if level is None else level,
-            use_dictionary=_REPEATING,
+            use_dictionary=[*_REPEATING, *_typed_leaves(schema)],
             column_encoding=_ASCENDING,
             write_page_index=True,
         )
@@ -67,6 +69,12 @@ class ParquetFile:
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches.clear()
         self.gathered_bytes = 0
+
+
+def _typed_leaves(schema: pa.Schema) -> list[str]:
+    """The columns below decoded keys and values, which get dictionaries while these are small."""
+    typed = [schema.field(name) for name in ("key", "value") if name in schema.names]
+    return [path for field in typed if pa.types.is_nested(field.type) for path in leaf_paths(field)]
 
 
 class Footer(NamedTuple):

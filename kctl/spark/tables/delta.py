@@ -20,10 +20,20 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from kctl.errors import UsageError
+from kctl.spark.exec.arrow_types import has_columns, held_columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import PartitionBy
-from kctl.spark.tables.delta_log import BATCH_ID, app_transactions, is_batch_of, positions_in, transactions_of
+from kctl.spark.plan import HeldColumns
+from kctl.spark.tables.delta_log import (
+    BATCH_ID,
+    DEAD_LETTERS,
+    app_transactions,
+    dead_letters_of,
+    is_batch_of,
+    positions_in,
+    transactions_of,
+)
 from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
 
 BATCH = "kctl.batch"
@@ -52,8 +62,10 @@ class DeltaLakeTable:
                 raise UsageError(f"{self._url} is a Delta table that was not created by an export")
             batch = transactions[BATCH_ID]
             is_latest = is_batch_of(self._files, self._directory, table.version(), batch)
-            columns = [field.name for field in table.schema().fields]
-            return TableState(batch, positions_in(transactions), columns, is_latest)
+            columns = _arrow_schema(table)
+            held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
+            letters = dead_letters_of(self._files, self._directory, table.version()) if is_latest else []
+            return TableState(batch, positions_in(transactions), columns.names, held, is_latest, letters)
 
     def paths(self) -> set[str]:
         """The data files of the version that was read last, relative to the table."""
@@ -63,13 +75,30 @@ class DeltaLakeTable:
             prefix = self._table.table_uri.rstrip("/")
             return {uri.removeprefix(prefix).removeprefix(self._url).lstrip("/") for uri in self._table.file_uris()}
 
+    def committed_ms(self) -> int | None:
+        """See Table."""
+        with self._failures():
+            entries = self._table.history(1) if self._table else []
+        return entries[0].get("timestamp") if entries else None
+
+    def has_row_deletes(self) -> bool:
+        """Whether the table may have deletion vectors."""
+        if self._table is None:
+            return False
+        with self._failures():
+            return "deletionVectors" in (self._table.protocol().reader_features or ())
+
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():
             schema = Schema.from_arrow(_with_partition_columns(commit))
             partition_columns = list(commit.partition_by.columns)
             properties = CommitProperties(
-                custom_metadata={**commit.properties, BATCH: str(commit.batch)},
+                custom_metadata={
+                    **commit.properties,
+                    BATCH: str(commit.batch),
+                    **({DEAD_LETTERS: json.dumps(commit.dead_letters)} if commit.dead_letters else {}),
+                },
                 max_commit_retries=0,  # a retry would be based on another version
                 app_transactions=[
                     Transaction(BATCH_ID, commit.batch),
@@ -80,7 +109,7 @@ class DeltaLakeTable:
             if self._table is None:
                 self._create(schema, actions, partition_columns, properties)
                 return
-            self._add_columns(schema)
+            self._add_columns(schema, _with_partition_columns(commit))
             try:
                 self._table.create_write_transaction(
                     [*actions], "append", schema, partition_columns, commit_properties=properties
@@ -106,11 +135,11 @@ class DeltaLakeTable:
                 raise
             raise Conflict from error
 
-    def _add_columns(self, schema: Schema) -> None:
+    def _add_columns(self, schema: Schema, columns: pa.Schema) -> None:
         """Adds missing columns, in a version of their own; a run that is interrupted here has changed no rows."""
         assert self._table is not None
-        present = {field.name for field in self._table.schema().fields}
-        missing = [field for field in schema.fields if field.name not in present]
+        present = _arrow_schema(self._table)
+        missing = [field for field in schema.fields if not has_columns(present, pa.schema([columns.field(field.name)]))]
         if missing:
             try:
                 self._table.alter.add_columns(missing, commit_properties=CommitProperties(max_commit_retries=0))
@@ -170,6 +199,10 @@ def _with_partition_columns(commit: TableCommit) -> pa.Schema:
     for name in commit.partition_by.columns:
         schema = schema.append(pa.field(name, types[name]))
     return schema
+
+
+def _arrow_schema(table: DeltaTable) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())
 
 
 def _storage_options() -> dict[str, str]:

@@ -22,6 +22,7 @@ from kctl.spark.exec.files import Files
 from kctl.spark.plan import Position, TopicPosition
 
 BATCH_ID = "kctl"
+DEAD_LETTERS = "kctl.dead-letters"
 
 _APP_ID = re.compile(
     r"kctl/(?P<cluster>[^/]*)/(?P<topic>[^/]+)/(?P<id>[0-9a-f-]{36})/(?P<incarnation>\d+)/(?P<partition>\d+)"
@@ -54,6 +55,17 @@ def is_batch_of(files: Files, directory: str, version: int, batch: int) -> bool:
         return _of_lines(files.read(path)).get(BATCH_ID) == batch
     except FileNotFoundError:
         return False  # deleted, after a checkpoint
+
+
+def dead_letters_of(files: Files, directory: str, version: int) -> list[str]:
+    """The files with dead letters that the commit of a version names."""
+    try:
+        lines = files.read(f"{directory}/_delta_log/{version:020}.json".lstrip("/")).splitlines()
+    except FileNotFoundError:
+        return []
+    actions = [json.loads(line) for line in lines if DEAD_LETTERS.encode() in line]
+    found = [action["commitInfo"].get(DEAD_LETTERS, "[]") for action in actions if "commitInfo" in action]
+    return [path for text in found for path in json.loads(text)]
 
 
 def transactions_of(topics: Mapping[str, TopicPosition]) -> dict[str, int]:

@@ -28,7 +28,9 @@ from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, Transform
 
 from kctl.errors import UsageError
+from kctl.spark.exec.arrow_types import has_columns, held_columns
 from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
+DEAD_LETTERS = "kctl.dead-letters"
 DEFAULT_CATALOG = "kctl"
 TRANSFORMS: Mapping[PartitionBy, Transform[Any, Any]] = {
     PartitionBy.DATE: DayTransform(),
@@ -87,7 +90,10 @@ class IcebergTable:
             snapshot = table.current_snapshot()
             summary = snapshot.summary if snapshot else None
             is_latest = summary is not None and summary.additional_properties.get(BATCH) == str(batch)
-            return TableState(batch, topics, table.schema().column_names, is_latest)
+            letters = summary.additional_properties.get(DEAD_LETTERS) if summary and is_latest else None
+            columns = table.schema().as_arrow()
+            held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
+            return TableState(batch, topics, columns.names, held, is_latest, json.loads(letters or "[]"))
 
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
@@ -106,12 +112,27 @@ class IcebergTable:
                 if entry.data_file.content == DataFileContent.DATA
             }
 
+    def committed_ms(self) -> int | None:
+        """See Table."""
+        snapshot = self._table.current_snapshot() if self._table else None
+        return snapshot.timestamp_ms if snapshot else None
+
+    def has_row_deletes(self) -> bool:
+        """Whether the current snapshot has delete files."""
+        snapshot = self._table.current_snapshot() if self._table else None
+        if self._table is None or snapshot is None:
+            return False
+        with self._failures():
+            return any(one.content == ManifestContent.DELETES for one in snapshot.manifests(self._table.io))
+
     def commit(self, commit: TableCommit) -> None:
         """See Table."""
         with self._failures():
             table = self._without_retries(self._table or self._create(commit))
             positions = json.dumps(topics_to_json(commit.topics), separators=(",", ":"))
             properties = {**commit.properties, BATCH: str(commit.batch), POSITIONS: positions}
+            if commit.dead_letters:
+                properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
             try:
                 with table.transaction() as transaction:
                     if commit.partition_by is not PartitionBy.NONE and table.spec().is_unpartitioned():
@@ -119,7 +140,7 @@ class IcebergTable:
                             spec.add_field(
                                 "timestamp", TRANSFORMS[commit.partition_by], f"timestamp_{commit.partition_by}"
                             )
-                    if set(commit.schema.names) - set(table.schema().column_names):
+                    if not has_columns(table.schema().as_arrow(), commit.schema):
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)
                     transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})

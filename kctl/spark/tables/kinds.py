@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kctl.errors import UsageError
 from kctl.spark import layout
@@ -55,6 +55,15 @@ class TableOptions:
         by = "" if self.partition_by is PartitionBy.NONE else f" --partition-by {self.partition_by}"
         return f"--table {self.kind}" + (" --one-table" if self.is_shared else "") + by
 
+    @classmethod
+    def of_mark(cls, mark: str, *, catalog: str | None, namespace: str) -> Self:
+        """The options of an existing export; its catalogue and namespace are not in the mark."""
+        words = dict(option.partition(" ")[::2] for option in mark.removeprefix("--").split(" --"))
+        kind = TableKind(words.get("table", TableKind.PARQUET))
+        partition_by = PartitionBy(words.get("partition-by", PartitionBy.NONE))
+        is_shared = "one-table" in words
+        return cls(kind=kind, is_shared=is_shared, partition_by=partition_by, catalog=catalog, namespace=namespace)
+
     def __post_init__(self) -> None:
         if self.kind is TableKind.PARQUET and self.is_shared:
             raise UsageError("--one-table is an option of --table iceberg and delta")
@@ -73,15 +82,19 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
     LayoutMark(files).check(options.mark)
     if options.kind is TableKind.PARQUET:
         return CommitLog(files)
-    open_table = _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
     return TableLog(
         files,
-        open_table,
+        table_opener(options, files, topics),
         topics,
         mark=options.mark,
         is_shared=options.is_shared,
         partition_by=options.partition_by,
     )
+
+
+def table_opener(options: TableOptions, files: Files, topics: Collection[str]) -> Callable[[str], Table]:
+    """Returns the tables of the topics by their directories; "" is the target itself.  Raises as `open_log`."""
+    return _delta(files) if options.kind is TableKind.DELTA else _iceberg(options, files, topics)
 
 
 def _delta(files: Files) -> Callable[[str], Table]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from kctl.errors import KctlError
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import PartitionBy
-from kctl.spark.plan import TopicPosition
+from kctl.spark.plan import HeldColumns, TopicPosition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +31,11 @@ class TableState:
     """-1 for a table without a batch."""
     topics: Mapping[str, TopicPosition]
     columns: Sequence[str]
+    held: HeldColumns
     is_latest: bool
     """Whether no other program has committed after that batch."""
+    dead_letters: Sequence[str] = ()
+    """Of that batch, if it is the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class TableCommit:
     """Columns of the files; those that the table lacks are added."""
     properties: Mapping[str, str]
     """For people who read the table's history."""
+    dead_letters: Sequence[str] = ()
+    """Paths of files with records that could not be decoded, relative to the target."""
 
 
 class Table(Protocol):
@@ -59,6 +64,14 @@ class Table(Protocol):
 
     def paths(self) -> set[str]:
         """The data files of the state that was read last, relative to the table."""
+        ...
+
+    def committed_ms(self) -> int | None:
+        """When the state that was read last was committed; None if the table no longer has that information."""
+        ...
+
+    def has_row_deletes(self) -> bool:
+        """Whether readers must leave out rows of the data files of the state that was read last."""
         ...
 
     def commit(self, commit: TableCommit) -> None:

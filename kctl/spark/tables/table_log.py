@@ -14,13 +14,16 @@ The tables of several topics are committed one after the other; each contains on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import LostRace, parts_of
+from kctl.spark.exec.column_types import Columns, columns_to_json
+from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome
 from kctl.spark.exec.partitioning import PartitionBy
@@ -53,6 +56,7 @@ class TableLog:
         `mark` are the options that each export into the target must have.
         """
         self._files = files
+        self._topics = sorted(topics)
         self._is_shared = is_shared
         self._mark = mark
         self._partition_by = partition_by
@@ -89,6 +93,9 @@ class TableLog:
             # A column may be added to a table, but not left out.
             include_headers=True if has_headers else None,
             files=None,
+            columns={
+                topic: state.held for topic in self._topics if (state := self._states.get(self._directory(topic)))
+            },
         )
 
     def pending(self, positions: Positions) -> Plan | None:
@@ -100,9 +107,9 @@ class TableLog:
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with files in folders of their batch, whose names depend on everything that their contents do."""
-        suffix = f"+{_digest(plan.options)}{layout.DATA_SUFFIX}"
 
         def place(topic: str, path: str) -> str:
+            suffix = f"+{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
             name = path.rpartition("/")[2].removesuffix(layout.DATA_SUFFIX) + suffix
             return f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
 
@@ -130,9 +137,10 @@ class TableLog:
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
             self._publish(directory, before, commit)
             kept = {file.path for file in commit.files}
+            letters = set(commit.dead_letters)
             first = max(before.batch + 1 if before else 0, plan.batch + 1 - CLEANED_FOLDERS_MAX)
             for batch in range(first, plan.batch + 1):
-                self._remove_others(directory, batch, kept)
+                self._remove_others(directory, batch, kept, letters)
             self._states.pop(directory, None)
         return after
 
@@ -140,7 +148,7 @@ class TableLog:
         """Deletes the files of the last batch that it does not name, unless other programs have changed the table."""
         for directory, state in self._states.items():
             if state.batch >= 0 and state.is_latest:
-                self._remove_others(directory, state.batch, self._tables[directory].paths())
+                self._remove_others(directory, state.batch, self._tables[directory].paths(), state.dead_letters)
 
     def _publish(self, directory: str, before: TableState | None, commit: TableCommit) -> None:
         """Commits, again if another program has changed the table.  Raises LostRace if that was an exporter."""
@@ -187,7 +195,11 @@ class TableLog:
             ],
             partition_by=self._partition_by,
             topics={topic: after.topics[topic] for topic in topics},
-            schema=schema(include_headers=plan.options.include_headers, has_incarnation=incarnations > 0),
+            schema=schema(
+                include_headers=plan.options.include_headers,
+                has_incarnation=incarnations > 0,
+                columns=plan.topics[mine[0].tp.topic].columns,
+            ),
             properties={
                 "kctl.cluster-id": plan.cluster_id,
                 "kctl.planned-ms": str(plan.created_ms),
@@ -195,13 +207,18 @@ class TableLog:
                 "kctl.lost-offsets": str(lost),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
+            dead_letters=[letters.path for path in paths if (letters := outcomes[path].dead_letters)],
         )
 
-    def _remove_others(self, directory: str, batch: int, kept: Collection[str]) -> None:
+    def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:
         folder = self._data_directory(directory, batch)
         prefix = f"{directory}/" if directory else ""
         for name in self._files.names(folder):
             if f"{folder}/{name}".removeprefix(prefix) not in kept:
+                self._files.remove(f"{folder}/{name}")
+        folder = dead_letters_path(folder)
+        for name in self._files.names(folder):
+            if f"{folder}/{name}" not in letters:
                 self._files.remove(f"{folder}/{name}")
 
     def _directory(self, topic: str) -> str:
@@ -223,7 +240,7 @@ class LayoutMark:
 
     def check(self, mark: str) -> None:
         """Raises UsageError if the target has an export with other options."""
-        held = self._held()
+        held = self.held()
         if held and held != mark:
             raise UsageError(
                 f"{self._files.location} contains an export with {held}: use the same options or another --to"
@@ -234,7 +251,8 @@ class LayoutMark:
         self._files.create(layout.TABLE_MARK, mark.encode())
         self.check(mark)
 
-    def _held(self) -> str:
+    def held(self) -> str:
+        """The options of the export that the target has; empty if it has none."""
         try:
             return self._files.read(layout.TABLE_MARK).decode(errors="replace")
         except FileNotFoundError:
@@ -242,6 +260,8 @@ class LayoutMark:
             return PARQUET_MARK if is_folder else ""
 
 
-def _digest(options: FileOptions) -> str:
-    parts: Sequence[object] = (options.include_headers, options.compression.value, options.isolation.value)
+def _digest(options: FileOptions, columns: Columns) -> str:
+    parts: tuple[object, ...] = (options.include_headers, options.compression.value, options.isolation.value)
+    if columns.are_typed:
+        parts = (*parts, json.dumps(columns_to_json(columns)))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]

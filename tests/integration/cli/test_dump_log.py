@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import re
@@ -211,10 +212,10 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
 
 
 def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """The output of `kctl dump-log --compat` on stdout and stderr."""
+    """The output of `kctl dump-log --compat` on stdout and stderr, with line ends as subprocess reads them."""
     listed = ",".join(map(str, files))
     ran = run_kctl("dump-log", "--compat", compat, "--files", listed, *options)
-    return ran.stdout, ran.stderr
+    return io.StringIO(ran.stdout, newline=None).read(), ran.stderr
 
 
 def kafka_texts(version: str, runs: list[tuple[list[Path], tuple[str, ...]]]) -> list[tuple[str, str]]:

@@ -37,6 +37,7 @@ SEED = [
     "quotas alter --user alice --client-id app --producer-rate 1MB --yes",
     "quotas alter --default-user --request-percentage 50 --yes",
     "acls add --allow User:alice --operation read --topic orders",
+    "profile add staging --bootstrap-server kafka1:9092",
 ]
 RECORDS = [
     {"key": "k1", "value": "hello", "timestamp_ms": 1_767_225_600_000, "headers": [{"key": "source", "value": "web"}]},
@@ -85,6 +86,19 @@ LINES = {
     "acls-list": "acls list",
     "acls-check": "acls check User:alice read topic:orders",
     "tokens-describe": "tokens describe",
+    "api-versions": "api-versions --differing",
+    "features-describe": "features describe",
+    "features-upgrade": "features upgrade --metadata-version 3.9 --dry-run",
+    "metadata-quorum-describe": "metadata-quorum describe",
+    "plan": "plan {plan}",
+    "apply": "apply {plan} --dry-run",
+    "profile-add": "profile add staging --bootstrap-server kafka1:9092 --replace",
+    "profile-list": "profile list",
+    "profile-show": "profile show staging",
+    "verify-replicas": "verify replicas --topic orders",
+    "streams-reset": "streams reset billing --input-topic orders --dry-run",
+    "perf-produce": "perf produce events --records 10 --client kctl --dry-run",
+    "perf-latency": "perf latency events --records 10 --client kctl --dry-run",
     "usage": "topics list --no-such-option",
     "loggers-list": "loggers list --match kctl\\.server\\.coordinators\\.appending",
     "dump-log": "dump-log {log}",
@@ -92,6 +106,13 @@ LINES = {
     "dump-log-summary": "dump-log --summary {log}",
 }
 """File -> command line."""
+PLAN = """\
+version: 1
+managed: {topics: [orders, returns]}
+topics:
+  orders: {partitions: 3, configs: {retention.ms: 86400000}}
+  returns: {partitions: 1}
+"""
 SAME_LENGTH = [
     (r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2026-01-01T00:00:00.000Z"),
     (r"\b1[789]\d{11}\b", "1767225600000"),
@@ -110,13 +131,15 @@ class Seeded:
         self.bootstrap = bootstrap
         self.data = data
         self.records = data.parent / "records.jsonl"
+        self.plan = data.parent / "plan.yaml"
         self._stand_ins: dict[str, str] = {}
 
     def run(self, line: str, format_: str | None) -> tuple[int, str, str]:
         """Status, output and messages of a command line, on a terminal for table."""
         out = Terminal() if format_ == "table" else io.StringIO()
         err = io.StringIO()
-        words = line.replace("{log}", self.log_file()).replace("{records}", str(self.records)).split()
+        files = {"{log}": self.log_file(), "{records}": str(self.records), "{plan}": str(self.plan)}
+        words = [files.get(word, word) for word in line.split()]
         if format_ is not None:
             words += ["--format", format_, "--no-color"]
         before = sys.stdout, sys.stderr
@@ -156,7 +179,12 @@ class Seeded:
 def seeded() -> Iterator[Seeded]:
     """In a folder whose name has always the same length, because tables depend on it."""
     folder = Path(tempfile.mkdtemp(prefix="kctl-golden-", dir="/tmp"))
-    variables = {"COLUMNS": "80", "XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm"}
+    variables = {
+        "COLUMNS": "80",
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CONFIG_HOME": str(folder),
+        "TERM": "xterm",
+    }
     # A port of five digits, whatever the machine's range of ports is.
     port = next(one for one in iter(probe.free_port, None) if one >= 10_000)
     properties = {
@@ -172,6 +200,7 @@ def seeded() -> Iterator[Seeded]:
                 patch.setenv("KCTL_BOOTSTRAP_SERVER", broker.bootstrap)
                 one = Seeded(broker.bootstrap, folder / "data")
                 one.records.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+                one.plan.write_text(PLAN)
                 for line in SEED:
                     status, _, err = one.run(line, None)
                     assert status == 0, (line, err)

@@ -148,18 +148,17 @@ def test_kafkas_tool_prints_the_same(
     front = ["--bootstrap-server", bootstrap, "--group", read, "--reset-offsets"]
     scope = ["--topic", f"{read}:0", "--to-earliest"]
 
-    def kafka(*words: str | Path) -> str:
-        ran = apache_kafka.run_java_tool(version, main_class, [*front, *words])
-        assert "Error" not in ran.stdout, ran.stdout
-        return ran.stdout
+    def kafka(*commands: list[str | Path]) -> list[str]:
+        ran = apache_kafka.run_java_tools(version, [[main_class, *front, *words] for words in commands])
+        assert all("Error" not in out for out, _ in ran), ran
+        return [out for out, _ in ran]
 
     line = f"groups reset-offsets {read} --topic {read}:0 --to-earliest --compat {compat}"
-    assert kctl(line).out == kafka(*scope, "--dry-run")
-    ours = kctl(f"{line} --export").out
-    assert ours == kafka(*scope, "--dry-run", "--export")
+    ours = [kctl(line).out, kctl(f"{line} --export").out]
+    assert ours == kafka([*scope, "--dry-run"], [*scope, "--dry-run", "--export"])
     file = tmp_path / "offsets.csv"
-    file.write_text(ours)
-    kafka("--from-file", file, "--execute")
+    file.write_text(ours[1])
+    kafka(["--from-file", file, "--execute"])
     assert committed(kctl, read)[0] == ("0", "0")
     assert kctl(f"groups reset-offsets {read} --from-file {file} --execute").status == 0
 

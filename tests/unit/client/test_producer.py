@@ -13,7 +13,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.partitioner import partition_of_key
 from kctl.client.partitioners import DefaultPartitioner
 from kctl.client.producer import Delivery, Producer, ProducerSettings
-from kctl.errors import ApiError, ErrorCode
+from kctl.client.producer_batches import RecordMetadata
+from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -109,6 +110,51 @@ def test_full_batch_is_closed(cluster: FakeCluster) -> None:
     assert [len(delivery.records) for delivery in by_count] == [2, 2, 1]
     by_size = produce(cluster, sending("x" * 100, "y" * 100), batch_bytes=200)
     assert [len(delivery.records) for delivery in by_size] == [1, 1]
+
+
+def test_halves_of_a_batch_that_is_too_large_for_the_topic_are_sent_in_order(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    in_time = refusing(ErrorCode.MESSAGE_TOO_LARGE, 10)
+
+    def refuse_several(request: Any) -> Any:
+        batch = parse_header(bytes(request.topic_data[0].partition_data[0].records))
+        return in_time(request) if batch.record_count > 2 else None
+
+    cluster.intercept(ProduceRequest, refuse_several)
+    results: list[RecordMetadata | KctlError] = []
+
+    async def work(producer: Producer) -> None:
+        for value in "abcde":
+            await producer.send("orders", value.encode(), on_result=results.append)
+
+    deliveries = produce(cluster, work)
+    assert [delivery.error for delivery in deliveries] == [None] * 3
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"a", b"b", b"c", b"d", b"e"]
+    assert [one.offset for one in results if isinstance(one, RecordMetadata)] == [0, 1, 2, 3, 4]
+    sent = [(header.record_count, header.base_sequence) for header in headers_of(cluster)]
+    assert sent == [(5, 0), (2, 0), (3, 2), (1, 2), (2, 3)]
+
+
+def test_batches_are_smaller_after_a_refusal(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    once = refusing(ErrorCode.MESSAGE_TOO_LARGE, 1)
+    cluster.intercept(ProduceRequest, once)
+
+    async def work(producer: Producer) -> None:
+        for _ in range(2):
+            await sending(*["x" * 100] * 8)(producer)
+            await producer.flush()
+
+    produce(cluster, work, batch_bytes=1000)
+    assert [header.record_count for header in headers_of(cluster)] == [8, 4, 4, 4, 4]
+
+
+def test_one_record_that_is_too_large_fails(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
+    (delivery,) = produce(cluster, sending("a"))
+    assert isinstance(delivery.error, ApiError)
+    assert delivery.error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_lingering_batch_is_closed_by_time(cluster: FakeCluster) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kctl.admin.lag_rules import Verdict
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.lag_selection import parse_condition
+from kctl.commands.lag_condition import parse_condition
 from kctl.commands.times import parse_duration_ms
 from kctl.errors import UsageError
 from kctl.model import TopicPartition

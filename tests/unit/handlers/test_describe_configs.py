@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode
+from kctl.limits import DESCRIBED_AT_ONCE
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.zookeeper import paths, znodes
@@ -173,5 +174,35 @@ def test_unsupported_resources_are_not_described(resource_type: int, name: str, 
         result = await describe(world, resource_type, name)
         assert (ErrorCode(result.error_code), result.configs) == (code, [])
         assert (result.resource_type, result.resource_name) == (resource_type, name)
+
+    play(scene)
+
+
+def test_overrides_of_topics_are_read_from_zookeeper_side_by_side() -> None:
+    async def scene(world: World) -> None:
+        names = [f"topic-{number}" for number in range(2 * DESCRIBED_AT_ONCE + 1)]
+        for name in names:
+            await world.topic(name, overrides={"retention.ms": "5"} if name == names[-1] else {})
+        reading = most = 0
+        current = world.resources.current
+
+        async def counted(path: str) -> dict[str, str]:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            found = await current(path)
+            reading -= 1
+            return found
+
+        world.resources.current = counted  # type: ignore[method-assign]  # it calls the method that it replaces
+        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None) for name in names
+        ]
+        results = (await exchange(handler.handle, DescribeConfigsRequest(resources=resources), 4)).results
+        assert most == DESCRIBED_AT_ONCE
+        assert [result.resource_name for result in results] == names
+        values = [by_name(result)["retention.ms"].value for result in results]
+        assert (set(values[:-1]), values[-1]) == ({"604800000"}, "5")
 
     play(scene)

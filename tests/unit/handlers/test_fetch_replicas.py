@@ -192,7 +192,9 @@ def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -
 # Responses to a follower
 
 
-def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
+def test_a_follower_gets_a_new_high_watermark_with_the_next_records_or_after_its_wait(tmp_path: Path) -> None:
+    """KAFKA-9952.  Sent at once, it would cost a second fetch per append."""
+
     async def scenario(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
@@ -200,9 +202,41 @@ def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
         before_ms = scene.disk.clock.monotonic_ms()
         reply = await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)
         assert reply["a"].high_watermark == 3
-        assert scene.disk.clock.monotonic_ms() == before_ms
-        await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # without new records the fetch waits
-        assert scene.disk.clock.monotonic_ms() - before_ms >= 500
+        assert scene.disk.clock.monotonic_ms() - before_ms == 500
+        waiting = asyncio.ensure_future(scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500))
+        await asyncio.sleep(0.1)
+        scene.disk.append(partition, 1)
+        scene.disk.replicas.partition_moved(partition.topic_partition)
+        assert offsets((await waiting)["a"]) == [3]
+        assert scene.disk.clock.monotonic_ms() - before_ms == 600
+
+    play(tmp_path, scenario)
+
+
+def test_replicated_appends_cost_each_follower_one_fetch(tmp_path: Path) -> None:
+    """Both followers always wait with a fetch: the next append completes it, the new high watermark does not."""
+
+    async def scenario(scene: Scene) -> None:
+        partition = scene.disk.lead("a", replicas=(0, 1, 2))
+        fetches = 0
+
+        async def follow(replica_id: int) -> None:
+            nonlocal fetches
+            offset = 0
+            while offset < 20:
+                fetches += 1
+                offset += len(offsets((await scene.fetch("a", offset=offset, replica_id=replica_id, wait_ms=500))["a"]))
+            await scene.fetch("a", offset=offset, replica_id=replica_id)
+
+        followers = [asyncio.ensure_future(follow(replica_id)) for replica_id in (1, 2)]
+        for number in range(20):
+            await asyncio.sleep(0.01)
+            assert partition.high_watermark == number
+            scene.disk.append(partition, 1)
+            scene.disk.replicas.partition_moved(partition.topic_partition)
+        await asyncio.gather(*followers)
+        assert partition.high_watermark == 20
+        assert fetches == 40
 
     play(tmp_path, scenario)
 

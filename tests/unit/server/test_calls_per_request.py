@@ -1,8 +1,10 @@
 """What one small request costs: the Python functions that are called for it.
 
-The number is the same on every machine.  It is a bound, not a goal: who needs more has to look for what can go.
+The number is the same on every machine, and bounded, because it grew unnoticed before.  A change that needs more calls
+removes others first, or raises the bound.
+
 Functions of the standard library are not counted, because they differ between versions of Python, nor those of the
-simulated disk and clock.
+simulated disk and clock, nor the record walk, which may be compiled.
 """
 
 from __future__ import annotations
@@ -39,11 +41,12 @@ from kctl.server.requests.context import ConnectionTiming, Measuring, Peer
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 
-NOT_COUNTED = (sysconfig.get_path("stdlib"), str(Path(kctl.testing.__file__).parent), "<frozen")
+KCTL = Path(kctl.testing.__file__).parent.parent
+NOT_COUNTED = (sysconfig.get_path("stdlib"), str(KCTL / "testing"), str(KCTL / "records" / "walk.py"), "<frozen")
 TOPIC = "topic"
 WARM_UP = 3
 """Requests before the one that is counted: codecs are compiled, files opened."""
-CALLS_MAX = {"produce": 78, "fetch": 93, "fetch at the end": 64, "metadata": 47, "api versions": 20}
+CALLS_MAX = {"produce": 77, "fetch": 93, "fetch at the end": 64, "metadata": 47, "api versions": 20}
 NETWORK_CALLS_MAX = 28
 
 

@@ -186,13 +186,16 @@ def test_failing_operation_raises_only_to_its_caller(by: str) -> None:
     asyncio.run(main())
 
 
-def test_operation_of_a_cancelled_caller_is_removed() -> None:
+@pytest.mark.parametrize("tries", [0, 2])
+def test_operation_of_a_cancelled_caller_is_removed(tries: int) -> None:
     async def main() -> None:
         timer = WheelOnly()
         purgatory: Purgatory[str] = Purgatory(timer)
         need = Need(1)
         need.future = asyncio.get_running_loop().create_future()
         purgatory.complete_or_watch(need, ["a"], 100)
+        for _ in range(tries):
+            purgatory.check("a")
         need.future.cancel()
         await asyncio.sleep(0)
         assert len(purgatory) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,29 @@ def test_cancelling_late_or_twice_does_nothing() -> None:
     wheel.cancel(entry)
     wheel.cancel(entry)
     assert len(wheel) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 100_000)), min_size=1, max_size=30))
+def test_timer_is_neither_early_nor_late_when_deadlines_are_added_in_any_order(waits: list[tuple[int, int]]) -> None:
+    """Each callback is scheduled some time after the one before it."""
+
+    async def main(loop: SimLoop) -> None:
+        clock = SimClock(loop.time)
+        timer = WheelTimer(clock, loop)
+        late_ms: list[int] = []
+
+        def schedule(delay_ms: int) -> None:
+            due_ms = clock.monotonic_ms() + delay_ms
+            timer.schedule(delay_ms, lambda: late_ms.append(clock.monotonic_ms() - due_ms))
+
+        for pause_ms, delay_ms in waits:
+            await asyncio.sleep(pause_ms / 1000)
+            schedule(delay_ms)
+        await asyncio.sleep(101)
+        assert late_ms == [pytest.approx(0, abs=1)] * len(waits)
+        assert min(late_ms) >= 0
+
+    simulate(main, seed=1)
 
 
 def test_failing_callback_does_not_stop_the_others() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from kctl.client.list_offsets import LATEST
 from kctl.client.versions import BrokerVersions
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -48,12 +49,18 @@ class FakeBroker:
         self.log_start = 0
         self.topic_id = UUID(int=1)
         self.exists = True
+        self.topic_error = ErrorCode.NONE
         self.response_bytes = 1
         """Responses contain whole batches up to this size, at least one."""
         self.aborted: list[tuple[int, int]] = []
         self.fetches: list[int] = []
         self.before_fetch: Callable[[int], ErrorCode] = lambda offset: ErrorCode.NONE
         self.clock_ms = 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last batch."""
+        return max((batch.next_offset for batch in iterate_batches(self.log)), default=0)
 
     @property
     def versions(self) -> BrokerVersions:
@@ -69,8 +76,10 @@ class FakeBroker:
             case FetchRequest():
                 return self._fetch(request.topics[0].partitions[0].fetch_offset)
             case ListOffsetsRequest():
+                is_latest = request.topics[0].partitions[0].timestamp == LATEST
+                offset = self.end if is_latest else self.log_start
                 found = ListOffsetsPartitionResponse(
-                    partition_index=0, error_code=0, offset=self.log_start, timestamp=-1, leader_epoch=0
+                    partition_index=0, error_code=0, offset=offset, timestamp=-1, leader_epoch=0
                 )
                 return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[found])])
         raise AssertionError(request)
@@ -89,7 +98,7 @@ class FakeBroker:
         return self.clock_ms
 
     def _metadata(self) -> MetadataResponse:
-        code = ErrorCode.NONE if self.exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = self.topic_error if self.exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = MetadataResponsePartition(
             error_code=0, partition_index=0, leader_id=7, leader_epoch=0, replica_nodes=[7], isr_nodes=[7]
         )
@@ -103,7 +112,7 @@ class FakeBroker:
         self.fetches.append(offset)
         code = self.before_fetch(offset)
         batches = list(iterate_batches(self.log))
-        end = batches[-1].next_offset if batches else 0
+        end = self.end
         if code is ErrorCode.NONE and not self.log_start <= offset <= end:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         records = b""

@@ -19,6 +19,7 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.spark.cluster_view import TopicSelection
+from kctl.spark.decodings import DecodingOptions
 from kctl.spark.density import Sample
 from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.fetch import Fetched, OffsetRange
@@ -28,9 +29,10 @@ from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.task import OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
 from kctl.spark.job import JobProgress, TaskRunner
-from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, TopicView
+from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, Plan, TopicView
 from kctl.spark.session import SparkFailed, SparkSettings
 from kctl.spark.tables.kinds import TableOptions
+from kctl.spark.value_sample import RecordSample
 
 RECORDS_PER_BATCH = 5
 START_MS = 1_793_491_200_000
@@ -63,6 +65,8 @@ class Cluster:
         """Number of ranges that can be read before the topic is deleted."""
         self.is_reachable = True
         self.spark_starts = True
+        self.value: Callable[[int, int], bytes | None] = value
+        """Of the record of a partition with an offset."""
 
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count
@@ -101,7 +105,7 @@ class Cluster:
         return b"".join(
             build_batch(
                 [
-                    Record(0, self.timestamp_ms(offset), b"k", value(partition, offset))
+                    Record(0, self.timestamp_ms(offset), b"k", self.value(partition, offset))
                     for offset in range(base, base + RECORDS_PER_BATCH)
                 ],
                 base_offset=base,
@@ -165,6 +169,7 @@ def exporter(
     adopts: bool = False,
     table: TableOptions | None = None,
     include_headers: bool = False,
+    decoding: DecodingOptions | None = None,
 ) -> Exporter:
     """An exporter of all topics in `cluster`, with about ten records per file."""
     files = files or DiskFiles(folder)
@@ -178,6 +183,7 @@ def exporter(
         on_data_loss=on_data_loss,
         adopts=adopts,
         engine=SparkSettings(),
+        decoding=decoding or DecodingOptions(),
     )
 
     @contextmanager
@@ -194,9 +200,24 @@ def exporter(
             for tp, offsets in selection.items()
         }
 
+    def take(_: ExportRequest, plan: Plan) -> RecordSample:
+        return {
+            range_.tp: [
+                Record(offset, 0, b"k", cluster.value(range_.tp.partition, offset))
+                for offset in range(range_.start, min(range_.start + 3, range_.end))
+            ]
+            for range_ in plan.ranges
+        }
+
     start_runner: Callable[[EngineSettings], AbstractContextManager[TaskRunner]] = start
     return Exporter(
-        request, StoppedClock(), files=files, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
+        request,
+        StoppedClock(),
+        files=files,
+        look=lambda _: cluster.view(),
+        sample=sample,
+        take=take,
+        start_runner=start_runner,
     )
 
 

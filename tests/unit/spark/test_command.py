@@ -17,11 +17,14 @@ def command(*words: str) -> list[str]:
     return ["spark", "export", "orders", *words]
 
 
-def test_help_does_not_load_spark() -> None:
+@pytest.mark.parametrize(
+    "words", [["spark", "export"], ["tables", "verify"], ["tables", "status"], ["tables", "import"]]
+)
+def test_help_does_not_load_spark(words: list[str]) -> None:
     code = (
         "import sys\n"
         "from kctl.cli import main\n"
-        "assert main(['spark', 'export', '--help']) == 0\n"
+        f"assert main([*{words}, '--help']) == 0\n"
         "heavy = {'pyspark', 'pyarrow', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
@@ -88,3 +91,29 @@ def test_a_dry_run_without_a_cluster_is_unreachable(tmp_path: Path, capsys: pyte
     words = command("--to", str(tmp_path), "--dry-run", "--bootstrap-server", server, "--timeout", "300ms")
     assert main(words) == 4
     assert "cannot reach" in capsys.readouterr().err
+
+
+TABLES = (["verify", "orders", "TARGET"], ["status", "TARGET"], ["import", "TARGET", "orders"])
+
+
+@pytest.mark.parametrize("words", TABLES, ids=lambda words: words[0])
+def test_a_target_without_an_export_is_a_usage_error(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target, complaint in ((str(tmp_path / "new"), "contains no export"), ("s3://bucket", "write s3://BUCKET/PATH")):
+        assert main(["tables", *(target if word == "TARGET" else word for word in words)]) == 2
+        err = capsys.readouterr().err
+        assert complaint in err
+        assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [TABLES[0], TABLES[2]], ids=lambda words: words[0])
+def test_without_pyarrow_one_line_explains_how_to_install_it(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.spark.exec.target.find_spec", lambda _: None)
+    assert main(["tables", *(str(tmp_path) if word == "TARGET" else word for word in words), "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["code"] == "PACKAGE_MISSING"
+    assert err == "kctl: pyarrow missing: pip install 'kctl-kafka[export]'\n"

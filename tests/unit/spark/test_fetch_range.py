@@ -54,6 +54,15 @@ def read(
         return batches, reader.lost
 
 
+def test_aborted_batches_are_reported_apart() -> None:
+    broker = FakeBroker(transactional(0, 1), marker(10, 1, ControlType.ABORT), batch(11))
+    broker.aborted = [(0, 1)]
+    client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
+    for isolation, expected in ((IsolationLevel.READ_COMMITTED, [0]), (IsolationLevel.READ_UNCOMMITTED, [])):
+        with RangeReader(client, OffsetRange(ORDERS, broker.topic_id, 0, 21, isolation), may_skip=False) as reader:
+            assert [one.base_offset for fetched in reader.responses() for one in fetched.aborted] == expected
+
+
 def four_batches() -> FakeBroker:
     return FakeBroker(batch(0), batch(10), batch(20), batch(30))
 

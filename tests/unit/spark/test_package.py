@@ -18,6 +18,7 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import kctl.spark.exec.task\n"
+        "from kctl.spark.exec import avro_values, json_values, protobuf_values\n"
         "from kctl.protocol.registry import api_named\n"
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
         "    api_named(name).request\n"

@@ -223,6 +223,31 @@ def test_the_active_index_has_its_full_size_and_closed_ones_are_trimmed() -> Non
     assert machine.files.size(active.path(".index")) < 1000
 
 
+def test_the_batch_that_was_appended_last_is_read_as_after_a_restart() -> None:
+    """The log has its position in memory until then, so that a reader at the end needs nothing from the file."""
+    machine = LogOnDisk()
+    for _ in range(3):
+        machine.append(b"a", b"b", b"c")
+    size = machine.log.size_bytes // 3
+
+    def slices() -> list[tuple[int, int]]:
+        reads = [
+            machine.log.read(offset, max_bytes, max_offset=max_offset, min_one_batch=is_first)
+            for offset in range(5, 10)
+            for max_bytes in (0, size - 1, size, 3 * size)
+            for max_offset in (offset, 8, 9)
+            for is_first in (True, False)
+        ]
+        return [(read.position, read.size) if read.size else (0, 0) for read in reads]
+
+    before = slices()
+    assert {(2 * size, size), (0, 0)} < set(before)
+    machine.close_and_reopen()
+    assert slices() == before
+    machine.log.truncate_to(7)
+    assert machine.log.read(5, 1, max_offset=7).position == size
+
+
 def test_reading_outside_of_the_log_is_an_error_and_behind_the_bound_is_nothing() -> None:
     machine = LogOnDisk()
     for value in (b"a", b"b", b"c"):

@@ -1,0 +1,148 @@
+"""Writes the records of a batch of magic 2 as lines in Kafka's format.  Compiled by mypyc as kctl.records.walk is.
+
+What is rare is refused like what is malformed, and left to kctl.records.dump_text, which describes the damage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
+from kctl.records.bytes_as_text import AS_JAVA
+from kctl.records.walk import SHIFT_SMALL_TIMESTAMP, after_field, check_count, rest_of_number, small_number
+
+_ZERO: Final = 0x30
+_SEQUENCE_MAX: Final = 0x7FFFFFFF
+
+
+def format_records(
+    region: bytes,
+    position: i64,
+    count: i64,
+    base_offset: i64,
+    base_timestamp: i64,
+    base_sequence: i64,
+    expected: i64,
+    *,
+    has_append_time: bool,
+    is_28: bool,
+    stamp: bytes,
+    common: bytes,
+    with_contents: bool,
+) -> tuple[bytes, i64, i64, list[tuple[int, int]]]:
+    """Returns the lines of `count` records from `position` on, and the position after them.
+
+    Then the offset after the last record, and the gaps between offsets: each as the offset before `expected`, which is
+    -1 for any, and the offset that was found.  With `has_append_time` the timestamp of each record is `base_timestamp`.
+    `base_sequence` is that of `base_offset`, or -1.  Raises ValueError and IndexError as kctl.records.walk.read_records
+    does.
+    """
+    total: i64 = len(region)
+    check_count(count, total - position)
+    out = BytesWriter()
+    gaps: list[tuple[int, int]] = []
+    timestamp: i64 = base_timestamp
+    before_time = b" isValid: true crc: null keySize: " if is_28 else stamp
+    for _ in range(count):
+        size, position = small_number(region, position)
+        if size < 0 or size > total - position:
+            raise ValueError(f"a record of {size} bytes exceeds the batch")
+        end: i64 = position + size
+        byte: i64 = region[position + 1]
+        position += 2
+        if byte < 0x80:
+            delta: i64 = (byte >> 1) ^ -(byte & 1)
+        else:
+            delta, position = rest_of_number(region, position, byte, SHIFT_SMALL_TIMESTAMP)
+        if not has_append_time:
+            timestamp = base_timestamp + delta
+        delta, position = small_number(region, position)
+        key_size, key = small_number(region, position)
+        key_end: i64 = after_field(key, key_size, end)
+        value_size, value = small_number(region, key_end)
+        value_end: i64 = after_field(value, value_size, end)
+        offset: i64 = base_offset + delta
+        if offset != expected and expected >= 0:
+            gaps.append((expected - 1, offset))
+        expected = offset + 1
+        out.write(b"| offset: ")
+        _write_number(out, offset)
+        out.write(before_time)
+        if is_28:
+            _write_number(out, key_size)
+            out.write(b" valueSize: ")
+            _write_number(out, value_size)
+            out.write(stamp)
+            _write_number(out, timestamp)
+            out.write(common)
+        else:
+            _write_number(out, timestamp)
+            out.write(b" keySize: ")
+            _write_number(out, key_size)
+            out.write(b" valueSize: ")
+            _write_number(out, value_size)
+        out.write(b" sequence: ")
+        _write_number(out, -1 if base_sequence < 0 else (base_sequence + delta) & _SEQUENCE_MAX)
+        out.write(b" headerKeys: [")
+        position = value_end + 1
+        if region[value_end] != 0:
+            position = _write_names(out, region, value_end, end)
+        out.write(b"]")
+        if position != end:
+            raise ValueError(f"a record ends {end - position} bytes after its last field")
+        if with_contents:
+            if key_size >= 0:
+                out.write(b" key: ")
+                _write_text(out, region[key:key_end])
+            if value_size >= 0:
+                out.write(b" payload: ")
+                _write_text(out, region[value:value_end])
+        out.write(b"\n")
+    return out.getvalue(), position, expected, gaps
+
+
+def _write_names(out: BytesWriter, region: bytes, position: i64, end: i64) -> i64:
+    """Writes the keys of the headers whose number is at `position`; returns the position after the headers."""
+    count, position = small_number(region, position)
+    if count < 0 or count > end - position:
+        raise ValueError(f"{count} headers")
+    index: i64
+    for index in range(count):
+        size, position = small_number(region, position)
+        if size < 0:
+            raise ValueError("a header without a key")
+        stop: i64 = after_field(position, size, end)
+        name = region[position:stop]
+        if not name.isascii():
+            name.decode("utf-8")
+        if index > 0:
+            out.write(b",")
+        out.write(name)
+        size, position = small_number(region, stop)
+        position = after_field(position, size, end)
+    return position
+
+
+def _write_text(out: BytesWriter, data: bytes) -> None:
+    out.write(data if data.isascii() else data.decode("utf-8", AS_JAVA).encode("utf-8"))
+
+
+def _write_number(out: BytesWriter, number: i64) -> None:
+    """Writes a decimal number above -2**63."""
+    if number < 0:
+        out.append(0x2D)
+        number = -number
+    start: i64 = len(out)
+    left: i64 = number
+    out.append(_ZERO)
+    while left >= 10:
+        left = left // 10
+        out.append(_ZERO)
+    at: i64 = len(out)
+    while at > start:
+        at -= 1
+        left = number // 10
+        out[at] = u8(_ZERO + number - left * 10)
+        number = left

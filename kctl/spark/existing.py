@@ -1,0 +1,192 @@
+"""Opens an export by what its target contains, to examine it beside a running export: without a lock, changing nothing.
+
+The target says which kind of export it holds (kctl.spark.tables.table_log.LayoutMark).  Only an Iceberg catalogue other
+than that of the folder has to be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kctl.errors import KctlError, UsageError
+from kctl.spark import layout
+from kctl.spark.commit_log import CommitLog
+from kctl.spark.exec.files import Files
+from kctl.spark.plan import Isolation, Plan, Positions, TopicPosition
+from kctl.spark.tables.kinds import TableKind, TableOptions, table_opener
+from kctl.spark.tables.table import Table, TableFailed
+from kctl.spark.tables.table_log import LayoutMark
+
+READ_ATTEMPTS = 10
+"""A running export may commit while its files are listed; then they are listed again."""
+
+
+class KeepsChanging(KctlError):
+    """An export commits to the target faster than the target can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """One topic of an export after its last commit."""
+
+    position: TopicPosition
+    batch: int
+    committed_ms: int | None
+    """When it was last committed to; None if a table no longer has that information."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportState:
+    """All topics of an export."""
+
+    kind: TableKind
+    topics: Mapping[str, TopicState]
+    pending: Plan | None
+    """The plan of an interrupted or running export; tables have none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTopic:
+    """The files of one topic, and which offsets they should contain."""
+
+    kind: TableKind
+    topic: str
+    position: TopicPosition
+    paths: tuple[str, ...]
+    """Data files relative to the target; in a table of several topics, those of all."""
+    starts: Mapping[int, int] | None
+    """The first exported offset by partition; None for tables, which do not record it."""
+    isolation: Isolation | None
+    """Of the batches; None for tables, which do not record it, and if it differs."""
+    missing: tuple[tuple[str, int], ...] = ()
+    """(path, batch) of missing committed files."""
+    unknown: tuple[str, ...] = ()
+    """Data files that no commit names; readers of the folder read them too, so they are in `paths`."""
+
+
+class ExistingExport:
+    """The export in a target."""
+
+    def __init__(self, files: Files, *, catalog: str | None = None, namespace: str = "") -> None:
+        """Raises UsageError if there is none, or for options that do not fit; PackageMissing."""
+        mark = LayoutMark(files).held()
+        if not mark:
+            raise UsageError(f"{files.location} contains no export")
+        self.options = TableOptions.of_mark(mark, catalog=catalog, namespace=namespace)
+        self._files = files
+
+    def state(self) -> ExportState:
+        """The positions of all topics.  Raises BrokenExportFolder, TableFailed."""
+        if self.options.kind is not TableKind.PARQUET:
+            return ExportState(kind=self.options.kind, topics=self._table_states(), pending=None)
+        log = CommitLog(self._files)
+        positions = log.positions()
+        committed_ms = log.committed_ms(positions.last_batch) if positions.last_batch >= 0 else None
+        topics = {
+            topic: TopicState(position, positions.last_batch, committed_ms)
+            for topic, position in positions.topics.items()
+        }
+        return ExportState(kind=self.options.kind, topics=topics, pending=log.pending(positions))
+
+    def topic(self, name: str) -> ExportedTopic:
+        """The files of one topic.  Raises UsageError if it is not in the export; as `state`."""
+        return self._of_folder(name) if self.options.kind is TableKind.PARQUET else self._of_table(name)
+
+    def _of_folder(self, name: str) -> ExportedTopic:
+        log = CommitLog(self._files)
+        positions, present, pending = self._settled_files(log, name)
+        position = self._position(name, positions.topics)
+        planned = pending.shares() if pending else {}
+        inventory = log.inventory(positions, pending, [name])
+        starts, isolations = _planned(log.plans(), name, positions)
+        return ExportedTopic(
+            kind=self.options.kind,
+            topic=name,
+            position=position,
+            paths=tuple(sorted(present - set(planned))),
+            starts=starts,
+            isolation=isolations.pop() if len(isolations) == 1 else None,
+            missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and _is_of(p, name)),
+            unknown=tuple(path for path in inventory.unknown if path in present and _is_of(path, name)),
+        )
+
+    def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:
+        """Positions, files and pending plan between two commits.
+
+        The files are listed between two readings of the same positions, so all committed ones are there; each other one
+        belongs to a plan that was written before, which is pending now.
+        """
+        positions = log.positions()
+        for _ in range(READ_ATTEMPTS):
+            present = log.data_files([name])
+            before, positions = positions, log.positions()
+            if before.last_batch == positions.last_batch:
+                return positions, present, log.pending(positions)
+        raise KeepsChanging(f"exports into {self._files.location} commit all the time; repeat this later")
+
+    def _of_table(self, name: str) -> ExportedTopic:
+        directory = "" if self.options.is_shared else layout.topic_directory(name)
+        table = table_opener(self.options, self._files, [name])(directory)
+        state = table.state()
+        position = self._position(name, state.topics if state else {})
+        if table.has_row_deletes():
+            raise TableFailed(
+                f"the table of {name} has rows that are deleted by separate files, which are not read here: "
+                "compact the table first"
+            )
+        prefix = f"{directory}/" if directory else ""
+        return ExportedTopic(
+            kind=self.options.kind,
+            topic=name,
+            position=position,
+            paths=tuple(sorted(f"{prefix}{path}" for path in table.paths())),
+            starts=None,
+            isolation=None,
+        )
+
+    def _table_states(self) -> dict[str, TopicState]:
+        found: dict[str, TopicState] = {}
+        for table in self._tables():
+            state = table.state()
+            if state is not None and state.batch >= 0:
+                committed_ms = table.committed_ms()
+                found |= {
+                    topic: TopicState(position, state.batch, committed_ms) for topic, position in state.topics.items()
+                }
+        return found
+
+    def _tables(self) -> Iterator[Table]:
+        if self.options.is_shared:
+            yield table_opener(self.options, self._files, [])("")
+            return
+        names = [name for name in self._files.names("") if not name.startswith(("_", ".")) and self._files.names(name)]
+        topics = [name.removeprefix("+") for name in names]
+        opener = table_opener(self.options, self._files, topics)
+        for topic in topics:
+            yield opener(layout.topic_directory(topic))
+
+    def _position(self, name: str, topics: Mapping[str, TopicPosition]) -> TopicPosition:
+        position = topics.get(name)
+        if position is None:
+            raise UsageError(f"{self._files.location} contains no export of topic {name}")
+        return position
+
+
+def _planned(plans: Iterator[Plan], topic: str, positions: Positions) -> tuple[dict[int, int], set[Isolation]]:
+    """The first offset of each partition in its last incarnation, and the isolation levels, of committed plans."""
+    last = {p: at.incarnation for p, at in positions.topics[topic].partitions.items()}
+    starts: dict[int, int] = {}
+    isolations: set[Isolation] = set()
+    for plan in plans:
+        if plan.batch > positions.last_batch:
+            continue
+        for range_ in plan.ranges:
+            if range_.tp.topic == topic and range_.incarnation == last.get(range_.tp.partition):
+                starts.setdefault(range_.tp.partition, range_.start)
+                isolations.add(plan.options.isolation)
+    return starts, isolations
+
+
+def _is_of(path: str, topic: str) -> bool:
+    return bool(layout.topic_directories(topic, [path.partition("/")[0]]))

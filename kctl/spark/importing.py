@@ -1,0 +1,313 @@
+"""Writes the rows of an export back into a topic, each record exactly once.
+
+Progress is the committed offset of a group, one per partition of the topic: the offset in the export of the next row.
+It is committed in the transaction that contains the records (KIP-98), so both exist or neither.  Marker records in the
+topic would do the same, but readers would see them, and `kctl groups describe` shows a group.  The name of the group
+contains the identity of the exported topic, so that a folder can be moved and two exports do not share progress.  It is
+the transactional id too, so a second import fences the first one before it reads the progress.
+
+Groups without members lose their offsets after offsets.retention.minutes (7 days).  Therefore a topic that has records
+in a partition without progress is refused.  The progress of all partitions is committed before the first record, so an
+import that was interrupted at any time is not refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import committed_offsets
+from kctl.client.group_metadata import GroupMetadata
+from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.transaction import Transaction
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.model import TopicPartition
+from kctl.records.compression import Codec
+from kctl.spark.exec.files import Files
+from kctl.spark.existing import ExistingExport, ExportedTopic
+from kctl.spark.live_topic import LiveLog, LiveTopic, live_topics
+from kctl.spark.plan import TopicPosition
+from kctl.spark.tables.kinds import TableKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kctl.spark.verification.data_files import DataFiles, Extent
+
+COMMIT_MS = 1_000
+"""How long a transaction is open."""
+AFTER_INTERRUPT_S = 5.0
+_UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
+_NEEDED = ("key", "value", "timestamp")
+
+
+class NotImportable(KctlError):
+    """The files, or the topic, are not in a state in which an import would be exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """Options of an import."""
+
+    topic: str
+    """The topic to write."""
+    source: str | None = None
+    """The exported topic; None: the one of the same name, or the only one."""
+    codec: Codec = Codec.NONE
+    appends: bool = False
+    """Whether a partition without progress may have records."""
+    is_dry_run: bool = False
+    transaction_timeout_ms: int
+
+
+class ImportedPartition(NamedTuple):
+    """One partition: the rows from `start` on were written in this run, up to `end` (exclusive)."""
+
+    partition: int
+    start: int
+    end: int
+    records: int
+    status: str
+    """imported, complete (nothing was left to do) or planned."""
+
+
+@dataclass(slots=True)
+class Import:
+    """The result."""
+
+    source: str
+    group: str
+    partitions: list[ImportedPartition] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+async def import_export(
+    client: ClusterClient,
+    files: Files,
+    existing: ExistingExport,
+    request: ImportRequest,
+    on_rows: Callable[[int], None],
+) -> Import:
+    """Writes all rows that are not in the topic yet; `on_rows` is called with the number of rows written so far.
+
+    Raises UsageError, NotImportable, UnreadableFile, TableFailed, ApiError and ClusterUnreachable; then the open
+    transaction is aborted, and the next import continues after the last committed one.
+    """
+    from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - imports pyarrow
+
+    exported = existing.topic(_source(existing, request))
+    data = DataFiles(files, exported.paths, exported.topic, is_table=exported.kind is not TableKind.PARQUET)
+    if missing := [*data.missing, *(path for path, _ in exported.missing)]:
+        raise NotImportable(f"{missing[0]}, a file of the export, does not exist: restore it first")
+    if exported.unknown:
+        raise NotImportable(f"no commit names {exported.unknown[0]}: remove it, or adopt it with 'kctl export --adopt'")
+    if lacking := [name for name in _NEEDED if name not in data.columns]:
+        raise NotImportable(f"the files do not have the column {lacking[0]} as it is in a record")
+    live = await _live_topic(client, request.topic, exported.position)
+    found = Import(exported.topic, import_group(request.topic, exported.position))
+    transaction = None
+    if not request.is_dry_run:
+        # First: an earlier import, which may still be active, must not commit further records.
+        transaction = await Transaction.begin(client, found.group, timeout_ms=request.transaction_timeout_ms)
+    starts = await _starts(client, request, found.group, exported.position, live)
+    incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
+    extents = data.extents(incarnations)
+    _check_order(exported, extents)
+    if any(incarnations.values()):
+        found.warnings.append("rows of earlier topics of this name, or from before a truncation, are left out")
+    if transaction is None:
+        found.partitions = [
+            _result(number, starts[number], at.offset, 0, "planned") for number, at in _positions(exported)
+        ]
+        return found
+    await transaction.add_offsets(
+        GroupMetadata(found.group), {TopicPartition(request.topic, number): start for number, start in starts.items()}
+    )
+    await transaction.commit()
+    await _Writer(client, request, found, data, transaction).run(exported, starts, extents, on_rows)
+    return found
+
+
+def import_group(topic: str, position: TopicPosition) -> str:
+    """The group with the progress of imports of an exported topic into `topic`, and their transactional id."""
+    return f"kctl-import.{topic}.{position.topic_id if position.topic_id.int else position.cluster_id}"
+
+
+class _Writer:
+    """Writes rows in transactions.  Owner: event loop."""
+
+    def __init__(
+        self, client: ClusterClient, request: ImportRequest, found: Import, data: DataFiles, transaction: Transaction
+    ) -> None:
+        self._topic = request.topic
+        self._found = found
+        self._data = data
+        self._transaction = transaction
+        self._now_ms = client.transport.monotonic_ms
+        self._committed_ms = self._now_ms()
+        self._failure: KctlError | None = None
+        settings = ProducerSettings(codec=request.codec)
+        self._producer = Producer(client, settings, self._delivered, transaction=transaction)
+        self._moved: dict[TopicPartition, int] = {}
+        self._rows = 0
+
+    async def run(
+        self,
+        exported: ExportedTopic,
+        starts: Mapping[int, int],
+        extents: Mapping[int, list[Extent]],
+        on_rows: Callable[[int], None],
+    ) -> None:
+        try:
+            for number, at in _positions(exported):
+                before = self._rows
+                for extent in extents.get(number, ()):
+                    if extent.last >= starts[number]:
+                        await self._write(number, at.incarnation, starts[number], extent, on_rows)
+                is_moved = starts[number] < at.offset
+                if is_moved:
+                    self._moved[TopicPartition(self._topic, number)] = at.offset
+                self._found.partitions.append(
+                    _result(
+                        number, starts[number], at.offset, self._rows - before, "imported" if is_moved else "complete"
+                    )
+                )
+            await self._commit()
+        except BaseException:
+            self._producer.abandon()
+            with contextlib.suppress(TimeoutError, KctlError):
+                async with asyncio.timeout(AFTER_INTERRUPT_S):
+                    await self._transaction.abort()  # otherwise the coordinator aborts it after its time-out
+            raise
+
+    async def _write(
+        self, number: int, incarnation: int, start: int, extent: Extent, on_rows: Callable[[int], None]
+    ) -> None:
+        tp = TopicPartition(self._topic, number)
+        position = self._moved.get(tp, start)
+        for batch in self._data.records(extent.group, number, incarnation, start):
+            if not batch.num_rows:
+                continue
+            for offset, row in _records(batch):
+                if offset < position:
+                    raise NotImportable(
+                        f"{extent.group.path}: offset {offset} of partition {number} is there twice or out of order"
+                    )
+                await self._producer.send(self._topic, partition=number, **row)
+                position = offset + 1
+            self._rows += batch.num_rows
+            self._moved[tp] = position
+            await self._producer.flush()
+            on_rows(self._rows)
+            if self._now_ms() - self._committed_ms >= COMMIT_MS:
+                await self._commit()
+
+    async def _commit(self) -> None:
+        """Commits the records sent so far, and the progress, in one transaction."""
+        await self._producer.flush()
+        if self._failure is not None:
+            raise self._failure
+        if self._moved:
+            await self._transaction.add_offsets(GroupMetadata(self._found.group), self._moved)
+        await self._transaction.commit()
+        self._committed_ms = self._now_ms()
+
+    def _delivered(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self._failure = self._failure or delivery.error
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The offset of each row, and its record as arguments of Producer.send."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy
+
+    count = batch.num_rows
+    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else [None] * count
+    stamps = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    for offset, key, value, stamp_us, entries in zip(
+        batch.column("offset").to_pylist(),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        stamps,
+        headers,
+        strict=True,
+    ):
+        yield (
+            offset,
+            {
+                "key": key,
+                "value": value,
+                "timestamp_ms": -1 if stamp_us is None else stamp_us // 1000,
+                "headers": [(entry["key"], entry["value"]) for entry in entries or ()],
+            },
+        )
+
+
+def _source(existing: ExistingExport, request: ImportRequest) -> str:
+    topics = existing.state().topics
+    if request.source is not None or request.topic in topics or len(topics) != 1:
+        return request.source or request.topic
+    return next(iter(topics))
+
+
+async def _live_topic(client: ClusterClient, topic: str, position: TopicPosition) -> LiveTopic:
+    """The topic to write.  Raises ApiError if it does not exist, UsageError if it has too few partitions."""
+    live = (await live_topics(client, [topic]))[topic]
+    if isinstance(live, ApiError):
+        raise live
+    needed = max(position.partitions, default=-1) + 1
+    if len(live.logs) < needed:
+        raise UsageError(f"topic {topic} has {len(live.logs)} partitions, and the export {needed}: add partitions")
+    return live
+
+
+async def _starts(
+    client: ClusterClient, request: ImportRequest, group: str, position: TopicPosition, live: LiveTopic
+) -> dict[int, int]:
+    """The offset in the export from which each partition is continued.
+
+    Raises NotImportable for a partition with records but without progress, unless records are appended.
+    """
+    tps = [TopicPartition(request.topic, number) for number in position.partitions]
+
+    async def look_up(connection: Connection) -> dict[TopicPartition, int]:
+        return await committed_offsets(connection, group, tps)
+
+    committed = await client.on_coordinator(group, look_up, codes=_UNSTABLE)
+    for tp in tps:
+        log = live.logs[tp.partition]
+        if isinstance(log, ApiError):
+            raise ApiError(log.code, f"{tp}: {log}")
+        if tp not in committed and not request.appends and _has_records(log):
+            raise NotImportable(
+                f"{tp} has records, and group {group} no progress of an import: import into an empty topic, or use "
+                "--append if these records are not from this export"
+            )
+    return {tp.partition: committed.get(tp, 0) for tp in tps}
+
+
+def _has_records(log: LiveLog) -> bool:
+    return log.high_watermark > log.start
+
+
+def _check_order(exported: ExportedTopic, extents: Mapping[int, list[Extent]]) -> None:
+    for partition, found in extents.items():
+        for before, after in itertools.pairwise(found):
+            if after.first <= before.last:
+                raise NotImportable(
+                    f"{before.group.path} and {after.group.path} overlap in the offsets of {exported.topic}-{partition}"
+                )
+
+
+def _positions(exported: ExportedTopic) -> list[tuple[int, Any]]:
+    return sorted(exported.position.partitions.items())
+
+
+def _result(partition: int, start: int, end: int, records: int, status: str) -> ImportedPartition:
+    return ImportedPartition(partition, start, max(start, end), records, status)

@@ -1,0 +1,192 @@
+"""Reads the rows of data files, one row group at a time, as far as the statistics in their footers require."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kctl.errors import KctlError
+from kctl.spark.exec.files import Files
+from kctl.spark.layout import incarnation_of
+from kctl.spark.verification.ledger import Longs
+from kctl.spark.verification.record_hash import TYPES, Hashes, is_comparable, record_hashes
+
+READ_BYTES = 8 << 20
+"""Approximate size of the rows that are decoded at once."""
+READ_ROWS_MAX = 1 << 16
+IDENTITY = ("topic", "partition", "offset")
+
+
+class UnreadableFile(KctlError):
+    """A data file cannot be read."""
+
+
+class RowGroup(NamedTuple):
+    """A row group and the range of its partitions and offsets; None if the file has no statistics of them."""
+
+    path: str
+    number: int
+    rows: int
+    size: int
+    """Uncompressed bytes."""
+    partitions: tuple[int, int] | None
+    offsets: tuple[int, int] | None
+
+
+class Extent(NamedTuple):
+    """The first and last offset of a partition in a row group."""
+
+    first: int
+    last: int
+    group: RowGroup
+
+
+class Rows(NamedTuple):
+    """Some rows of the requested topic."""
+
+    partitions: Longs
+    incarnations: Longs
+    offsets: Longs
+    hashes: Hashes
+
+
+class DataFiles:
+    """The data files of one topic."""
+
+    def __init__(self, files: Files, paths: Iterable[str], topic: str, *, is_table: bool) -> None:
+        """Reads all footers.  Raises UnreadableFile."""
+        self.groups: list[RowGroup] = []
+        self.missing: list[str] = []
+        """Paths without a file."""
+        self.columns: tuple[str, ...] = tuple(TYPES)
+        """Columns that all files have in the form of Kafka's records."""
+        self.has_headers = False
+        """Whether any file has them."""
+        self._files = files
+        self._topic = topic
+        self._is_table = is_table
+        for path in paths:
+            try:
+                with files.open(path) as file:
+                    self._add(path, pq.read_metadata(file))
+            except FileNotFoundError:
+                self.missing.append(path)
+            except pa.ArrowException as error:
+                raise UnreadableFile(f"{files.location}/{path} is no complete Parquet file: {error}") from error
+
+    def _add(self, path: str, metadata: pq.FileMetaData) -> None:
+        schema = metadata.schema.to_arrow_schema()
+        types: Mapping[str, pa.DataType] = dict(zip(schema.names, schema.types, strict=True))
+        if lacking := [name for name in IDENTITY if name not in types]:
+            raise UnreadableFile(
+                f"{self._files.location}/{path} has no column {lacking[0]}: it is no file of an export"
+            )
+        self.has_headers |= "headers" in types
+        self.columns = tuple(name for name in self.columns if name in types and is_comparable(name, types[name]))
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            found = {}
+            for index in range(group.num_columns):
+                column = group.column(index)
+                if column.path_in_schema in IDENTITY and column.statistics and column.statistics.has_min_max:
+                    found[column.path_in_schema] = (column.statistics.min, column.statistics.max)
+            topics = found.pop("topic", None)
+            if topics is None or topics[0] <= self._topic <= topics[1]:
+                self.groups.append(
+                    RowGroup(
+                        path, number, group.num_rows, group.total_byte_size, found.get("partition"), found.get("offset")
+                    )
+                )
+
+    def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
+        """The rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
+        for path, of_path in groupby(groups, lambda group: group.path):
+            with self._opened(path) as parquet:
+                for group in of_path:
+                    for batch in self._batches(parquet, group, with_hashes=with_hashes):
+                        yield group, self._rows(path, batch, with_hashes=with_hashes)
+
+    def extents(self, incarnations: Mapping[int, int]) -> dict[int, list[Extent]]:
+        """Where the rows of these partitions are, by partition and in ascending order of offsets.
+
+        Only rows of the given incarnation of each partition count.
+        """
+        found: dict[int, dict[RowGroup, tuple[int, int]]] = {}
+        unclear = []
+        may_use_statistics = not any(incarnations.values())
+        for group in self.groups:
+            if may_use_statistics and group.partitions and group.offsets and len(set(group.partitions)) == 1:
+                found.setdefault(group.partitions[0], {})[group] = group.offsets
+            else:
+                unclear.append(group)
+        for group, rows in self.rows(unclear, with_hashes=False):
+            for partition in np.unique(rows.partitions).tolist():
+                is_mine = (rows.partitions == partition) & (rows.incarnations == incarnations.get(partition, -1))
+                if is_mine.any():
+                    offsets = rows.offsets[is_mine]
+                    low, high = int(offsets.min()), int(offsets.max())
+                    first, last = found.setdefault(partition, {}).get(group, (low, high))
+                    found[partition][group] = (min(first, low), max(last, high))
+        return {
+            partition: sorted(Extent(first, last, group) for group, (first, last) in groups.items())
+            for partition, groups in found.items()
+            if partition in incarnations
+        }
+
+    def records(self, group: RowGroup, partition: int, incarnation: int, start: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition from an offset on, with the columns of records.  Raises UnreadableFile."""
+        with self._opened(group.path) as parquet:
+            for batch in self._batches(parquet, group, with_hashes=True):
+                rows = self._rows(group.path, batch, with_hashes=False)
+                mask = (rows.partitions == partition) & (rows.incarnations == incarnation) & (rows.offsets >= start)
+                mine = batch.filter(pc.equal(batch.column("topic").cast(pa.string()), self._topic))
+                yield mine.filter(pa.array(mask))
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
+        try:
+            with self._files.open(path) as file:
+                yield pq.ParquetFile(file, pre_buffer=False)
+        except FileNotFoundError:
+            raise UnreadableFile(
+                f"{self._files.location}/{path} was removed while the files were read, as a compaction does: "
+                "repeat the command"
+            ) from None
+        except pa.ArrowException as error:
+            raise UnreadableFile(f"{self._files.location}/{path} cannot be read: {error}") from error
+
+    def _batches(self, parquet: pq.ParquetFile, group: RowGroup, *, with_hashes: bool) -> Iterator[pa.RecordBatch]:
+        wanted = [*IDENTITY, "incarnation", *(self.columns if with_hashes else ())]
+        names = [name for name in wanted if name in parquet.schema_arrow.names]
+        count = READ_BYTES * group.rows // max(group.size, 1)
+        yield from parquet.iter_batches(
+            min(max(count, 1), READ_ROWS_MAX), row_groups=[group.number], columns=names, use_threads=False
+        )
+
+    def _rows(self, path: str, batch: pa.RecordBatch, *, with_hashes: bool) -> Rows:
+        topics = batch.column("topic").cast(pa.string())
+        is_mine = pc.fill_null(pc.equal(topics, self._topic), False)
+        if is_mine.true_count != len(batch):
+            batch = batch.filter(is_mine)
+        if batch.schema.get_field_index("incarnation") >= 0:
+            incarnations = _longs(batch.column("incarnation").fill_null(0))
+        else:
+            number = 0 if self._is_table else incarnation_of(path)
+            incarnations = np.full(batch.num_rows, number, np.int64)
+        return Rows(
+            _longs(batch.column("partition").fill_null(-1)),
+            incarnations,
+            _longs(batch.column("offset").fill_null(-1)),
+            record_hashes(batch, self.columns) if with_hashes else np.zeros(batch.num_rows, np.uint64),
+        )
+
+
+def _longs(column: pa.Array) -> Longs:
+    return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -1,0 +1,162 @@
+"""`verify_export`: compares an export with its topic.  Imports pyarrow when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, UsageError
+from kctl.model import TopicPartition
+from kctl.spark.exec.files import Files
+from kctl.spark.exec.target import open_files, require_arrow
+from kctl.spark.existing import ExistingExport, ExportedTopic
+from kctl.spark.live_topic import LiveTopic, is_compacted, live_topics, log_start
+from kctl.spark.plan import Isolation
+from kctl.spark.tables.kinds import TableKind
+from kctl.spark.verification.rows import VerifiedRange
+
+if TYPE_CHECKING:
+    from kctl.spark.exec.task import OpenReader
+    from kctl.spark.verification.data_files import DataFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """Options of a comparison."""
+
+    topic: str
+    target: str
+    client: ClientSettings
+    partitions: Collection[int] | None = None
+    from_start: bool = False
+    """Tables: whether the first offset of the topic was exported."""
+    isolation: Isolation | None = None
+    """None: that of the export."""
+    catalog: str | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSource:
+    """The topic of a comparison in a cluster."""
+
+    live: LiveTopic
+    is_compacted: bool | None
+    open_reader: OpenReader
+    log_start: Callable[[TopicPartition], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of a comparison."""
+
+    ranges: list[VerifiedRange] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Files of the export that do not exist."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no difference was found."""
+        return not self.missing and all(one.difference is None for one in self.ranges)
+
+
+def verify_export(
+    request: VerifyRequest,
+    on_progress: Callable[[int], None],
+    *,
+    files: Files | None = None,
+    source: LiveSource | None = None,
+) -> Verification:
+    """Compares the topic with the export in a target, which is not changed.
+
+    Raises UsageError, PackageMissing, BrokenExportFolder, TableFailed, UnreadableFile, CorruptRecords, DataLoss,
+    ApiError and ClusterUnreachable.
+    """
+    require_arrow()
+    files = files or open_files(request.target)
+    existing = ExistingExport(files, catalog=request.catalog, namespace=request.namespace)
+    if request.from_start and existing.options.kind is TableKind.PARQUET:
+        raise UsageError("--from-start is an option for Iceberg and Delta tables: a folder records where it starts")
+    if source is not None:
+        return _compare(request, files, existing.topic(request.topic), source, on_progress)
+    exported = existing.topic(request.topic)
+    return _with_cluster(request, lambda found: _compare(request, files, exported, found, on_progress))
+
+
+def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verification]) -> Verification:
+    """Performs the work with connections to the cluster."""
+    from kctl.spark.exec.fetch import RangeReader  # noqa: PLC0415 - only this reads records
+
+    client = ClusterClient(request.client, BlockingTransport())
+    try:
+        live = run_blocking(live_topics(client, [request.topic]))[request.topic]
+        if isinstance(live, ApiError):
+            raise live
+        return work(
+            LiveSource(
+                live,
+                run_blocking(is_compacted(client, request.topic)),
+                lambda range_: RangeReader(client, range_, may_skip=False),
+                lambda tp: run_blocking(log_start(client, tp)),
+            )
+        )
+    finally:
+        run_blocking(client.close())
+
+
+def _compare(
+    request: VerifyRequest,
+    files: Files,
+    exported: ExportedTopic,
+    source: LiveSource,
+    on_progress: Callable[[int], None],
+) -> Verification:
+    from kctl.spark.verification.claims import claims_of  # noqa: PLC0415 - imports pyarrow
+    from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - same
+    from kctl.spark.verification.ledger import AllowedGaps  # noqa: PLC0415 - same
+    from kctl.spark.verification.verifier import Topic, Verifier  # noqa: PLC0415 - same
+
+    if absent := sorted(set(request.partitions or ()) - set(exported.position.partitions)):
+        raise UsageError(f"the export has no partition {absent[0]} of {request.topic}")
+    is_table = exported.kind is not TableKind.PARQUET
+    data = DataFiles(files, exported.paths, request.topic, is_table=is_table)
+    isolation = request.isolation or exported.isolation or Isolation.READ_COMMITTED
+    incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
+    firsts = exported.starts
+    if firsts is None:
+        firsts = {partition: extents[0].first for partition, extents in data.extents(incarnations).items()}
+    claims = claims_of(exported, source.live, firsts, isolation, request.partitions, from_start=request.from_start)
+    allowed = AllowedGaps(
+        compacted=source.is_compacted is not False,
+        aborted=request.isolation is None and exported.isolation is None,
+    )
+    topic = Topic(request.topic, source.live, isolation, allowed, source.open_reader, source.log_start)
+    tallies = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress).run()
+    missing = sorted({*data.missing, *(path for path, _ in exported.missing)})
+    return Verification(
+        [row for tally in tallies for row in tally.rows(request.topic) if _is_selected(row.partition, request)],
+        missing,
+        _warnings(exported, data, missing, source),
+    )
+
+
+def _is_selected(partition: int, request: VerifyRequest) -> bool:
+    return request.partitions is None or partition in request.partitions
+
+
+def _warnings(exported: ExportedTopic, data: DataFiles, missing: Collection[str], source: LiveSource) -> list[str]:
+    warnings = [f"{path}, a file of the export, does not exist" for path in missing]
+    warnings += [f"no commit names {path}, but readers of the folder read it" for path in exported.unknown]
+    for name in ("key", "value", "timestamp", "timestampType"):
+        if name not in data.columns:
+            warnings.append(f"the column {name} was not compared: not all files have it as it is in a record")
+    if data.has_headers and "headers" not in data.columns:
+        warnings.append("the column headers was not compared: not all files have it")
+    if source.is_compacted is None:
+        warnings.append("the cleanup.policy is unknown: rows that the topic does not have are counted as not compared")
+    return warnings

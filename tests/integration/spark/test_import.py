@@ -1,0 +1,109 @@
+"""`kctl tables import`: interrupted after each batch, with and without an abort, and read back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.cli import main
+from kctl.client.transaction import Transaction
+from kctl.errors import KctlError
+from kctl.spark import importing
+from kctl.spark.importing import ImportRequest, import_export
+from kctl.spark.verification import data_files
+from tests.integration.spark.peer import Row, Topic, export, read_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+MakeTopic = Callable[[str, int], Topic]
+LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
+
+
+class Stopped(KctlError):
+    """Ends a run."""
+
+
+def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """The records of each partition in their order, without offsets."""
+    return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+@LOCAL
+@pytest.mark.parametrize(("bootstrap", "kind"), [("kctl", "parquet"), ("apache", "delta")], indirect=["bootstrap"])
+def test_an_import_that_is_interrupted_after_any_batch_is_exact(
+    bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = make_topic(bootstrap, 2)
+    source.produce(
+        {
+            "value": None if n % 7 == 0 else b"%d" % n,
+            "key": b"k%d" % (n % 3) if n % 5 else None,
+            "partition": n % 2,
+            "timestamp": 1_700_000_000_000 + n,
+            "headers": [("a", b"1"), ("a", None)] if n % 4 == 0 else [],
+        }
+        for n in range(120)
+    )
+    export(source, tmp_path / "first", "--table", kind, "--include-headers")
+    restored = Topic(bootstrap, f"{source.name}-restored", 2, "local")
+
+    def run(*words: str) -> tuple[int, Any]:
+        options = ("--bootstrap-server", bootstrap, "--format", "json", "--timeout", "60s")
+        status = main(["tables", "import", str(tmp_path / "first"), restored.name, *options, *words])
+        return status, json.loads(capsys.readouterr().out)
+
+    status, rows = run("--dry-run")
+    assert (status, [(row["start"], row["records"], row["status"]) for row in rows]) == (0, [(0, 0, "planned")] * 2)
+    # Four batches of 30 rows, each in a transaction of its own; the runs end in the first, second and third of theirs.
+    monkeypatch.setattr(importing, "COMMIT_MS", 0)
+    monkeypatch.setattr(data_files, "READ_ROWS_MAX", 30)
+    abort = Transaction.abort
+
+    async def no_abort(_: Transaction) -> None: ...
+
+    for attempt in itertools.count():
+        calls = itertools.count()
+
+        def interrupt(_: int, calls: itertools.count[int] = calls, attempt: int = attempt) -> None:
+            if next(calls) == attempt % 3:
+                raise Stopped("stopped")
+
+        async def interrupted(client: Any, files: Any, existing: Any, request: ImportRequest, _: Any) -> Any:
+            return await import_export(client, files, existing, request, interrupt)
+
+        with monkeypatch.context() as crashing:
+            crashing.setattr("kctl.commands.tables.import_.import_export", interrupted)
+            crashing.setattr(Transaction, "abort", no_abort if attempt % 2 else abort)
+            status, rows = run()
+        if status == 0:
+            break
+        assert attempt < 20
+        assert (status, rows["error"]["message"]) == (1, "stopped")
+    assert attempt > 2
+    status, rows = run()
+    assert (status, [(row["records"], row["status"]) for row in rows]) == (0, [(0, "complete")] * 2)
+    export(restored, tmp_path / "second", "--include-headers")
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
+
+    # What was exported since is added; other records in the topic are protected.
+    source.produce([{"value": b"later", "partition": 0, "timestamp": 1_700_000_000_500}])
+    export(source, tmp_path / "first", "--table", kind, "--include-headers")
+    assert [row["records"] for row in run()[1]] == [1, 0]
+    status = main(
+        [
+            *("tables", "import", str(tmp_path / "second"), source.name, "--from-topic", restored.name),
+            *("--bootstrap-server", bootstrap, "--timeout", "60s"),
+        ]
+    )
+    assert status == 5
+    assert "has records, and group kctl-import." in capsys.readouterr().err

@@ -1,0 +1,233 @@
+"""Keys and values are decoded for any bytes: each is in the columns, or there is a reason, and nothing is raised."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("fastavro")
+
+import fastavro
+import pyarrow as pa
+
+from kctl.client.registry.avro import AvroCodec
+from kctl.client.registry.schema import Schema
+from kctl.spark.exec.avro_columns import column_of, prepared
+from kctl.spark.exec.avro_values import AvroDecoder
+from kctl.spark.exec.batch_decoder import BatchDecoder
+from kctl.spark.exec.column_types import (
+    NO_ID,
+    Columns,
+    Decoding,
+    Format,
+    ListOf,
+    Struct,
+    extended,
+    type_from_json,
+    type_to_json,
+)
+from kctl.spark.exec.json_fields import inferred
+from kctl.spark.exec.json_values import RECORD_BY_RECORD_MAX, JsonDecoder
+
+NAMES = st.sampled_from(["id", "ID", "name", "a.b", "", "tags", "größe", "i", "v", "key", "value"])
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.integers(-9, 9), st.floats(), st.sampled_from([10**400, 2**53 + 1])
+)
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=5), st.just("\ud800"))
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=8
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
+TEXTS = OBJECTS.map(lambda value: json.dumps(value).encode())
+FORGED = st.sampled_from(
+    [
+        b'{"a":1}\n{"i":1,"v":{}}', b'{"a":1},"w":2', b'{}}\n{"i":1,"v":{}', b"[1", b'{"a":', b"1}", b"", b" ", b"null",
+        b'{"a":1,"a":2}', b'{"d":NaN}', b'{"d":1e400}', b'"abc', b"[" * 3000, b'{"id":' * 3000, b"\xff", b"-", b"tru",
+        b'{"id":"a\nb"}', b"{}{}", b'{"id": 1}\n', b"\xef\xbb\xbf{}", b'{"id":-0}', b'{"id":1.0}', b'{"\\u0000":1}',
+    ]
+)  # fmt: skip
+BYTES = st.one_of(
+    st.none(), st.binary(max_size=30), FORGED, TEXTS, OBJECTS.map(lambda one: json.dumps(one, indent=1).encode())
+)
+
+
+@given(st.lists(OBJECTS, max_size=4), st.lists(BYTES, max_size=8), st.integers(0, 3), st.booleans())
+def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
+    known: list[Any], values: list[bytes | None], copies: int, is_strict: bool
+) -> None:
+    """Also with so many records that the parser gets them together, and among many that it accepts."""
+    type_ = inferred(json.dumps(one) for one in known)
+    filler = [b"{}"] * (RECORD_BY_RECORD_MAX * copies)
+    decoder = JsonDecoder(Decoding(Format.JSON, type_, is_strict), "value")
+    decoded = decoder.decode(pa.array([*filler, *values, *filler], pa.binary()))
+    alone = [decoder.decode(pa.array([one], pa.binary())) for one in values]
+    for array in decoded.arrays:
+        array.validate(full=True)
+    rows = list(zip(*(array.to_pylist() for array in decoded.arrays), strict=True))[len(filler) :][: len(values)]
+    for index, (raw, row, single) in enumerate(zip(values, rows, alone, strict=True)):
+        assert decoded.misfits.get(index + len(filler)) == single.misfits.get(0)
+        assert repr(row) == repr(tuple(array.to_pylist()[0] for array in single.arrays))
+        if raw is not None and not single.misfits:
+            assert _whole(row) == _without_nulls(json.loads(raw))
+
+
+def test_objects_with_many_levels_are_refused_and_do_not_raise() -> None:
+    """Parsing and writing JSON have different limits of levels."""
+    depths = [*range(900, 1_000), 3_000, 200_000]
+    values = [b'{"a":' + b"[" * depth + b"]" * depth + b"}" for depth in depths]
+    decoded = JsonDecoder(Decoding(Format.JSON, Struct((("b", "int64"),))), "value").decode(pa.array(values))
+    assert {len(depths) - 2, len(depths) - 1} <= set(decoded.misfits)
+    assert set(decoded.misfits.values()) <= {"it is not JSON", "it has too many levels"}
+
+
+def _whole(row: tuple[Any, ...]) -> Any:
+    """The value that the columns and the rest have together."""
+    rest = json.loads(row[-1]) if row[-1] else None
+    value = _without_nulls(row[0]) if len(row) > 1 else None
+    return _together(value, rest)
+
+
+def _together(value: Any, rest: Any) -> Any:
+    if rest is None:
+        return value
+    if isinstance(value, dict) and isinstance(rest, dict):
+        return {name: _together(value.get(name), rest.get(name)) for name in sorted({*value, *rest})} or None
+    return _without_nulls(rest)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Without members that are null or have only such; a column of floats has whole numbers as floats."""
+    if isinstance(value, dict):
+        found = {name: _without_nulls(value[name]) for name in sorted(value)}
+        return {name: one for name, one in found.items() if one is not None} or None
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    if type(value) is int and abs(value) < 10**300:
+        return float(value)
+    return value
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), max_size=8))
+def test_any_bytes_are_text_or_have_a_reason(values: list[bytes | None]) -> None:
+    batch = pa.record_batch(
+        {"key": values, "value": values}, schema=pa.schema([(n, pa.binary()) for n in ("key", "value")])
+    )
+    text = Decoding(Format.STRING, "string")
+    fitting, misfits = BatchDecoder(Columns(text, text)).decode(batch)
+    expected = [one if one is None else _text(one) for one in values]
+    assert fitting.column("key").to_pylist() == [one for one in expected if one != ()]
+    assert (misfits.num_rows if misfits else 0) == expected.count(())
+    if misfits:
+        assert misfits.column("value").to_pylist() == [one for one in values if one is not None and _text(one) == ()]
+
+
+def _text(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return ()
+
+
+WHO = {"type": "record", "name": "Who", "fields": [{"name": "n", "type": "string"}]}
+SCHEMA = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "who", "type": ["null", WHO]},
+        {"name": "any", "type": ["null", "int", "string", "Who", {"type": "array", "items": "double"}]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+        {"name": "by", "type": {"type": "map", "values": ["null", "float"]}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "uid", "type": {"type": "string", "logicalType": "uuid"}},
+    ],
+}  # fmt: skip
+
+
+def avro(schema: Any) -> AvroDecoder:
+    text = json.dumps(schema)
+    codec = AvroCodec(prepared(Schema(NO_ID, "AVRO", text)))
+    return AvroDecoder(Decoding(Format.AVRO, column_of(*codec.parsed, "value"), True, ((NO_ID, text),)))
+
+
+DECODER = avro(SCHEMA)
+PLAIN = fastavro.parse_schema(SCHEMA)
+ORDERS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "who": st.none() | st.fixed_dictionaries({"n": st.text(max_size=4)}),
+        "any": st.one_of(
+            st.none(), st.integers(-9, 9), st.text(max_size=3), st.fixed_dictionaries({"n": st.text(max_size=2)}),
+            st.lists(st.floats(allow_nan=False), max_size=2),
+        ),
+        "at": st.datetimes().map(lambda at: at.replace(microsecond=0)),
+        "day": st.dates(),
+        "price": st.decimals(-999, 999, places=2),
+        "by": st.dictionaries(st.text(max_size=2), st.none() | st.floats(width=32, allow_nan=False), max_size=2),
+        "kind": st.sampled_from("AB"),
+        "uid": st.uuids().map(str),
+    }
+)  # fmt: skip
+
+
+def encoded(order: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, PLAIN, order)
+    return out.getvalue()
+
+
+@given(st.lists(ORDERS, max_size=4))
+def test_avro_values_are_what_fastavro_wrote(orders: list[dict[str, Any]]) -> None:
+    decoded = DECODER.decode(pa.array([encoded(one) for one in orders], pa.binary()))
+    assert not decoded.misfits
+    for order, row in zip(orders, decoded.arrays[0].to_pylist(), strict=True):
+        branch = {int: "int", str: "string", dict: "Who", list: "array"}.get(type(order["any"]))
+        union = branch and dict.fromkeys(["int", "string", "Who", "array"]) | {branch: order["any"]}
+        assert row.pop("at").replace(tzinfo=None) == order["at"]
+        assert row == {name: one for name, one in order.items() if name != "at"} | {
+            "any": union,
+            "by": list(order["by"].items()),
+        }
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    data = bytearray(encoded(draw(ORDERS)))
+    data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data)
+
+
+@given(st.lists(st.binary(max_size=40) | damaged(), max_size=6))
+def test_any_bytes_are_avro_columns_or_have_a_reason(values: list[bytes]) -> None:
+    decoded = DECODER.decode(pa.array(values, pa.binary()))
+    decoded.arrays[0].validate(full=True)
+    assert len(decoded.arrays[0]) == len(values)
+    assert all(decoded.arrays[0][index].as_py() is None for index in decoded.misfits)
+
+
+@given(OBJECTS, OBJECTS)
+def test_columns_are_only_added_and_keep_their_types(first: Any, second: Any) -> None:
+    held = inferred([json.dumps(first)])
+    both = extended(held, inferred([json.dumps(second)]), "value", is_strict=False)
+    assert type_from_json(json.loads(json.dumps(type_to_json(both)))) == both
+    assert _is_within(held, both)
+    assert extended(both, held, "value", is_strict=False) == both
+
+
+def _is_within(held: Any, new: Any) -> bool:
+    match held, new:
+        case Struct(fields), Struct(more):
+            return [name for name, _ in fields] == [name for name, _ in more][: len(fields)] and all(
+                _is_within(one, other) for (_, one), (_, other) in zip(fields, more, strict=False)
+            )
+        case ListOf(item), ListOf(other):
+            return _is_within(item, other)
+    return bool(held == new)

@@ -1,0 +1,271 @@
+"""How many functions of kctl a fetch calls, on the leader and on the follower: counts, which no other load changes.
+
+The bounds are about 10 % above the counts.  If a test exceeds one, work was added to each replicated message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import pytest
+
+import kctl
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.transport import Connection
+from kctl.client.versions import BrokerVersions
+from kctl.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.peers import Purpose
+from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.throttles import ReplicationThrottles
+from kctl.storage.lookup import RecordsSlice
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.test_fetch_replicas import FOLLOWER, Scene, play
+from tests.unit.handlers.world import context
+
+T = TypeVar("T")
+
+VERSION = 12
+ROUNDS = 50
+PARTITIONS = 50
+FETCH_S = 0.1
+PACKAGE = str(Path(kctl.__file__).parent)
+TESTING = str(Path(PACKAGE) / "testing")
+
+
+class Calls:
+    """A count of calls of functions in kctl, without kctl.testing."""
+
+    count = 0
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        """The profile function."""
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE) and not path.startswith(TESTING):
+            self.count += 1
+
+
+@contextmanager
+def counted(calls: Calls) -> Iterator[None]:
+    """Adds the calls of the block."""
+    sys.setprofile(calls.note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def fetch(session_id: int, epoch: int, changed: dict[Partition, int], *, wait_ms: int = 500) -> FetchRequest:
+    """The next request of a follower's session, with the offsets that have changed."""
+    topics = [
+        FetchTopic(
+            topic=partition.topic_partition.topic,
+            partitions=[
+                FetchPartition(
+                    partition=0,
+                    fetch_offset=offset,
+                    partition_max_bytes=1 << 20,
+                    current_leader_epoch=partition.leader_epoch,
+                    last_fetched_epoch=partition.leader_epoch if offset else -1,
+                    log_start_offset=0,
+                )
+            ],
+        )
+        for partition, offset in changed.items()
+    ]
+    return FetchRequest(
+        replica_id=FOLLOWER,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=topics,
+    )
+
+
+def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
+    """A fetch that waits until the next append; appending, decoding and encoding are not counted."""
+
+    async def scenario(scene: Scene) -> None:
+        partition = scene.disk.lead("a", replicas=(0, FOLLOWER))
+        scene.disk.append(partition, 1)
+        first = scene.handler.handle(fetch(0, 0, {partition: 0}), context(VERSION))
+        assert isinstance(first, FetchResponse)
+        calls = Calls()
+        for number in range(1, 1 + ROUNDS):
+            request = fetch(first.session_id, number, {partition: number})
+            with counted(calls):
+                waiting = scene.handler.handle(request, context(VERSION))
+            assert isinstance(waiting, asyncio.Future)
+            assert partition.high_watermark == number
+            scene.disk.append(partition, 1)
+            with counted(calls):
+                scene.disk.replicas.partitions_moved([partition.topic_partition])
+            response = waiting.result()
+            assert isinstance(response.responses[0].partitions[0].records, RecordsSlice)
+        assert calls.count <= 113 * ROUNDS
+
+    play(tmp_path, scenario)
+
+
+def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path) -> None:
+    """One of them changes."""
+
+    async def scenario(scene: Scene) -> None:
+        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(PARTITIONS)]
+        first = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
+        assert isinstance(first, FetchResponse)
+        calls = Calls()
+        for number in range(ROUNDS):
+            changed = {partitions[0]: number} if number else {}
+            with counted(calls):
+                waiting = scene.handler.handle(fetch(first.session_id, 1 + number, changed), context(VERSION))
+            assert isinstance(waiting, asyncio.Future)
+            scene.disk.append(partitions[0], 1)
+            with counted(calls):
+                scene.disk.replicas.partitions_moved([partitions[0].topic_partition])
+            assert [topic.topic for topic in waiting.result().responses] == ["t0"]
+        assert calls.count <= (113 + 15 * PARTITIONS) * ROUNDS
+        assert {partition.traffic.fetch_requests for partition in partitions} == {ROUNDS + 1}
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_session_returns_exactly_the_partitions_with_something_new(tmp_path: Path, seed: int) -> None:
+    """Records, a new high watermark or a new start; the others are not even read."""
+
+    async def scenario(scene: Scene) -> None:
+        chance = random.Random(seed)
+        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(5)]
+        first = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
+        assert isinstance(first, FetchResponse)
+        assert len(first.responses) == len(partitions)
+        sent = dict.fromkeys(partitions, (0, 0))
+        offsets = dict.fromkeys(partitions, 0)
+        for epoch in range(1, 60):
+            changed = {}
+            for partition in chance.sample(partitions, chance.randrange(4)):
+                match chance.randrange(3):
+                    case 0:
+                        scene.disk.append(partition, 2)
+                    case 1:
+                        offsets[partition] = changed[partition] = partition.log.log_end_offset
+                    case 2:
+                        partition.log.increment_log_start_offset(min(partition.high_watermark, offsets[partition]))
+            request = fetch(first.session_id, epoch, changed, wait_ms=0)
+            response = scene.handler.handle(request, context(VERSION))
+            assert isinstance(response, FetchResponse)
+            now = {each: (each.high_watermark, each.log.log_start_offset) for each in partitions}
+            new = {each for each in partitions if offsets[each] < each.log.log_end_offset or now[each] != sent[each]}
+            assert {topic.topic for topic in response.responses} == {each.topic_partition.topic for each in new}
+            sent = now
+
+    play(tmp_path, scenario)
+
+
+class Leader:
+    """Peers, and the connection to the only one: a leader that has one more record in each response."""
+
+    address = "leader:9092"
+    versions = BrokerVersions({})
+    is_open = True
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.offset = -1
+        self._batches = [
+            build_batch([Record(0, 1, b"key", b"value")], base_offset=offset) for offset in range(ROUNDS + 2)
+        ]
+
+    async def connect(self, _broker_id: int, _purpose: Purpose) -> Connection:
+        return self
+
+    async def send(
+        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> T:
+        assert isinstance(request, FetchRequest)
+        ((partition,),) = [topic.partitions for topic in request.topics]
+        assert partition.fetch_offset == self.offset + 1
+        self.fetches += 1
+        self.offset = partition.fetch_offset
+        await asyncio.sleep(FETCH_S)
+        records = memoryview(self._batches[self.offset])
+        reply = PartitionData(partition_index=0, error_code=0, high_watermark=self.offset, records=records)
+        response = FetchResponse(session_id=1, responses=[FetchableTopicResponse(topic="orders", partitions=[reply])])
+        assert isinstance(response, response_class)
+        return response
+
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        raise AssertionError(request)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+def test_calls_of_a_follower_per_fetch(tmp_path: Path) -> None:
+    """From one request to the next, with the append of a record; without the connection."""
+    calls = Calls()
+
+    async def follow(loop: SimLoop) -> int:
+        disk, leader = Disk(loop, tmp_path, live=(0, 1)), Leader()
+        fetchers = ReplicaFetchers(
+            replicas=disk.replicas,
+            peers=leader,
+            clock=disk.clock,
+            settings=FetchSettings(500, 1, 1 << 20, 1 << 20, 1000, inter_broker_versions("2.8")),
+            quota=ReplicationThrottles(0, disk.configs).follower,
+            per_leader=1,
+        )
+        fetchers.follow(disk.lead("orders", leader=1, replicas=(0, 1)))
+        await asyncio.sleep(FETCH_S / 2)
+        with counted(calls):
+            await asyncio.sleep(FETCH_S * ROUNDS)
+        await fetchers.close()
+        disk.close()
+        return leader.fetches
+
+    assert simulate(follow, seed=1) == ROUNDS + 1
+    assert calls.count <= 75 * ROUNDS
+
+
+def test_calls_of_a_client_per_request() -> None:
+    """Encoding the request, the response's arrival and decoding it, on a connection that was used before."""
+
+    async def main(port: int) -> int:
+        connection = await AsyncioTransport().connect(
+            "127.0.0.1", port, client_id="test", connect_timeout_ms=60_000, timeout_ms=60_000
+        )
+        try:
+            await connection.send(ListGroupsRequest(), ListGroupsResponse)
+            calls = Calls()
+            with counted(calls):
+                for _ in range(ROUNDS):
+                    await connection.send(ListGroupsRequest(), ListGroupsResponse)
+            return calls.count
+        finally:
+            await connection.close()
+
+    with FakeCluster() as cluster:
+        assert asyncio.run(main(cluster.ports[0])) <= 36 * ROUNDS

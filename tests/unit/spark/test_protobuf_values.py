@@ -1,0 +1,146 @@
+"""Protobuf messages become columns, and any bytes are a message or have a reason why not."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("google.protobuf")
+
+import pyarrow as pa
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.message_factory import GetMessageClass
+
+from kctl.client.registry.protobuf import ProtobufCodec
+from kctl.client.registry.schema import Schema, header_of, indexes_of
+from kctl.errors import UsageError
+from kctl.spark.exec.column_types import Decoding, Format, type_to_json
+from kctl.spark.exec.protobuf_values import ProtobufDecoder, column_of
+from kctl.spark.exec.schema_texts import text_of
+
+ID = 7
+MANY = Field.LABEL_REPEATED
+LINE, ENTRY, KIND = ".shop.Order.Line", ".shop.Order.ByEntry", ".shop.Order.Kind"
+
+
+def add(message: DescriptorProto, name: str, kind: Any, type_name: str = "", label: Any = Field.LABEL_OPTIONAL) -> None:
+    field = message.field.add(name=name, number=len(message.field) + 1)
+    field.type = kind
+    field.label = label
+    if type_name:
+        field.type_name = type_name
+
+
+def order_schema() -> Schema:
+    file = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in ("timestamp", "wrappers", "struct"))
+    order = file.message_type.add(name="Order")
+    line = order.nested_type.add(name="Line")
+    add(line, "quantity", Field.TYPE_UINT32)
+    entry = order.nested_type.add(name="ByEntry")
+    entry.options.map_entry = True
+    add(entry, "key", Field.TYPE_INT32)
+    add(entry, "value", Field.TYPE_DOUBLE)
+    kind = order.enum_type.add(name="Kind")
+    kind.value.add(name="NEW", number=0)
+    kind.value.add(name="PAID", number=1)
+    add(order, "id", Field.TYPE_INT64)
+    add(order, "total", Field.TYPE_UINT64)
+    add(order, "tags", Field.TYPE_STRING, label=MANY)
+    add(order, "at", Field.TYPE_MESSAGE, ".google.protobuf.Timestamp")
+    add(order, "priority", Field.TYPE_MESSAGE, ".google.protobuf.Int32Value")
+    add(order, "more", Field.TYPE_MESSAGE, ".google.protobuf.Struct")
+    add(order, "kind", Field.TYPE_ENUM, KIND)
+    add(order, "by", Field.TYPE_MESSAGE, ENTRY, MANY)
+    add(order, "lines", Field.TYPE_MESSAGE, LINE, MANY)
+    add(order, "last", Field.TYPE_MESSAGE, LINE)
+    return Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
+
+
+SCHEMA = order_schema()
+CODEC = ProtobufCodec(SCHEMA)
+TYPE = column_of(CODEC, "value")
+DECODER = ProtobufDecoder(Decoding(Format.PROTOBUF, TYPE, True, ((ID, text_of(SCHEMA)),)))
+
+
+def payload(path: list[int], data: bytes) -> bytes:
+    return header_of(ID) + indexes_of(path) + data
+
+
+def full_order() -> bytes:
+    order: Any = GetMessageClass(CODEC.first_type)(id=-5, total=2**64 - 1, tags=["a"], kind=1, by={3: 1.5})
+    order.at.FromDatetime(datetime(2026, 11, 1, tzinfo=UTC))
+    order.priority.value = 4
+    order.more.update({"a": [1]})
+    order.lines.add(quantity=2**32 - 1)
+    return payload([0], order.SerializeToString())
+
+
+def test_a_message_type_becomes_a_struct() -> None:
+    line = {"struct": {"quantity": "int64"}}
+    assert type_to_json(TYPE) == {
+        "struct": {
+            "id": "int64",
+            "total": "decimal(20,0)",
+            "tags": {"list": "string"},
+            "at": "timestamp",
+            "priority": "int32",
+            "more": "string",
+            "kind": "string",
+            "by": {"map": "double"},
+            "lines": {"list": line},
+            "last": line,
+        }
+    }
+
+
+def test_messages_become_rows() -> None:
+    values = [full_order(), payload([0], b""), None, payload([0, 0], b""), payload([9], b""), b"\0\0\0\0\1\0"]
+    decoded = DECODER.decode(pa.array(values, pa.binary()))
+    (rows,) = decoded.arrays
+    assert rows[0].as_py() == {
+        "id": -5,
+        "total": Decimal(2**64 - 1),
+        "tags": ["a"],
+        "at": datetime(2026, 11, 1, tzinfo=UTC),
+        "priority": 4,
+        "more": '{"a": [1.0]}',
+        "kind": "PAID",
+        "by": [("3", 1.5)],
+        "lines": [{"quantity": 2**32 - 1}],
+        "last": None,
+    }
+    empty = {"id": 0, "total": 0, "tags": [], "kind": "NEW", "by": [], "lines": []}
+    assert rows[1].as_py() == {**dict.fromkeys(rows[0].as_py()), **empty}
+    assert rows[2].as_py() is None
+    assert decoded.misfits == {
+        3: "it is a shop.Order.Line, not a shop.Order",
+        4: "its message indexes are not in its schema",
+        5: "schema 1 is not one of its subject",
+    }
+
+
+@given(st.lists(st.tuples(st.integers(5, 10**6), st.integers(0, 255)), max_size=4), st.binary(max_size=30))
+def test_any_bytes_are_columns_or_have_a_reason(changes: list[tuple[int, int]], other: bytes) -> None:
+    damaged = bytearray(full_order())
+    for position, byte in changes:
+        damaged[5 + position % (len(damaged) - 5)] = byte
+    values = [bytes(damaged), other, payload([0], other)]
+    decoded = DECODER.decode(pa.array(values, pa.binary()))
+    decoded.arrays[0].validate(full=True)
+    assert all(decoded.arrays[0][index].as_py() is None for index in decoded.misfits)
+
+
+def test_a_recursive_message_type_is_refused() -> None:
+    file = FileDescriptorProto(name="node.proto", package="shop", syntax="proto3")
+    add(file.message_type.add(name="Node"), "next", Field.TYPE_MESSAGE, ".shop.Node")
+    codec = ProtobufCodec(Schema(ID, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode()))
+    with pytest.raises(UsageError, match=r"recursive at value\.next"):
+        column_of(codec, "value")
