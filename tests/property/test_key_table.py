@@ -116,7 +116,7 @@ def test_positions_outside_of_the_buffer_are_refused(interpreted: ModuleType) ->
     st.sampled_from(Codec),
     st.booleans(),
 )
-@examples(150)
+@examples(60)
 def test_compacted_batches_are_those_of_a_naive_model(
     lists: list[list[Record]], clean_count: int, codec: Codec, drops_tombstones: bool
 ) -> None:

@@ -23,7 +23,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 modules = []
 for name in ("sanitized_walk", "sanitized_key_table"):
-    modules += mypycify([f"{name}.py"], opt_level="1", debug_level="1", target_dir=name)
+    modules += mypycify([f"{name}.py"], opt_level="1", debug_level="1", target_dir=f"build/{name}")
 setup(name="walk", ext_modules=modules)
 """
 READS_TOO_FAR = r"""

@@ -147,7 +147,9 @@ def main() -> None:
     accepted = 0
     for number, (region, stated) in enumerate(inputs(int(seed), int(count))):
         for compiled, reference, works, every in compared:
-            for work in works if number % every == 0 else ():
+            if number % every:
+                continue
+            for work in works:
                 found, expected = outcome(compiled, work, region, stated), outcome(reference, work, region, stated)
                 if found != expected:
                     raise SystemExit(f"{work} of {region.hex()} with {stated} records: {found}, interpreted {expected}")
