@@ -20,7 +20,7 @@ from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
 _FAMILIES: Mapping[str, tuple[str, ...]] = {
     member: (entry.name, *entry.falls_back_to)
-    for entry in reversed(BROKER_PROPERTIES.values())
+    for entry in reversed(list(BROKER_PROPERTIES.values()))
     if entry.falls_back_to
     for member in (entry.name, *entry.falls_back_to)
 }

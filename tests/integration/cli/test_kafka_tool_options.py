@@ -100,7 +100,7 @@ def test_options_of_kafkas_tools_are_as_stored() -> None:
 
 def _helps(column: int, version: str) -> dict[tuple[str, str], str]:
     """The help of each tool of a version and of each of its subcommands."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     # Since 4 some are in the jar of the broker, which does not have the others.
     run_by = {"kafka.": apache_kafka.run_broker_tools, TOOLS: apache_kafka.run_java_tools}
     for prefix, run in run_by.items():
