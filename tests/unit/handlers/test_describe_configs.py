@@ -186,11 +186,11 @@ def test_overrides_of_topics_are_read_from_zookeeper_side_by_side() -> None:
         reading = most = 0
         current = world.resources.current
 
-        async def counted(path: str) -> dict[str, str]:
+        async def counted(entity_path: str) -> dict[str, str]:
             nonlocal reading, most
             reading += 1
             most = max(most, reading)
-            found = await current(path)
+            found = await current(entity_path)
             reading -= 1
             return found
 
