@@ -6,16 +6,17 @@ than that of the folder has to be named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
+from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.plan import Isolation, Plan, Positions, TopicPosition
 from kctl.spark.tables.kinds import TableKind, TableOptions, table_opener
-from kctl.spark.tables.table import Table, TableFailed
+from kctl.spark.tables.table import Table, TableFailed, TableState
 from kctl.spark.tables.table_log import LayoutMark
 
 READ_ATTEMPTS = 10
@@ -63,6 +64,8 @@ class ExportedTopic:
     """(path, batch) of missing committed files."""
     unknown: tuple[str, ...] = ()
     """Data files that no commit names; readers of the folder read them too, so they are in `paths`."""
+    dead_letters: tuple[str, ...] = ()
+    """Files with the records that could not be decoded, as they are in the topic."""
 
 
 class ExistingExport:
@@ -109,7 +112,14 @@ class ExistingExport:
             isolation=isolations.pop() if len(isolations) == 1 else None,
             missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and _is_of(p, name)),
             unknown=tuple(path for path in inventory.unknown if path in present and _is_of(path, name)),
+            dead_letters=self._dead_letters_of_folder(name, planned),
         )
+
+    def _dead_letters_of_folder(self, topic: str, planned: Collection[str]) -> tuple[str, ...]:
+        """Without those of the planned data files."""
+        directories = layout.topic_directories(topic, self._files.names(DEAD_LETTERS))
+        found = {path for directory in directories for path in self._data_files(dead_letters_path(directory))}
+        return tuple(sorted(found.difference(map(dead_letters_path, planned))))
 
     def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:
         """Positions, files and pending plan between two commits.
@@ -143,7 +153,22 @@ class ExistingExport:
             paths=tuple(sorted(f"{prefix}{path}" for path in table.paths())),
             starts=None,
             isolation=None,
+            dead_letters=self._dead_letters_of_table(directory, state) if state else (),
         )
+
+    def _dead_letters_of_table(self, directory: str, state: TableState) -> tuple[str, ...]:
+        """Without those of batches that are not committed; of the last batch those that its commit names."""
+        folder = dead_letters_path(f"{directory}/data".lstrip("/"))
+        found: list[str] = []
+        for batch in self._files.names(folder):
+            if batch.isdecimal() and int(batch) <= state.batch:
+                is_listed = int(batch) == state.batch and state.is_latest
+                paths = self._data_files(f"{folder}/{batch}")
+                found += [path for path in paths if not is_listed or path in state.dead_letters]
+        return tuple(found)
+
+    def _data_files(self, directory: str) -> list[str]:
+        return [f"{directory}/{name}" for name in self._files.names(directory) if layout.is_data_file(name)]
 
     def _table_states(self) -> dict[str, TopicState]:
         found: dict[str, TopicState] = {}

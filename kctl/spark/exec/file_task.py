@@ -12,10 +12,12 @@ from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.partitioning import PartitionBy
 
+DEAD_LETTERS = "_dead_letters"
+
 
 def dead_letters_path(path: str) -> str:
     """The path of the records that could not be decoded, for a data file or its directory."""
-    return f"_dead_letters/{path}"
+    return f"{DEAD_LETTERS}/{path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,8 @@ def _compare(
     if absent := sorted(set(request.partitions or ()) - set(exported.position.partitions)):
         raise UsageError(f"the export has no partition {absent[0]} of {request.topic}")
     is_table = exported.kind is not TableKind.PARQUET
-    data = DataFiles(files, exported.paths, request.topic, is_table=is_table)
+    paths = (*exported.paths, *exported.dead_letters)
+    data = DataFiles(files, paths, request.topic, is_table=is_table)
     isolation = request.isolation or exported.isolation or Isolation.READ_COMMITTED
     incarnations = {partition: at.incarnation for partition, at in exported.position.partitions.items()}
     firsts = exported.starts

@@ -178,7 +178,7 @@ def test_unsupported_resources_are_not_described(resource_type: int, name: str, 
     play(scene)
 
 
-def test_overrides_of_topics_are_read_from_zookeeper_side_by_side() -> None:
+def test_overrides_of_topics_are_read_from_zookeeper_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(world: World) -> None:
         names = [f"topic-{number}" for number in range(2 * DESCRIBED_AT_ONCE + 1)]
         for name in names:
@@ -194,7 +194,7 @@ def test_overrides_of_topics_are_read_from_zookeeper_side_by_side() -> None:
             reading -= 1
             return found
 
-        world.resources.current = counted  # type: ignore[method-assign, assignment]  # it calls the method that it replaces
+        monkeypatch.setattr(world.resources, "current", counted)
         handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
         resources = [
             DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None) for name in names

@@ -29,6 +29,7 @@ from kctl.spark.verification.request import LiveSource, Verification, VerifyRequ
 from kctl.spark.verification.rows import VerifiedRange
 from tests.unit.spark.crashing_files import Crash, CrashingFiles
 from tests.unit.spark.scene import Cluster, ClusterReader, filled, run
+from tests.unit.spark.test_typed_exports import LENIENT, with_bad_records
 
 KINDS = [TableKind.PARQUET, TableKind.ICEBERG, TableKind.DELTA]
 
@@ -127,6 +128,19 @@ def test_an_untouched_export_is_equal(tmp_path: Path, kind: TableKind) -> None:
     ]
     assert [(row.topic_records, row.table_records) for row in found.ranges] == [(21, 21), (7, 7)]
     assert all(row.topic_hash == row.table_hash for row in found.ranges)
+
+
+def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind: TableKind) -> None:
+    cluster = filled()
+    cluster.value = with_bad_records
+    for count in (0, 9, 12):
+        cluster.append(0, count)
+        run(cluster, tmp_path, table=TableOptions(kind=kind), decoding=LENIENT)
+    found = verify(cluster, tmp_path)
+    assert found.is_equal
+    assert found.warnings == ["the column value was not compared: not all files have it as it is in a record"]
+    max((tmp_path / "_dead_letters").rglob("*.parquet")).unlink()
+    assert not verify(cluster, tmp_path).is_equal
 
 
 def test_hashes_are_as_ever(tmp_path: Path) -> None:
