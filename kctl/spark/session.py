@@ -226,6 +226,17 @@ def _stop(context: SparkContext) -> None:
         context.stop()
 
 
+def silence_py4j() -> None:
+    """Drops the log lines of py4j: it logs lost connections with a traceback, and raises them as well."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It also uses the root logger.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
 def _launch_jvm(conf: SparkConf, log: Path) -> Any:
     """A JVM that listens to this process.
 
@@ -234,8 +245,7 @@ def _launch_jvm(conf: SparkConf, log: Path) -> Any:
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
 
-    # It logs lost connections with a traceback; they are raised as well.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    silence_py4j()
     with log.open("ab") as output, ThreadPoolExecutor(max_workers=1) as thread:
         launch = thread.submit(launch_gateway, conf=conf, popen_kwargs={"stdout": output, "stderr": output})
         try:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import ERROR, Py4JNetworkError
 
 from kctl.errors import UsageError
-from kctl.spark.session import SparkFailed, SparkSettings, _configuration, _death, _message, _reason_in, running_spark
+from kctl.spark.session import (
+    SparkFailed,
+    SparkSettings,
+    _configuration,
+    _death,
+    _message,
+    _reason_in,
+    running_spark,
+    silence_py4j,
+)
 from tests.peers.probe import free_port
 
 LOG = Path("/tmp/log4j2.properties")
@@ -150,3 +162,32 @@ def test_warnings_of_the_jvm_are_not_why_it_ended() -> None:
         'Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode'
     )
     assert _reason_in("") == ""
+
+
+def test_a_lost_connection_to_the_jvm_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """py4j logs it with a traceback by the root logger, and raises it as well."""
+
+    class Lost:
+        socket = None
+
+        def send_command(self, command: str) -> str:
+            raise Py4JNetworkError(command)
+
+        def close(self, reset: bool) -> None:
+            pass
+
+    class LosingClient(GatewayClient):  # type: ignore[misc]  # py4j has no types
+        def _get_connection(self) -> Lost:
+            return Lost()
+
+    root = logging.getLogger()
+    before = list(root.filters)
+    try:
+        silence_py4j()
+        silence_py4j()
+        assert LosingClient().send_command("x", retry=False) == ERROR
+        assert not caplog.records
+        logging.getLogger().warning("of another module")
+        assert [record.message for record in caplog.records] == ["of another module"]
+    finally:
+        root.filters[:] = before
