@@ -14,6 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,7 +84,11 @@ def measure(name: str, batches: list[pa.RecordBatch], runs: int) -> list[Figure]
                 path = Path(folder, "file.parquet")
                 start = time.process_time()
                 file = ParquetFile(
-                    path, schema=schema(include_headers=False), compression=codec, level=level, metadata={}
+                    partial(Path, path),
+                    schema=schema(include_headers=False),
+                    compression=codec,
+                    level=level,
+                    metadata={},
                 )
                 for batch in batches:
                     file.add(batch)

@@ -1125,8 +1125,14 @@ EXPORT_SAMPLE_RECORDS_MAX = _limit(
     "records",
     on_excess="the others are not in the sample",
 )
-EXPORT_TIMES_PER_TASK_MAX = _limit(
-    "days or hours in one task of an export with --partition-by, each with an open file",
+EXPORT_PARTITIONS_PER_TASK_MAX = _limit(
+    "partitions in one task of an export with --partition-by",
+    10_000,
+    "partitions",
+    on_excess="records of further partitions cannot be exported: --on-bad-record",
+)
+EXPORT_OPEN_FILES_PER_TASK_MAX = _limit(
+    "files that a task of an export with --partition-by has open, because their records exceed its memory",
     400,
     "files",
     on_excess="the export fails and suggests a smaller --target-file-size",

@@ -27,10 +27,13 @@ from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.spark import layout
 from kctl.spark.exec.column_types import columns_from_json, columns_to_json, type_from_json, type_to_json
+from kctl.spark.exec.file_list import LISTS
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome, PartOutcome, WrittenFile
+from kctl.spark.exec.partitioning import PARTITION_COLUMNS_MAX, without_partitions
 from kctl.spark.inventory import Inventory
+from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
     Compression,
@@ -66,8 +69,10 @@ class BrokenExportFolder(KctlError):
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, mark: str = "") -> None:
+        """`mark` are the options that each export into the folder must have; empty for those that need none."""
         self._files = files
+        self._mark = mark
 
     def is_new(self) -> bool:
         """Whether the folder has no plan."""
@@ -76,6 +81,8 @@ class CommitLog:
     def create(self) -> None:
         """Creates the folder and the directories of the log."""
         self._files.prepare([layout.PLANS, layout.COMMITS])
+        if self._mark:
+            LayoutMark(self._files).claim(self._mark)
 
     def lock(self) -> AbstractContextManager[object]:
         """Holds the lock during the returned context.  Raises Locked if another exporter has it."""
@@ -110,9 +117,10 @@ class CommitLog:
     def committed_paths(self) -> dict[str, int]:
         """All committed data files with their batch.  Reads all commits."""
         return {
-            file["path"]: batch
+            path: batch
             for batch in sorted(self._batches(layout.COMMITS))
             for file in self._read(layout.COMMITS, batch)["files"]
+            for path in file.get("paths", [file["path"]])
         }
 
     def write_plan(self, plan: Plan) -> None:
@@ -127,7 +135,7 @@ class CommitLog:
         Raises LostRace if it has been committed.
         """
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
-        written = {outcome.path for outcome in outcomes.values() if outcome.path}
+        written = {file.path for outcome in outcomes.values() for file in outcome.written}
         after = advance(positions, plan, before.plus(written))
         self._put(layout.COMMITS, plan.batch, _commit_to_json(plan, outcomes, after, now_ms))
         if self._files.size(layout.SUCCESS) is None:
@@ -140,7 +148,8 @@ class CommitLog:
         The last commit has a summary of all files; the other commits are read only if it does not match.
         """
         planned = pending.shares() if pending else {}
-        present = self.data_files({*topics, *positions.topics}) - set(planned)
+        found = self.data_files({*topics, *positions.topics})
+        present = {path for path in found if without_partitions(path) not in planned}
         if NO_PATHS.plus(present) == positions.files:
             return Inventory()
         committed = self.committed_paths()
@@ -155,17 +164,20 @@ class CommitLog:
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters."""
-        log = ("", layout.PLANS, layout.COMMITS, layout.PROGRESS)
+        log = ("", layout.LOG_DIRECTORY, layout.PLANS, layout.COMMITS, layout.PROGRESS)
         directories = self.topic_directories(topics)
+        lists = [f"{LISTS}/{directory}" for directory in directories]
         letters = [dead_letters_path(directory) for directory in directories]
-        self._files.remove_scratch([*log, *directories, *letters])
+        data = [path for directory in directories for path, _ in self._walk(directory)]
+        self._files.remove_scratch([*log, *lists, *data, *letters])
 
     def data_files(self, topics: Collection[str]) -> set[str]:
         """Paths of all existing data files of the topics."""
         return {
             f"{directory}/{name}"
-            for directory in self.topic_directories(topics)
-            for name in self._files.names(directory)
+            for topic_directory in self.topic_directories(topics)
+            for directory, names in self._walk(topic_directory)
+            for name in names
             if layout.is_data_file(name)
         }
 
@@ -173,6 +185,14 @@ class CommitLog:
         """The folders with files of the topics."""
         names = self._files.names("")
         return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
+
+    def _walk(self, directory: str, depth: int = 0) -> Iterator[tuple[str, list[str]]]:
+        """The directory and those of its partitions, with the names in them."""
+        names = self._files.names(directory)
+        yield directory, names
+        for name in names:
+            if "=" in name and depth < PARTITION_COLUMNS_MAX:
+                yield from self._walk(f"{directory}/{name}", depth + 1)
 
     def _batches(self, kind: str) -> list[int]:
         numbers = map(layout.batch_number, self._files.names(kind))
@@ -294,8 +314,10 @@ def _letters_to_json(file: WrittenFile) -> dict[str, Any]:
 def _file_to_json(
     path: str, shares: Sequence[tuple[PartitionRange, FileRange]], outcome: FileOutcome
 ) -> dict[str, Any]:
+    paths = [file.path for file in outcome.written]
     return {
         "path": path,
+        **({"paths": paths} if paths != [path] else {}),
         "records": outcome.records,
         "bytes": outcome.bytes_out,
         "ranges": [

@@ -1,6 +1,6 @@
 """Opens an export by what its target contains, to examine it beside a running export: without a lock, changing nothing.
 
-The target says which kind of export it holds (kctl.spark.tables.table_log.LayoutMark).  Only an Iceberg catalogue other
+The target says which kind of export it holds (kctl.spark.layout_mark).  Only an Iceberg catalogue other
 than that of the folder has to be named.
 """
 
@@ -14,10 +14,11 @@ from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.partitioning import without_partitions
+from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import Isolation, Plan, Positions, TopicPosition
 from kctl.spark.tables.kinds import TableKind, TableOptions, table_opener
 from kctl.spark.tables.table import Table, TableFailed, TableState
-from kctl.spark.tables.table_log import LayoutMark
 
 READ_ATTEMPTS = 10
 """A running export may commit while its files are listed; then they are listed again."""
@@ -107,7 +108,7 @@ class ExistingExport:
             kind=self.options.kind,
             topic=name,
             position=position,
-            paths=tuple(sorted(present - set(planned))),
+            paths=tuple(sorted(path for path in present if without_partitions(path) not in planned)),
             starts=starts,
             isolation=isolations.pop() if len(isolations) == 1 else None,
             missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and _is_of(p, name)),

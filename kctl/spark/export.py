@@ -282,6 +282,7 @@ class Exporter:
         Raises BadRecords if a record of the sample does not fit, unless such records are kept.
         """
         options = self._request.decoding
+        partition_by = self._request.table.partition_by
         decided_for = (list(plan.topics), positions.columns)
         if self._decided is None or self._decided[0] != decided_for:
             sample = self._take(self._request, plan) if options.are_typed else {}
@@ -294,6 +295,9 @@ class Exporter:
                 sample_of=partial(_sampled, sample),
                 is_shared=self._request.table.is_shared,
             )
+            if partition_by.field:
+                for topic, one in columns.items():
+                    partition_by.field_type(topic, one)
             if not options.keeps_bad:
                 check_sample(sample, columns)
             self._decided = decided_for, columns

@@ -20,7 +20,7 @@ from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.spark.exec.progress import running_tasks
 from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
@@ -147,7 +147,7 @@ def tasks_of(
     may_skip: bool,
     keeps_bad: bool = False,
     is_for_table: bool = False,
-    partition_by: PartitionBy = PartitionBy.NONE,
+    partition_by: Partitioning = NO_PARTITIONS,
 ) -> list[FileTask]:
     """One task per planned file, those with most offsets first.
 

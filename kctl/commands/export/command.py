@@ -27,7 +27,7 @@ from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import BadRecords, DataLoss
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
@@ -83,6 +83,7 @@ COLUMNS = (
         "kctl export orders payments --to s3://lake/shop --table delta",
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
+        "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
     ),
 )
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
@@ -143,9 +144,17 @@ def export(
         ),
     ] = False,
     partition_by: Annotated[
-        Literal["none", "date", "hour"],
-        typer.Option("--partition-by", help="Iceberg and Delta: a file has records of one day or hour (UTC)."),
+        str,
+        typer.Option(
+            "--partition-by",
+            metavar="date|hour|FIELD",
+            help="Divide the files by day or hour of the timestamps, or by a field of the decoded values.",
+        ),
     ] = "none",
+    time_zone: Annotated[
+        str,
+        typer.Option("--time-zone", metavar="NAME", help="Of days and hours of --partition-by, as Europe/Berlin."),
+    ] = "UTC",
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -194,7 +203,8 @@ def export(
         Literal["fail", "dead-letter"],
         typer.Option(
             "--on-bad-record",
-            help="What to do with records that cannot be decoded: fail, or keep them in DIR/_dead_letters.",
+            help="What to do with records that cannot be decoded, or not be in a partition: fail, or keep them in "
+            "DIR/_dead_letters.",
         ),
     ] = "fail",
     engine: Annotated[
@@ -246,8 +256,9 @@ def export(
         value=_field("value", value, value_schema),
         keeps_bad=on_bad_record == "dead-letter",
     )
-    if decoding.keeps_bad and not decoding.are_typed:
-        raise UsageError("--on-bad-record is an option of --value and --key other than binary")
+    by = Partitioning(partition_by, time_zone)
+    if decoding.keeps_bad and not decoding.are_typed and not by:
+        raise UsageError("--on-bad-record is an option of --partition-by and of --value and --key other than binary")
     request = ExportRequest(
         target=parse_target(to),
         selection=TopicSelection(
@@ -266,15 +277,15 @@ def export(
         table=TableOptions(
             kind=TableKind(table),
             is_shared=one_table,
-            partition_by=PartitionBy(partition_by),
+            partition_by=by,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
         decoding=decoding,
         registry=_registry(run, decoding, schema_registry),
     )
-    if adopt and request.table.kind is not TableKind.PARQUET:
-        raise UsageError("--adopt is an option of --table parquet: tables contain their own commits")
+    if adopt and (request.table.kind is not TableKind.PARQUET or by):
+        raise UsageError("--adopt is an option of --table parquet without --partition-by")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
     return _run(run, request, dry_run=dry_run, show_progress=not no_progress)

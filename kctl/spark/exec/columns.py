@@ -66,6 +66,11 @@ def within_calendar(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(index, batch.schema.field(index), clipped)
 
 
+def with_reason(batch: pa.RecordBatch, reason: str) -> pa.RecordBatch:
+    """Records as dead letters."""
+    return batch.append_column(REASON, pa.repeat(pa.scalar(reason, REASON.type), batch.num_rows))
+
+
 def with_incarnation(batch: pa.RecordBatch, incarnation: int) -> pa.RecordBatch:
     """The batch with the column `incarnation`, unless it is 0."""
     if not incarnation:

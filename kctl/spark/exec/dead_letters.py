@@ -6,7 +6,6 @@ It is published before the data file, whose footer has the number of its records
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -26,15 +25,18 @@ class DeadLetters:
         self._path = path
         self._compression = compression
         self._metadata = metadata
-        self._open: tuple[Path, ParquetFile] | None = None
+        self._open: ParquetFile | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Appends records with the column `reason`."""
         if self._open is None:
-            scratch = self._files.scratch(self._path)
-            parquet = ParquetFile(scratch, schema=batch.schema, compression=self._compression, metadata=self._metadata)
-            self._open = scratch, parquet
-        self._open[1].add(batch)
+            self._open = ParquetFile(
+                lambda: self._files.scratch(self._path),
+                schema=batch.schema,
+                compression=self._compression,
+                metadata=self._metadata,
+            )
+        self._open.add(batch)
         self.records += batch.num_rows
         for reason in batch.column("reason").to_pylist():
             is_known = reason in self.reasons or len(self.reasons) < REASONS_MAX
@@ -44,8 +46,7 @@ class DeadLetters:
         """Completes and publishes the file; one that exists was written by another attempt, and is kept."""
         if self._open is None:
             return None
-        scratch, parquet = self._open
-        parquet.finish({})
+        scratch = self._open.finish({})
         size = scratch.stat().st_size
         self._files.publish(scratch, self._path)
         self._open = None
@@ -54,7 +55,7 @@ class DeadLetters:
     def abandon(self) -> None:
         """Removes the file unless it is published."""
         if self._open is not None:
-            scratch, parquet = self._open
-            parquet.abandon()
-            self._files.discard(scratch)
+            self._open.abandon()
+            if self._open.path:
+                self._files.discard(self._open.path)
             self._open = None

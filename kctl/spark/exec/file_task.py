@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kctl.client.settings import ClientSettings
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.fetch import OffsetRange
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Partitioning, Values
 
 DEAD_LETTERS = "_dead_letters"
 
@@ -37,7 +37,7 @@ class FileTask:
     """Whether the file is part of an Iceberg or Delta table."""
     incarnation: int = 0
     """In a table, it goes into a column of this name unless it is 0."""
-    partition_by: PartitionBy = PartitionBy.NONE
+    partition_by: Partitioning = field(default_factory=Partitioning)
     columns: Columns = field(default_factory=Columns)
     keeps_bad: bool = False
     """Whether records that cannot be decoded go into the dead letters; else they end the task."""
@@ -48,6 +48,18 @@ class FileTask:
     def identity(self) -> str:
         """The footer entry by which a file is identified as the result of this task."""
         return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
+
+    @property
+    def has_list(self) -> bool:
+        """Whether the files of the task are listed, see file_list."""
+        return bool(self.partition_by) and not self.is_for_table
+
+    def path_of(self, values: Values) -> str:
+        """The path of the file of a partition."""
+        by = self.partition_by
+        if not by:
+            return self.path
+        return by.path_in_table(self.path, values) if self.is_for_table else by.path(self.path, values)
 
     @property
     def offset_count(self) -> int:

@@ -171,7 +171,7 @@ class DiskFiles:
         for directory in directories:
             for name in self.names(directory):
                 if name.startswith(".") and name.endswith(SCRATCH_SUFFIX):
-                    self.remove(f"{directory}/{name}")
+                    self.remove(f"{directory}/{name}".lstrip("/"))
 
     def lock(self) -> AbstractContextManager[object]:
         """Locks a file (flock) until the context ends.  Raises Locked while another process holds the lock."""

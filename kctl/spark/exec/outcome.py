@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kctl.errors import KctlError
+from kctl.spark.exec.partitioning import Values
 
 
 class CorruptRecords(KctlError):
@@ -50,8 +51,8 @@ class WrittenFile(NamedTuple):
     """Relative to the target."""
     size: int
     records: int
-    time: str = ""
-    """The day or hour of its records, if files are partitioned by time."""
+    partition: Values = ()
+    """The values of the partition columns."""
 
 
 REASONS_MAX = 20
@@ -70,7 +71,7 @@ class FileOutcome:
     path: str = ""
     """The planned path; empty if there were no records and there is no file."""
     written: tuple[WrittenFile, ...] = ()
-    """The files; one, with the planned path, unless they are partitioned by time."""
+    """The files; one, with the planned path, unless there are partitions."""
     parts: tuple[PartOutcome, ...] = ()
     """One per range of the file, in order; empty if the task failed."""
     bytes_out: int = 0

@@ -1,133 +1,134 @@
-"""The files that a task writes: one, or one per day or hour of the records' timestamps.
+"""The files that a task writes: one, or one per partition.
 
-The path of a file is a function of the planned path and the time, so a task that runs twice writes the same files.
+The path of a file is a function of the planned path and the partition, so a task that runs twice writes the same files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from kctl.errors import KctlError
-from kctl.limits import EXPORT_TIMES_PER_TASK_MAX
+from kctl.limits import EXPORT_OPEN_FILES_PER_TASK_MAX, EXPORT_PARTITIONS_PER_TASK_MAX
+from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import WrittenFile
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Values
+from kctl.spark.exec.partitions import by_partition
 from kctl.spark.exec.writer import ROW_GROUP_BYTES, ParquetFile, footer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
 """Of all open files together; then the largest row group is written."""
+
+
+class Unplaced(NamedTuple):
+    """Records for which there can be no partition, and why."""
+
+    offsets: pa.Array
+    reason: str
 
 
 class Outputs:
     """Files under construction.  Owner: one task."""
 
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        *,
-        partition_by: PartitionBy,
-        schema: pa.Schema,
-        compression: str,
-        metadata: dict[str, str],
-    ) -> None:
+    def __init__(self, files: Files, task: FileTask, *, schema: pa.Schema, metadata: dict[str, str]) -> None:
         self.records = 0
         self._files = files
-        self._path = path
-        self._partition_by = partition_by
+        self._task = task
         self._schema = schema
-        self._compression = compression
         self._metadata = metadata
-        self._open: dict[str, tuple[Path, ParquetFile]] = {}
+        self._open: dict[str, ParquetFile] = {}
+        self._values: dict[str, Values] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Appends records to the files of their times.  Raises KctlError if there are too many."""
+    def add(self, batch: pa.RecordBatch) -> list[Unplaced]:
+        """Appends records to the files of their partitions; returns those for which there can be none."""
         if not batch.num_rows:
-            return
-        self.records += batch.num_rows
-        for time, part in _by_time(batch, self._partition_by):
-            self._file(time).add(part)
-        if sum(parquet.gathered_bytes for _, parquet in self._open.values()) > GATHERED_BYTES_MAX:
-            max((parquet for _, parquet in self._open.values()), key=lambda one: one.gathered_bytes).flush()
+            return []
+        unplaced = []
+        for values, part in by_partition(batch, self._task.partition_by):
+            path = self._task.path_of(values)
+            if reason := self._refusal(path, values):
+                unplaced.append(Unplaced(part.column("offset"), reason))
+                continue
+            self._values[path] = values
+            self._file(path).add(part)
+            self.records += part.num_rows
+        while sum(parquet.gathered_bytes for parquet in self._open.values()) > GATHERED_BYTES_MAX:
+            self._flush_largest()
+        return unplaced
 
-    def finish(self, metadata: Mapping[str, str]) -> tuple[tuple[WrittenFile, ...], bool]:
-        """Completes and publishes the files; also returns whether none of them existed.
+    def listed(self) -> dict[str, tuple[Values, int]]:
+        """Partition and number of records of each file."""
+        return {path: (self._values[path], parquet.records) for path, parquet in sorted(self._open.items())}
 
-        Files that exist, which another attempt has published, are kept, and counted as they are.
+    def finish(
+        self, metadata: Mapping[str, str], listed: Mapping[str, tuple[Values, int]]
+    ) -> tuple[tuple[WrittenFile, ...], bool]:
+        """Completes and publishes the listed files, those without records too; drops the others.
+
+        Files that exist, which another attempt has published, are kept, and counted as they are.  Also returns
+        whether none of them existed.
         """
         written = []
         are_first = True
-        for time in sorted(self._open):
-            scratch, parquet = self._open[time]
-            parquet.finish(dict(metadata))
+        for path, (values, _) in listed.items():
+            parquet = self._file(path)
+            scratch = parquet.finish(dict(metadata))
             size = scratch.stat().st_size
-            path = self._path_of(time)
             is_first = self._files.publish(scratch, path)
-            del self._open[time]
+            del self._open[path]
             if is_first:
-                written.append(WrittenFile(path, size, parquet.records, time))
+                written.append(WrittenFile(path, size, parquet.records, values))
             else:
                 are_first = False
-                written.append(self._existing(path, time))
+                written.append(self._existing(path, values))
+        self.abandon()
         return tuple(written), are_first
 
     def abandon(self) -> None:
         """Removes the files that are not published."""
-        for scratch, parquet in self._open.values():
+        for parquet in self._open.values():
             parquet.abandon()
-            self._files.discard(scratch)
+            if parquet.path:
+                self._files.discard(parquet.path)
         self._open.clear()
 
-    def _existing(self, path: str, time: str) -> WrittenFile:
+    def _refusal(self, path: str, values: Values) -> str:
+        """Why there can be no partition with these values; empty if it is possible."""
+        if path in self._open:
+            return ""
+        by = self._task.partition_by
+        if not by.is_short(values):
+            return f"{by.by}: the text is too long for the name of a partition"
+        if len(self._open) >= EXPORT_PARTITIONS_PER_TASK_MAX:
+            return f"{by.by}: more than {EXPORT_PARTITIONS_PER_TASK_MAX} partitions in one file of the plan"
+        return ""
+
+    def _flush_largest(self) -> None:
+        """Writes the largest row group, which opens its file."""
+        parquets = self._open.values()
+        largest = max(parquets, key=lambda one: one.gathered_bytes)
+        if not largest.path and sum(one.path is not None for one in parquets) >= EXPORT_OPEN_FILES_PER_TASK_MAX:
+            raise KctlError(
+                f"the records of {self._task.path} have too many partitions ({len(parquets)}) for its size: export to "
+                "another folder with a smaller --target-file-size, or another --partition-by"
+            )
+        largest.flush()
+
+    def _existing(self, path: str, values: Values) -> WrittenFile:
         with self._files.open(path) as file:
             found = footer(file)
-        return WrittenFile(path, self._files.size(path) or 0, found.records, time)
+        return WrittenFile(path, self._files.size(path) or 0, found.records, values)
 
-    def _file(self, time: str) -> ParquetFile:
-        if time not in self._open:
-            if len(self._open) == EXPORT_TIMES_PER_TASK_MAX:
-                raise KctlError(
-                    f"the records of {self._path} have timestamps of more than {EXPORT_TIMES_PER_TASK_MAX} "
-                    f"{self._partition_by}s: use a smaller --target-file-size, or another --partition-by"
-                )
-            scratch = self._files.scratch(self._path_of(time))
-            parquet = ParquetFile(scratch, schema=self._schema, compression=self._compression, metadata=self._metadata)
-            self._open[time] = scratch, parquet
-        return self._open[time][1]
-
-    def _path_of(self, time: str) -> str:
-        stem, dot, suffix = self._path.rpartition(".")
-        return f"{stem}+{time}{dot}{suffix}" if time else self._path
-
-
-def _by_time(batch: pa.RecordBatch, partition_by: PartitionBy) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records of each day or hour (UTC), in order; the text of an hour is like 2026-11-01T07."""
-    unit_us = partition_by.unit_us
-    if not unit_us:
-        yield "", batch
-        return
-    timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
-    units = np.floor_divide(timestamps, unit_us)
-    for unit in np.unique(units):
-        part = (
-            batch
-            if len(units) and units[0] == unit and (units == unit).all()
-            else batch.filter(pa.array(units == unit))
-        )
-        yield _text(int(unit), partition_by), part
-
-
-def _text(unit: int, partition_by: PartitionBy) -> str:
-    """The time as in ISO 8601; the timestamps of tables are within the calendar."""
-    time = EPOCH + timedelta(microseconds=unit * partition_by.unit_us)
-    date = f"{time.year:04}-{time.month:02}-{time.day:02}"
-    return f"{date}T{time.hour:02}" if partition_by is PartitionBy.HOUR else date
+    def _file(self, path: str) -> ParquetFile:
+        if path not in self._open:
+            self._open[path] = ParquetFile(
+                partial(self._files.scratch, path),
+                schema=self._schema,
+                compression=self._task.compression,
+                metadata=self._metadata,
+            )
+        return self._open[path]

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
@@ -24,10 +25,11 @@ from kctl.records.header import Record
 from kctl.spark.exec.batch_decoder import BatchDecoder
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.column_types import Columns, columns_to_json
-from kctl.spark.exec.columns import schema, with_incarnation, within_calendar
+from kctl.spark.exec.columns import schema, with_incarnation, with_reason, within_calendar
 from kctl.spark.exec.dead_letters import DeadLetters
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
+from kctl.spark.exec.file_list import FileList, claim, read_list
 from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import (
@@ -102,6 +104,8 @@ def export_file(
 
 
 def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
+    if task.has_list:
+        return _find_listed(task, files)
     size = files.size(task.path)
     if size is None:
         return None
@@ -127,6 +131,26 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     )
 
 
+def _find_listed(task: FileTask, files: Files) -> FileOutcome | None:
+    found = read_list(files, task.path, task.identity)
+    if found is None:
+        return None
+    sizes = {path: files.size(path) for path in found.files}
+    if None in sizes.values():
+        return None
+    written = tuple(
+        WrittenFile(path, sizes[path] or 0, records, values) for path, (values, records) in found.files.items()
+    )
+    return FileOutcome(
+        path=task.path if written else "",
+        written=written,
+        parts=found.parts,
+        bytes_out=sum(file.size for file in written),
+        dead_letters=found.dead_letters,
+        is_reused=True,
+    )
+
+
 def _write(
     task: FileTask, files: Files, open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]], report: Report
 ) -> FileOutcome:
@@ -135,10 +159,8 @@ def _write(
         metadata[COLUMNS_KEY] = json.dumps(columns_to_json(task.columns))
     outputs = Outputs(
         files,
-        task.path,
-        partition_by=task.partition_by,
+        task,
         schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0, columns=task.columns),
-        compression=task.compression,
         metadata=metadata,
     )
     letters = DeadLetters(
@@ -149,12 +171,14 @@ def _write(
         with open_readers(task) as open_reader:
             for range_ in task.ranges:
                 copy.range(range_, open_reader)
-        dead_letters = letters.publish()
+        own = FileList(outputs.listed(), tuple(copy.parts), letters.publish())
+        found = claim(files, task.path, task.identity, own) if task.has_list else own
         written, are_first = outputs.finish(
             {
-                LOST_KEY: str(sum(part.lost for part in copy.parts)),
-                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad] for part in copy.parts]),
-            }
+                LOST_KEY: str(sum(part.lost for part in found.parts)),
+                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad] for part in found.parts]),
+            },
+            found.files,
         )
     except BaseException:
         outputs.abandon()
@@ -165,9 +189,9 @@ def _write(
     return FileOutcome(
         path=task.path if written else "",
         written=written,
-        parts=tuple(copy.parts),
+        parts=found.parts,
         bytes_out=sum(file.size for file in written),
-        dead_letters=dead_letters,
+        dead_letters=found.dead_letters,
         reasons=dict(letters.reasons),
         message="; ".join(copy.losses),
     )
@@ -231,7 +255,9 @@ class _Copy:
                 )
                 if self._task.is_for_table:
                     batch = with_incarnation(within_calendar(batch), self._task.incarnation)
-                self._outputs.add(self._decoded(range_, batch))
+                for unplaced in self._outputs.add(self._decoded(range_, batch)):
+                    refused = batch.filter(pc.is_in(batch.column("offset"), unplaced.offsets))
+                    self._refuse(range_, with_reason(refused, unplaced.reason))
         except CorruptRecords as error:
             raise CorruptRecords(f"{range_.tp}: {error}") from error
         self._done = TaskProgress(
@@ -246,16 +272,19 @@ class _Copy:
             return batch
         fitting, misfits = self._decoder.decode(batch)
         if misfits is not None:
-            if not self._task.keeps_bad:
-                raise BadRecords(first_bad(range_.tp, misfits))
-            self._letters.add(misfits)
+            self._refuse(range_, misfits)
         return fitting
+
+    def _refuse(self, range_: OffsetRange, misfits: pa.RecordBatch) -> None:
+        if not self._task.keeps_bad:
+            raise BadRecords(first_bad(range_.tp, misfits))
+        self._letters.add(misfits)
 
 
 def first_bad(tp: TopicPartition, misfits: pa.RecordBatch) -> str:
     """The first of the records that cannot be decoded, and why."""
     first = misfits.slice(0, 1).to_pylist()[0]
-    return f"{tp}: the record at offset {first['offset']} cannot be decoded: {first['reason']}"
+    return f"{tp}: the record at offset {first['offset']} cannot be exported: {first['reason']}"
 
 
 def check_records(tp: TopicPartition, records: Sequence[Record], columns: Columns) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -23,23 +24,30 @@ class ParquetFile:
     """A file under construction.  Use as a context manager; the file is complete after `finish`."""
 
     def __init__(
-        self, path: Path, *, schema: pa.Schema, compression: str, metadata: dict[str, str], level: int | None = None
+        self,
+        open_path: Callable[[], Path],
+        *,
+        schema: pa.Schema,
+        compression: str,
+        metadata: dict[str, str],
+        level: int | None = None,
     ) -> None:
-        """`metadata` goes into the file's footer; `level` is that of the codec, by default the one in LEVELS."""
+        """`open_path` returns the path when the first row group is written; `metadata` goes into the file's footer.
+
+        `level` is that of the codec, by default the one in LEVELS.
+        """
+        self.path: Path | None = None
+        """None until the file is opened."""
         self.records = 0
         self._batches: list[pa.RecordBatch] = []
         self.gathered_bytes = 0
         """Size of the row group that is not written yet."""
         self._schema = schema
-        self._writer = pq.ParquetWriter(
-            path,
-            self._schema.with_metadata(metadata),
-            compression=compression,
-            compression_level=LEVELS.get(compression) if level is None else level,
-            use_dictionary=[*_REPEATING, *_typed_leaves(schema)],
-            column_encoding=_ASCENDING,
-            write_page_index=True,
-        )
+        self._open_path = open_path
+        self._compression = compression
+        self._level = LEVELS.get(compression) if level is None else level
+        self._metadata = metadata
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Appends records; their buffers stay referenced until their row group is written."""
@@ -51,24 +59,41 @@ class ParquetFile:
         if self.gathered_bytes >= ROW_GROUP_BYTES:
             self.flush()
 
-    def finish(self, metadata: dict[str, str]) -> None:
-        """Writes the last row group and the footer; `metadata` is added to that of `__init__`."""
+    def finish(self, metadata: dict[str, str]) -> Path:
+        """Writes the last row group and the footer; `metadata` is added to that of `__init__`.  Returns the path."""
         if self._batches:
             self.flush()
-        self._writer.add_key_value_metadata(metadata)
-        self._writer.close()
+        path, writer = self._opened()
+        writer.add_key_value_metadata(metadata)
+        writer.close()
+        return path
 
     def abandon(self) -> None:
         """Closes an incomplete file."""
         self._batches.clear()
-        self._writer.close()
+        if self._writer:
+            self._writer.close()
 
     def flush(self) -> None:
         """Writes a row group of the records added since the last one."""
         table = pa.Table.from_batches(self._batches, self._schema)
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._opened()[1].write_table(table, row_group_size=table.num_rows)
         self._batches.clear()
         self.gathered_bytes = 0
+
+    def _opened(self) -> tuple[Path, pq.ParquetWriter]:
+        if self.path is None or self._writer is None:
+            self.path = self._open_path()
+            self._writer = pq.ParquetWriter(
+                self.path,
+                self._schema.with_metadata(self._metadata),
+                compression=self._compression,
+                compression_level=self._level,
+                use_dictionary=[*_REPEATING, *_typed_leaves(self._schema)],
+                column_encoding=_ASCENDING,
+                write_page_index=True,
+            )
+        return self.path, self._writer
 
 
 def _typed_leaves(schema: pa.Schema) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from kctl.errors import UsageError
 from kctl.spark.exec.arrow_types import has_columns, held_columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import WrittenFile
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.tables.delta_log import (
     BATCH_ID,
@@ -154,11 +154,11 @@ class DeltaLakeTable:
         except TableNotFoundError:
             return None
 
-    def _action(self, file: WrittenFile, partition_by: PartitionBy) -> AddAction:
+    def _action(self, file: WrittenFile, partition_by: Partitioning) -> AddAction:
         return AddAction(
             path=file.path,
             size=file.size,
-            partition_values=partition_by.values(file.time),
+            partition_values=dict(zip(partition_by.columns, file.partition, strict=True)),
             modification_time=0,
             data_change=True,
             stats=json.dumps(self._statistics(file)),
@@ -194,11 +194,19 @@ class DeltaLakeTable:
 
 def _with_partition_columns(commit: TableCommit) -> pa.Schema:
     """The columns of the table: partition columns are in the log only, not in the files."""
+    by = commit.partition_by
     types = {"date": pa.date32(), "hour": pa.int32()}
     schema = commit.schema
-    for name in commit.partition_by.columns:
-        schema = schema.append(pa.field(name, types[name]))
+    for name in by.columns:
+        schema = schema.append(pa.field(name, _field_type(schema, by.field) if by.field else types[name]))
     return schema
+
+
+def _field_type(schema: pa.Schema, path: Sequence[str]) -> pa.DataType:
+    type_ = schema.field("value").type
+    for name in path:
+        type_ = type_.field(name).type
+    return type_
 
 
 def _arrow_schema(table: DeltaTable) -> pa.Schema:

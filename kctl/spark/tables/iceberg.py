@@ -23,13 +23,16 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.expressions.literals import literal
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFileContent, ManifestContent
-from pyiceberg.table import TableProperties
-from pyiceberg.transforms import DayTransform, HourTransform, Transform
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from kctl.errors import UsageError
 from kctl.spark.exec.arrow_types import has_columns, held_columns
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
@@ -41,11 +44,8 @@ BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
 DEAD_LETTERS = "kctl.dead-letters"
 DEFAULT_CATALOG = "kctl"
-TRANSFORMS: Mapping[PartitionBy, Transform[Any, Any]] = {
-    PartitionBy.DATE: DayTransform(),
-    PartitionBy.HOUR: HourTransform(),
-}
-"""Hidden partitions: the library computes them from the statistics of a file, which has records of one unit."""
+TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
+"""Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
 
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
 
@@ -135,22 +135,40 @@ class IcebergTable:
                 properties[DEAD_LETTERS] = json.dumps(commit.dead_letters)
             try:
                 with table.transaction() as transaction:
-                    if commit.partition_by is not PartitionBy.NONE and table.spec().is_unpartitioned():
+                    if commit.partition_by and table.spec().is_unpartitioned():
                         with transaction.update_spec() as spec:
-                            spec.add_field(
-                                "timestamp", TRANSFORMS[commit.partition_by], f"timestamp_{commit.partition_by}"
-                            )
+                            spec.add_field(*_partition_field(commit.partition_by))
                     if not has_columns(table.schema().as_arrow(), commit.schema):
                         with transaction.update_schema() as update:
                             update.union_by_name(commit.schema)
                     transaction.set_properties({BATCH: str(commit.batch), POSITIONS: positions})
-                    transaction.add_files(
-                        [f"{self._location}/{file.path}" for file in commit.files],
-                        snapshot_properties=properties,
-                        check_duplicate_files=False,  # the paths contain the batch, which is new
-                    )
+                    if commit.partition_by.field:
+                        self._add_files_of_fields(table.io, transaction, commit, properties)
+                    else:
+                        transaction.add_files(
+                            [f"{self._location}/{file.path}" for file in commit.files],
+                            snapshot_properties=properties,
+                            check_duplicate_files=False,  # the paths contain the batch, which is new
+                        )
             except CommitFailedException as error:
                 raise Conflict from error
+
+    def _add_files_of_fields(
+        self, io: FileIO, transaction: Transaction, commit: TableCommit, properties: Mapping[str, str]
+    ) -> None:
+        """As add_files, which takes null for the value of a partition if its source is a field of a struct."""
+        metadata = transaction.table_metadata
+        if metadata.name_mapping() is None:
+            mapping = metadata.schema().name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        type_ = metadata.schema().find_type(".".join(("value", *commit.partition_by.field)))
+        with transaction.update_snapshot(dict(properties)).fast_append() as append:
+            for file in commit.files:
+                path = f"{self._location}/{file.path}"
+                data_file = parquet_file_to_data_file(io, transaction.table_metadata, path)
+                (text,) = file.partition
+                data_file.partition[0] = None if text is None else literal(text).to(type_).value
+                append.append_data_file(data_file)
 
     def _create(self, commit: TableCommit) -> CatalogTable:
         catalog = self._open_catalog()
@@ -186,6 +204,13 @@ class IcebergTable:
             raise
         except Exception as error:
             raise TableFailed(f"table {self.name}: {_one_line(error)}") from error
+
+
+def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:
+    """Source column, transform and name."""
+    if by.field:
+        return ".".join(("value", *by.field)), IdentityTransform(), by.field[-1]
+    return "timestamp", TRANSFORMS[by.by], f"timestamp_{by.by}"
 
 
 def default_catalog(folder: Path) -> Catalog:

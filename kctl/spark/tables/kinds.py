@@ -13,10 +13,11 @@ from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import NO_PARTITIONS, NONE, Partitioning
 from kctl.spark.exec.target import PackageMissing, is_object_store
 from kctl.spark.export_log import ExportLog
-from kctl.spark.tables.table_log import LayoutMark, TableLog
+from kctl.spark.layout_mark import LayoutMark
+from kctl.spark.tables.table_log import TableLog
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -47,28 +48,34 @@ class TableOptions:
     namespace: str = ""
     """Iceberg: where the tables are in the catalogue; empty: DEFAULT_NAMESPACE."""
 
-    partition_by: PartitionBy = PartitionBy.NONE
+    partition_by: Partitioning = NO_PARTITIONS
 
     @property
     def mark(self) -> str:
         """The options that each export into a target must have."""
-        by = "" if self.partition_by is PartitionBy.NONE else f" --partition-by {self.partition_by}"
-        return f"--table {self.kind}" + (" --one-table" if self.is_shared else "") + by
+        by = self.partition_by
+        words = ["--table", self.kind.value]
+        words += ["--one-table"] if self.is_shared else []
+        words += ["--partition-by", by.by] if by else []
+        words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
+        return " ".join(words)
 
     @classmethod
     def of_mark(cls, mark: str, *, catalog: str | None, namespace: str) -> Self:
         """The options of an existing export; its catalogue and namespace are not in the mark."""
         words = dict(option.partition(" ")[::2] for option in mark.removeprefix("--").split(" --"))
         kind = TableKind(words.get("table", TableKind.PARQUET))
-        partition_by = PartitionBy(words.get("partition-by", PartitionBy.NONE))
+        partition_by = Partitioning(words.get("partition-by", NONE), words.get("time-zone", "UTC"))
         is_shared = "one-table" in words
         return cls(kind=kind, is_shared=is_shared, partition_by=partition_by, catalog=catalog, namespace=namespace)
 
     def __post_init__(self) -> None:
         if self.kind is TableKind.PARQUET and self.is_shared:
             raise UsageError("--one-table is an option of --table iceberg and delta")
-        if self.kind is TableKind.PARQUET and self.partition_by is not PartitionBy.NONE:
-            raise UsageError("--partition-by is an option of --table iceberg and delta")
+        if self.kind is TableKind.ICEBERG and self.partition_by.time_zone != "UTC":
+            raise UsageError(
+                "--time-zone: Iceberg's partitions by day and hour are in UTC; use --table delta or parquet"
+            )
         if self.kind is not TableKind.ICEBERG and (self.catalog or self.namespace):
             name = "--catalog" if self.catalog else "--namespace"
             raise UsageError(f"{name} is an option of --table iceberg")
@@ -81,7 +88,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
     """
     LayoutMark(files).check(options.mark)
     if options.kind is TableKind.PARQUET:
-        return CommitLog(files)
+        return CommitLog(files, mark=options.mark if options.partition_by else "")
     return TableLog(
         files,
         table_opener(options, files, topics),

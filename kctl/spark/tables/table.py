@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import KctlError
 from kctl.spark.exec.outcome import WrittenFile
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.plan import HeldColumns, TopicPosition
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TableCommit:
     batch: int
     files: Sequence[WrittenFile]
     """Their paths are relative to the table."""
-    partition_by: PartitionBy
+    partition_by: Partitioning
     topics: Mapping[str, TopicPosition]
     schema: pa.Schema
     """Columns of the files; those that the table lacks are added."""

@@ -19,19 +19,18 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import LostRace, parts_of
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import FileOutcome
-from kctl.spark.exec.partitioning import PartitionBy
+from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.inventory import Inventory
+from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
 
-PARQUET_MARK = "--table parquet"
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
 CLEANED_FOLDERS_MAX = 10
@@ -49,7 +48,7 @@ class TableLog:
         *,
         mark: str,
         is_shared: bool,
-        partition_by: PartitionBy,
+        partition_by: Partitioning,
     ) -> None:
         """`open_table` returns the table in a directory of the target; "" is the target itself.
 
@@ -230,34 +229,6 @@ class TableLog:
 
     def _name(self, directory: str) -> str:
         return f"{self._files.location}/{directory}".rstrip("/")
-
-
-class LayoutMark:
-    """Which kind of export a target holds, so that one of another kind is refused."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-
-    def check(self, mark: str) -> None:
-        """Raises UsageError if the target has an export with other options."""
-        held = self.held()
-        if held and held != mark:
-            raise UsageError(
-                f"{self._files.location} contains an export with {held}: use the same options or another --to"
-            )
-
-    def claim(self, mark: str) -> None:
-        """Marks a new target."""
-        self._files.create(layout.TABLE_MARK, mark.encode())
-        self.check(mark)
-
-    def held(self) -> str:
-        """The options of the export that the target has; empty if it has none."""
-        try:
-            return self._files.read(layout.TABLE_MARK).decode(errors="replace")
-        except FileNotFoundError:
-            is_folder = bool(self._files.names(layout.PLANS) or self._files.names(layout.COMMITS))
-            return PARQUET_MARK if is_folder else ""
 
 
 def _digest(options: FileOptions, columns: Columns) -> str:

@@ -65,6 +65,8 @@ class Cluster:
         """Number of ranges that can be read before the topic is deleted."""
         self.is_reachable = True
         self.spark_starts = True
+        self.removed: set[tuple[int, int]] = set()
+        """(partition, first offset) of batches that compaction has removed."""
         self.value: Callable[[int, int], bytes | None] = value
         """Of the record of a partition with an offset."""
 
@@ -111,6 +113,7 @@ class Cluster:
                 base_offset=base,
             )
             for base in range(first, end, RECORDS_PER_BATCH)
+            if (partition, base) not in self.removed
         )
 
 

@@ -151,7 +151,7 @@ def test_a_bad_record_in_the_sample_ends_a_run_before_anything_is_written(tmp_pa
     cluster.append(0, 5)
     cluster.value = lambda partition, offset: b"{" if offset == 1 else b"{}"
     folder = tmp_path / "new"
-    with pytest.raises(BadRecords, match="orders-0: the record at offset 1 cannot be decoded: value: it is not JSON"):
+    with pytest.raises(BadRecords, match="orders-0: the record at offset 1 cannot be exported: value: it is not JSON"):
         run(cluster, folder, table=table, decoding=STRICT)
     assert not folder.exists()
 

@@ -1,0 +1,310 @@
+"""Exports into folders with partitions, read by DuckDB and pyarrow; partitions by a field of decoded values."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import KctlError, UsageError
+from kctl.spark.decodings import DecodingOptions, FieldOptions
+from kctl.spark.exec import outputs
+from kctl.spark.exec.column_types import Format
+from kctl.spark.exec.files import DiskFiles
+from kctl.spark.exec.outcome import BadRecords
+from kctl.spark.exec.partitioning import NULL_NAME, Partitioning, escaped
+from kctl.spark.tables import iceberg
+from kctl.spark.tables.kinds import TableKind, TableOptions
+from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
+from tests.unit.spark.scene import SILENT, Cluster, exporter, filled, run
+
+DATE = TableOptions(partition_by=Partitioning("date"))
+COUNTRIES = ["DE", "A/B: 100%", None, "", "x=y", "ä b", ".."]
+JSON = DecodingOptions(value=FieldOptions(name="value", format=Format.JSON))
+
+
+def by_field(kind: TableKind = TableKind.PARQUET, field: str = "country") -> TableOptions:
+    return TableOptions(kind=kind, partition_by=Partitioning(field))
+
+
+def daily() -> Cluster:
+    """12 and 7 records, five hours apart: three dates."""
+    cluster = filled()
+    cluster.hours_per_offset = 5
+    return cluster
+
+
+def international(countries: list[str | None] = COUNTRIES) -> Cluster:
+    """Records with a country; the first ones are the sample from which columns are inferred."""
+
+    def value(partition: int, offset: int) -> bytes:
+        country = countries[offset % len(countries)]
+        return json.dumps({"id": offset, "country": country, "is_new": offset % 2 == 0}).encode()
+
+    cluster = filled()
+    cluster.value = value
+    return cluster
+
+
+def offsets(folder: Path, pattern: str = "orders/**/*.parquet") -> list[tuple[int, int]]:
+    """(partition, offset) of all rows in the folder, as any reader that lists it finds them."""
+    found = [pq.read_table(path, partitioning=None, columns=["partition", "offset"]) for path in folder.glob(pattern)]
+    return sorted((row["partition"], row["offset"]) for table in found for row in table.to_pylist())
+
+
+def everything(cluster: Cluster) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition, end in enumerate(cluster.ends) for offset in range(end)]
+
+
+def assert_settled(cluster: Cluster, folder: Path, table: TableOptions) -> None:
+    """Checks that the folder has every record once, that all files are committed, and that nothing is left over."""
+    assert offsets(folder) == everything(cluster)
+    assert not list(folder.rglob(".*.tmp"))
+    assert run(cluster, folder, table=table).batches == []
+
+
+def test_partitions_by_hour_are_directories_of_date_and_hour(tmp_path: Path) -> None:
+    run(daily(), tmp_path, table=TableOptions(partition_by=Partitioning("hour")))
+    names = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+    assert "orders/date=2026-11-01/hour=05" in names
+    assert len(names) == 12
+
+
+def test_duckdb_and_pyarrow_find_the_partitions(tmp_path: Path) -> None:
+    import duckdb  # noqa: PLC0415
+
+    run(daily(), tmp_path, table=DATE)
+    with duckdb.connect() as connection:
+        found = connection.sql(
+            f"select date, count(*) from read_parquet('{tmp_path}/orders/**/*.parquet', hive_partitioning = true) "
+            "group by 1 order by 1"
+        ).fetchall()
+    assert [(str(date), count) for date, count in found] == [("2026-11-01", 10), ("2026-11-02", 7), ("2026-11-03", 2)]
+    dataset = ds.dataset(tmp_path / "orders", partitioning="hive")
+    assert dataset.count_rows(filter=ds.field("date") == "2026-11-02") == 7
+
+
+def test_days_begin_in_the_time_zone(tmp_path: Path) -> None:
+    """In Sydney, 11 hours ahead, the day begins at 13:00 UTC: between the records of 10:00 and 15:00."""
+    run(daily(), tmp_path, table=TableOptions(partition_by=Partitioning("date", "Australia/Sydney")))
+    assert offsets(tmp_path, "orders/date=2026-11-01/*.parquet") == [(p, o) for p in (0, 1) for o in range(3)]
+
+
+@pytest.mark.parametrize("keeps_contents", [True, False], ids=["process", "power"])
+@pytest.mark.parametrize("has_batch", [True, False])
+def test_a_crash_at_any_step_is_recovered_from(tmp_path: Path, keeps_contents: bool, has_batch: bool) -> None:
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = daily()
+        if has_batch:
+            run(cluster, folder, table=DATE)
+            cluster.append(0, 6)
+        files = CrashingFiles(folder, step)
+        if has_batch:
+            files.keep_all()
+        with contextlib.suppress(Crash):
+            exporter(cluster, folder, files=files, table=DATE).run(SILENT)
+        if not files.has_crashed:
+            break
+        if not keeps_contents and folder.exists():
+            files.lose_unsynced()
+        cluster.append(1, 3)
+        run(cluster, folder, table=DATE)
+        assert_settled(cluster, folder, DATE)
+    assert step > 20
+
+
+def test_of_two_exporters_without_a_lock_each_record_is_published_once(tmp_path: Path) -> None:
+    """The second exporter runs completely while the first is at its n-th step, for every n."""
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = daily()
+        second = partial(exporter(cluster, folder, files=UnlockedFiles(folder), table=DATE).run, SILENT)
+        files = UnlockedFiles(folder, partial(_at, step, second))
+        with contextlib.suppress(KctlError, OSError):  # one of the two may fail with LostRace
+            exporter(cluster, folder, files=files, table=DATE).run(SILENT)
+        if files.steps < step:
+            break
+        run(cluster, folder, table=DATE)
+        assert_settled(cluster, folder, DATE)
+    assert step > 20
+
+
+def _at(step: int, work: Callable[[], object], number: int) -> None:
+    if number == step:
+        work()
+
+
+def test_records_that_are_removed_between_two_attempts_leave_no_unknown_file(tmp_path: Path) -> None:
+    """Compaction removes all records of the last day after a first attempt has published files, or listed them."""
+    removed = 0
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = daily()
+        files = CrashingFiles(folder, step)
+        with contextlib.suppress(Crash):
+            exporter(cluster, folder, files=files, table=DATE).run(SILENT)
+        if not files.has_crashed:
+            break
+        cluster.removed = {(0, 10)}
+        run(cluster, folder, table=DATE)
+        found = offsets(folder)
+        assert found in (everything(cluster), [one for one in everything(cluster) if one not in {(0, 10), (0, 11)}])
+        removed += len(found) == 17
+        assert run(cluster, folder, table=DATE).batches == []
+    assert 5 < removed < step - 5
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_names_of_partitions_can_be_decoded(text: str) -> None:
+    name = escaped(text)
+    assert not {"/", "=", "\0"} & set(name)
+    assert unquote(name, errors="strict") == (text or NULL_NAME)
+
+
+def test_values_are_escaped_as_spark_escapes_them() -> None:
+    assert escaped("A/B: 100%") == "A%2FB%3A 100%25"
+    assert escaped("ä {x} [y] ^\"'?*#=\\") == "ä %7Bx} %5By%5D %5E%22%27%3F%2A%23%3D%5C"
+    assert escaped(None) == escaped("") == "__HIVE_DEFAULT_PARTITION__"
+
+
+def test_a_field_of_the_values_is_the_partition(tmp_path: Path) -> None:
+    import duckdb  # noqa: PLC0415
+
+    cluster = international()
+    run(cluster, tmp_path, table=by_field(), decoding=JSON)
+    assert offsets(tmp_path) == everything(cluster)
+    with duckdb.connect() as connection:
+        source = f"read_parquet('{tmp_path}/orders/**/*.parquet', hive_partitioning = true)"
+        found = connection.sql(f"select country, value.country, count(*) from {source} group by all").fetchall()
+    assert sorted(found, key=str) == sorted(
+        ((country or None, country, (12 - index + 6) // 7 + 1) for index, country in enumerate(COUNTRIES)), key=str
+    )
+    partitioning = ds.partitioning(flavor="hive")
+    dataset = ds.dataset(tmp_path / "orders", partitioning=partitioning)
+    assert dataset.count_rows(filter=ds.field("country") == "A/B: 100%") == 3
+
+
+@pytest.mark.parametrize("field", ["country", "value.id", "is_new"])
+def test_tables_have_partitions_by_a_field(tmp_path: Path, field: str) -> None:
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    cluster = international()
+    for kind in (TableKind.DELTA, TableKind.ICEBERG):
+        for _ in range(2):
+            run(cluster, tmp_path / kind, table=by_field(kind, field), decoding=JSON)
+            cluster.append(0, 3)
+    found = DeltaTable(tmp_path / "delta" / "orders").to_pyarrow_table().to_pylist()
+    name = field.removeprefix("value.")
+    assert len(found) == 22
+    assert {row[name] or None for row in found} == {row["value"][name] or None for row in found}
+    with contextlib.closing(iceberg.default_catalog(tmp_path / "iceberg")) as catalog:
+        table = catalog.load_table(("kafka", "orders"))
+        assert [one.name for one in table.spec().fields] == [name]
+        assert table.scan().to_arrow().num_rows == 28
+        value = {"country": "'DE'", "id": "3", "is_new": "true"}[name]
+        scan = table.scan(f"value.{name} = {value}")
+        assert scan.to_arrow().num_rows == {"country": 4, "id": 2, "is_new": 15}[name]
+        assert len(list(scan.plan_files())) < len(list((tmp_path / "iceberg").rglob("data/*/*.parquet")))
+
+
+@pytest.mark.parametrize("table", [by_field(), by_field(TableKind.DELTA)], ids=["parquet", "delta"])
+@pytest.mark.parametrize(
+    ("countries", "partitions_max", "reason"),
+    [
+        (["DE", "x" * 250, "FR"], 10, "country: the text is too long for the name of a partition"),
+        (["DE", "FR", "ES"], 2, "country: more than 2 partitions in one file of the plan"),
+    ],
+)
+def test_records_without_a_possible_partition_fail_or_become_dead_letters(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table: TableOptions,
+    countries: list[str | None],
+    partitions_max: int,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(outputs, "EXPORT_PARTITIONS_PER_TASK_MAX", partitions_max)
+    cluster = international(countries)
+    with pytest.raises(BadRecords, match=f"the record at offset . cannot be exported: {reason}"):
+        run(cluster, tmp_path, table=table, decoding=JSON)
+    keeps = DecodingOptions(value=JSON.value, keeps_bad=True)
+    report = run(cluster, tmp_path, table=table, decoding=keeps)
+    (batch,) = report.batches
+    assert sum(part.bad for one in batch.outcomes.values() for part in one.parts) == 6
+    assert {text for one in batch.outcomes.values() for text in one.reasons} == {reason}
+    letters = offsets(tmp_path, "_dead_letters/**/*.parquet")
+    assert sorted(letters + offsets(tmp_path, "orders/**/*.parquet")) == everything(cluster)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("price", "the decoded values of topic orders have no such field"),
+        ("id.x", "have no such field"),
+        ("tags", "the field is a list, and must be boolean, date, int32, int64, string"),
+    ],
+)
+def test_fields_that_cannot_be_partitions_are_refused_before_anything_is_written(
+    tmp_path: Path, field: str, message: str
+) -> None:
+    cluster = filled()
+    cluster.value = lambda partition, offset: b'{"id": 1, "tags": ["a"]}'
+    with pytest.raises(UsageError, match=message):
+        run(cluster, tmp_path / "new", table=by_field(field=field), decoding=JSON)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "by", [("offset",), ("value.Topic",), ("a..b",), ("none", "Europe/Berlin"), ("date", "Nowhere")]
+)
+def test_invalid_partitions_are_refused(by: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        Partitioning(*by)
+
+
+def test_iceberg_has_no_time_zone() -> None:
+    with pytest.raises(UsageError, match="are in UTC"):
+        TableOptions(kind=TableKind.ICEBERG, partition_by=Partitioning("date", "Europe/Berlin"))
+
+
+@pytest.mark.parametrize("before", [TableOptions(), DATE, by_field()])
+@pytest.mark.parametrize(
+    "after", [TableOptions(), DATE, by_field(), TableOptions(partition_by=Partitioning("date", "Europe/Berlin"))]
+)
+def test_a_folder_keeps_its_partitions(tmp_path: Path, before: TableOptions, after: TableOptions) -> None:
+    cluster = international()
+    run(cluster, tmp_path, table=before, decoding=JSON)
+    if before == after:
+        run(cluster, tmp_path, table=after, decoding=JSON)
+        return
+    with pytest.raises(UsageError, match="use the same options or another --to"):
+        run(cluster, tmp_path, table=after, decoding=JSON)
+
+
+def test_a_missing_file_of_a_partition_is_named(tmp_path: Path) -> None:
+    cluster = daily()
+    run(cluster, tmp_path, table=DATE)
+    path = next((tmp_path / "orders" / "date=2026-11-02").iterdir())
+    path.unlink()
+    with pytest.raises(KctlError, match=f"orders/date=2026-11-02/{path.name.replace('+', '.')}, which batch 0 wrote"):
+        run(cluster, tmp_path, table=DATE)
+
+
+def test_the_lists_name_the_files(tmp_path: Path) -> None:
+    run(daily(), tmp_path, table=DATE)
+    lists = [json.loads(path.read_text()) for path in (tmp_path / "_kctl" / "lists" / "orders").iterdir()]
+    named = {file["path"] for one in lists for file in one["files"]}
+    assert all(DiskFiles(tmp_path).size(path) for path in named)
+    commit = json.loads((tmp_path / "_kctl" / "commits" / "000000000000.json").read_text())
+    assert {path for file in commit["files"] for path in file["paths"]} == named
