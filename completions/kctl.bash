@@ -1067,7 +1067,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1081,7 +1081,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -1119,7 +1119,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1133,7 +1133,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;

@@ -1131,6 +1131,18 @@ EXPORT_PARTITIONS_PER_TASK_MAX = _limit(
     "partitions",
     on_excess="records of further partitions cannot be exported: --on-bad-record",
 )
+EXPORT_WHERE_CHARACTERS_MAX = _limit(
+    "characters of --where of an export",
+    4_096,
+    "characters",
+    on_excess="the export is refused",
+)
+EXPORT_WHERE_DEPTH_MAX = _limit(
+    "levels of parentheses in --where of an export",
+    50,
+    "levels",
+    on_excess="the export is refused",
+)
 EXPORT_OPEN_FILES_PER_TASK_MAX = _limit(
     "files that a task of an export with --partition-by has open, because their records exceed its memory",
     400,

@@ -18,6 +18,7 @@ Owner: the process that runs the export.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -293,6 +294,7 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
             _file_to_json(path, shares, outcomes[path]) for path, shares in plan.shares().items() if outcomes[path].path
         ],
         "lost": _lost_to_json(plan, outcomes),
+        **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
         "include_headers": after.include_headers,
         "all_files": _path_set_to_json(after.files),
         "positions": topics_to_json(after.topics),
@@ -340,6 +342,13 @@ def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, 
         if count:
             lost[str(range_.tp)] = lost.get(str(range_.tp), 0) + count
     return lost
+
+
+def _filtered_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
+    filtered: Counter[str] = Counter()
+    for range_, parts in parts_of(plan, outcomes):
+        filtered[str(range_.tp)] += sum(part.filtered for part in parts)
+    return dict(+filtered)
 
 
 def parts_of(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> list[tuple[PartitionRange, list[PartOutcome]]]:

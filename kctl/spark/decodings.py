@@ -20,6 +20,7 @@ from kctl.spark.exec.column_types import (
     Columns,
     Decoding,
     Format,
+    Struct,
     Type,
     bounded,
     extended,
@@ -144,7 +145,7 @@ def decide(
 
 def _continued(options: FieldOptions, topic: str, held: Type | None, decoding: Decoding) -> Type:
     """The held type with the fields of the new one."""
-    if held is None:
+    if held is None or held == Struct():  # no column yet, or one that --select leaves out
         return bounded(decoding.type, options.name)
     if held != decoding.type and (isinstance(held, str) or type(held) is not type(decoding.type)):
         raise UsageError(

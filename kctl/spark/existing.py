@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kctl.errors import KctlError, UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
+from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.file_task import DEAD_LETTERS, dead_letters_path
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.partitioning import without_partitions
@@ -65,6 +66,8 @@ class ExportedTopic:
     """(path, batch) of missing committed files."""
     unknown: tuple[str, ...] = ()
     """Data files that no commit names; readers of the folder read them too, so they are in `paths`."""
+    columns: Columns | None = None
+    """How records are decoded; None for tables, whose files say it."""
     dead_letters: tuple[str, ...] = ()
     """Files with the records that could not be decoded, as they are in the topic."""
 
@@ -103,7 +106,7 @@ class ExistingExport:
         position = self._position(name, positions.topics)
         planned = pending.shares() if pending else {}
         inventory = log.inventory(positions, pending, [name])
-        starts, isolations = _planned(log.plans(), name, positions)
+        starts, isolations, columns = _planned(log.plans(), name, positions)
         return ExportedTopic(
             kind=self.options.kind,
             topic=name,
@@ -111,6 +114,7 @@ class ExistingExport:
             paths=tuple(sorted(path for path in present if without_partitions(path) not in planned)),
             starts=starts,
             isolation=isolations.pop() if len(isolations) == 1 else None,
+            columns=columns,
             missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and _is_of(p, name)),
             unknown=tuple(path for path in inventory.unknown if path in present and _is_of(path, name)),
             dead_letters=self._dead_letters_of_folder(name, planned),
@@ -199,19 +203,23 @@ class ExistingExport:
         return position
 
 
-def _planned(plans: Iterator[Plan], topic: str, positions: Positions) -> tuple[dict[int, int], set[Isolation]]:
-    """The first offset of each partition in its last incarnation, and the isolation levels, of committed plans."""
+def _planned(
+    plans: Iterator[Plan], topic: str, positions: Positions
+) -> tuple[dict[int, int], set[Isolation], Columns | None]:
+    """The first offset of each partition in its last incarnation, the isolation levels, and the last columns."""
     last = {p: at.incarnation for p, at in positions.topics[topic].partitions.items()}
     starts: dict[int, int] = {}
     isolations: set[Isolation] = set()
+    columns: Columns | None = None
     for plan in plans:
         if plan.batch > positions.last_batch:
             continue
+        columns = plan.topics[topic].columns if topic in plan.topics else columns
         for range_ in plan.ranges:
             if range_.tp.topic == topic and range_.incarnation == last.get(range_.tp.partition):
                 starts.setdefault(range_.tp.partition, range_.start)
                 isolations.add(plan.options.isolation)
-    return starts, isolations
+    return starts, isolations, columns
 
 
 def _is_of(path: str, topic: str) -> bool:

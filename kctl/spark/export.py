@@ -256,6 +256,7 @@ class Exporter:
                 keeps_bad=self._request.decoding.keeps_bad,
                 is_for_table=self._request.table.kind is not TableKind.PARQUET,
                 partition_by=self._request.table.partition_by,
+                rows=self._request.table.rows,
             )
             runner = self._started_runner()
             with self._timed("run"):
@@ -295,9 +296,10 @@ class Exporter:
                 sample_of=partial(_sampled, sample),
                 is_shared=self._request.table.is_shared,
             )
-            if partition_by.field:
-                for topic, one in columns.items():
+            for topic, one in columns.items():
+                if partition_by.field:
                     partition_by.field_type(topic, one)
+                self._request.table.rows.check(one, partition_by, include_headers=self._request.options.include_headers)
             if not options.keeps_bad:
                 check_sample(sample, columns)
             self._decided = decided_for, columns

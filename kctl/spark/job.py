@@ -22,6 +22,7 @@ from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.outcome import BadRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.partitioning import NO_PARTITIONS, Partitioning
 from kctl.spark.exec.progress import running_tasks
+from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 from kctl.spark.exec.target import is_object_store
 from kctl.spark.plan import Plan
 from kctl.spark.session import RunningSpark, SparkSettings, running_spark
@@ -148,6 +149,7 @@ def tasks_of(
     keeps_bad: bool = False,
     is_for_table: bool = False,
     partition_by: Partitioning = NO_PARTITIONS,
+    rows: RowSelection = ALL_ROWS,
 ) -> list[FileTask]:
     """One task per planned file, those with most offsets first.
 
@@ -166,6 +168,7 @@ def tasks_of(
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
             partition_by=partition_by,
+            rows=rows,
             may_skip=may_skip,
             columns=plan.topics[shares[0][0].tp.topic].columns,
             keeps_bad=keeps_bad,

@@ -36,6 +36,7 @@ class RangeRow(NamedTuple):
     files: int
     lost: int
     bad: int | None
+    filtered: int | None
     status: str
 
 
@@ -62,6 +63,8 @@ class ExportSummary(NamedTuple):
     lost: int
     bad: int
     """Records that could not be decoded, which are in the dead letters."""
+    filtered: int
+    """Records for which --where is not true."""
     bad_reasons: Mapping[str, int]
     files: int
     records_per_second: int | None
@@ -103,6 +106,7 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
             files=len(range_.files),
             lost=range_.lost,
             bad=None,
+            filtered=None,
             status=status,
         )
         for range_ in plan.ranges
@@ -127,6 +131,7 @@ def document(
         bytes_out=sum(row.bytes_out or 0 for row in rows),
         lost=sum(row.lost for row in rows),
         bad=sum(row.bad or 0 for row in rows),
+        filtered=sum(row.filtered or 0 for row in rows),
         bad_reasons=bad_reasons(report) if report else {},
         files=file_count(report) if report else plan.file_count if plan else 0,
         records_per_second=round(records / seconds["run"]) if seconds.get("run") else None,
@@ -185,6 +190,7 @@ def _committed_row(
         files=len(written),
         lost=range_.lost + sum(part.lost for part in parts),
         bad=sum(part.bad for part in parts),
+        filtered=sum(part.filtered for part in parts),
         status=batch.origin.value,
     )
 

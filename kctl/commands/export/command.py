@@ -28,9 +28,11 @@ from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import Partitioning
+from kctl.spark.exec.row_selection import RowSelection
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
+from kctl.spark.layout_mark import PARQUET_MARK
 from kctl.spark.local_pool import LocalSettings
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
@@ -69,6 +71,7 @@ COLUMNS = (
     Column("files", numeric=True),
     Column("lost", numeric=True),
     Column("bad", numeric=True),
+    Column("filtered", numeric=True),
     Column("status"),
 )
 
@@ -155,6 +158,22 @@ def export(
         str,
         typer.Option("--time-zone", metavar="NAME", help="Of days and hours of --partition-by, as Europe/Berlin."),
     ] = "UTC",
+    select: Annotated[
+        str,
+        typer.Option(
+            "--select",
+            metavar="COLUMN,...",
+            help="Only these columns, also fields such as value.id, besides topic, partition and offset.",
+        ),
+    ] = "",
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help='Only records for which this is true, such as "value.amount > 100 AND key IS NOT NULL".',
+        ),
+    ] = "",
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -257,6 +276,7 @@ def export(
         keeps_bad=on_bad_record == "dead-letter",
     )
     by = Partitioning(partition_by, time_zone)
+    rows = RowSelection(tuple(name.strip() for name in select.split(",")) if select else (), where.strip())
     if decoding.keeps_bad and not decoding.are_typed and not by:
         raise UsageError("--on-bad-record is an option of --partition-by and of --value and --key other than binary")
     request = ExportRequest(
@@ -278,14 +298,15 @@ def export(
             kind=TableKind(table),
             is_shared=one_table,
             partition_by=by,
+            rows=rows,
             catalog=catalog or None,
             namespace=namespace or "",
         ),
         decoding=decoding,
         registry=_registry(run, decoding, schema_registry),
     )
-    if adopt and (request.table.kind is not TableKind.PARQUET or by):
-        raise UsageError("--adopt is an option of --table parquet without --partition-by")
+    if adopt and request.table.mark != PARQUET_MARK:
+        raise UsageError("--adopt is an option of --table parquet without --partition-by, --select and --where")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
     return _run(run, request, dry_run=dry_run, show_progress=not no_progress)

@@ -108,5 +108,7 @@ def verify(
         return ExitStatus.FAILED
     for warning in found.warnings:
         run.console.warn(warning)
+    if found.filtered:
+        run.console.note(f"{found.filtered:,} records of the topic do not match --where of the export, as they should")
     run.console.show(COLUMNS, found.ranges)
     return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET

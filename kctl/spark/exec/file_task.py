@@ -11,6 +11,7 @@ from kctl.client.settings import ClientSettings
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.partitioning import Partitioning, Values
+from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 
 DEAD_LETTERS = "_dead_letters"
 
@@ -38,6 +39,7 @@ class FileTask:
     incarnation: int = 0
     """In a table, it goes into a column of this name unless it is 0."""
     partition_by: Partitioning = field(default_factory=Partitioning)
+    rows: RowSelection = ALL_ROWS
     columns: Columns = field(default_factory=Columns)
     keeps_bad: bool = False
     """Whether records that cannot be decoded go into the dead letters; else they end the task."""

@@ -42,6 +42,8 @@ class PartOutcome(NamedTuple):
     """Offsets of the range that the broker no longer has."""
     bad: int = 0
     """Records in the dead letters."""
+    filtered: int = 0
+    """Records for which --where is not true."""
 
 
 class WrittenFile(NamedTuple):

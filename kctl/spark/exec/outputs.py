@@ -38,7 +38,8 @@ class Outputs:
         self.records = 0
         self._files = files
         self._task = task
-        self._schema = schema
+        self.schema = schema
+        """The columns of the files."""
         self._metadata = metadata
         self._open: dict[str, ParquetFile] = {}
         self._values: dict[str, Values] = {}
@@ -127,7 +128,7 @@ class Outputs:
         if path not in self._open:
             self._open[path] = ParquetFile(
                 partial(self._files.scratch, path),
-                schema=self._schema,
+                schema=self.schema,
                 compression=self._task.compression,
                 metadata=self._metadata,
             )

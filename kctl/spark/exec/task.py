@@ -43,6 +43,7 @@ from kctl.spark.exec.outcome import (
 )
 from kctl.spark.exec.outputs import Outputs
 from kctl.spark.exec.progress import Report, TaskProgress
+from kctl.spark.exec.rows import RowFilter, projected, selected
 from kctl.spark.exec.target import open_files
 from kctl.spark.exec.writer import footer
 
@@ -51,7 +52,7 @@ LOST_KEY = "kctl.lost"
 COLUMNS_KEY = "kctl.columns"
 """How keys and values were decoded; absent if they were not."""
 PARTS_KEY = "kctl.parts"
-"""[records, lost, bad] of each range; [records, lost] in earlier files, and of one range without such an entry."""
+"""[records, lost, bad, filtered] of each range; earlier files lack the last ones, or the entry."""
 
 
 class Reader(Protocol):
@@ -118,7 +119,7 @@ def _find_finished(task: FileTask, files: Files) -> FileOutcome | None:
     if metadata.get(RANGE_KEY) != task.identity:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
     found = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
-    parts = tuple(PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:])) for one in found)
+    parts = tuple(PartOutcome(records=one[0], lost=one[1], bad=sum(one[2:3]), filtered=sum(one[3:4])) for one in found)
     bad = sum(part.bad for part in parts)
     letters_path = dead_letters_path(task.path)
     return FileOutcome(
@@ -160,7 +161,10 @@ def _write(
     outputs = Outputs(
         files,
         task,
-        schema=schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0, columns=task.columns),
+        schema=selected(
+            schema(include_headers=task.include_headers, has_incarnation=task.incarnation > 0, columns=task.columns),
+            task.rows.select,
+        ),
         metadata=metadata,
     )
     letters = DeadLetters(
@@ -176,7 +180,7 @@ def _write(
         written, are_first = outputs.finish(
             {
                 LOST_KEY: str(sum(part.lost for part in found.parts)),
-                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad] for part in found.parts]),
+                PARTS_KEY: json.dumps([[part.records, part.lost, part.bad, part.filtered] for part in found.parts]),
             },
             found.files,
         )
@@ -209,13 +213,15 @@ class _Copy:
         self._outputs = outputs
         self._letters = letters
         self._decoder = BatchDecoder(task.columns) if task.columns.are_typed else None
+        self._filter = RowFilter(task.rows.where, task.columns) if task.rows.where else None
+        self._filtered = 0
         self._report = report
         self._done = TaskProgress()
 
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
         """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
         before = self._done
-        bad_before = self._letters.records
+        bad_before, filtered_before = self._letters.records, self._filtered
         with open_reader(range_) as reader:
             lost_at_end = 0
             try:
@@ -235,6 +241,7 @@ class _Copy:
                 done.bytes_in - before.bytes_in,
                 reader.lost + lost_at_end,
                 self._letters.records - bad_before,
+                self._filtered - filtered_before,
             )
         )
         self._done = done._replace(offsets=before.offsets + range_.end - range_.start)
@@ -255,7 +262,11 @@ class _Copy:
                 )
                 if self._task.is_for_table:
                     batch = with_incarnation(within_calendar(batch), self._task.incarnation)
-                for unplaced in self._outputs.add(self._decoded(range_, batch)):
+                decoded = self._decoded(range_, batch)
+                if self._filter:
+                    decoded, removed = self._filter.filtered(decoded)
+                    self._filtered += removed
+                for unplaced in self._outputs.add(projected(decoded, self._outputs.schema)):
                     refused = batch.filter(pc.is_in(batch.column("offset"), unplaced.offsets))
                     self._refuse(range_, with_reason(refused, unplaced.reason))
         except CorruptRecords as error:

@@ -8,15 +8,17 @@ from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote
 
 from kctl.errors import UsageError
 from kctl.spark import layout
 from kctl.spark.commit_log import CommitLog
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.partitioning import NO_PARTITIONS, NONE, Partitioning
+from kctl.spark.exec.row_selection import ALL_ROWS, RowSelection
 from kctl.spark.exec.target import PackageMissing, is_object_store
 from kctl.spark.export_log import ExportLog
-from kctl.spark.layout_mark import LayoutMark
+from kctl.spark.layout_mark import PARQUET_MARK, LayoutMark
 from kctl.spark.tables.table_log import TableLog
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class TableOptions:
     """Iceberg: where the tables are in the catalogue; empty: DEFAULT_NAMESPACE."""
 
     partition_by: Partitioning = NO_PARTITIONS
+    rows: RowSelection = ALL_ROWS
 
     @property
     def mark(self) -> str:
@@ -58,6 +61,9 @@ class TableOptions:
         words += ["--one-table"] if self.is_shared else []
         words += ["--partition-by", by.by] if by else []
         words += ["--time-zone", by.time_zone] if by.time_zone != "UTC" else []
+        words += ["--select", ",".join(self.rows.select)] if self.rows.select else []
+        # Escaped, as an option begins with ` --`.
+        words += ["--where", self.rows.where.replace("%", "%25").replace(" --", " %2D-")] if self.rows.where else []
         return " ".join(words)
 
     @classmethod
@@ -66,8 +72,15 @@ class TableOptions:
         words = dict(option.partition(" ")[::2] for option in mark.removeprefix("--").split(" --"))
         kind = TableKind(words.get("table", TableKind.PARQUET))
         partition_by = Partitioning(words.get("partition-by", NONE), words.get("time-zone", "UTC"))
-        is_shared = "one-table" in words
-        return cls(kind=kind, is_shared=is_shared, partition_by=partition_by, catalog=catalog, namespace=namespace)
+        select = tuple(words["select"].split(",")) if "select" in words else ()
+        return cls(
+            kind=kind,
+            is_shared="one-table" in words,
+            partition_by=partition_by,
+            rows=RowSelection(select, unquote(words.get("where", ""))),
+            catalog=catalog,
+            namespace=namespace,
+        )
 
     def __post_init__(self) -> None:
         if self.kind is TableKind.PARQUET and self.is_shared:
@@ -88,7 +101,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
     """
     LayoutMark(files).check(options.mark)
     if options.kind is TableKind.PARQUET:
-        return CommitLog(files, mark=options.mark if options.partition_by else "")
+        return CommitLog(files, mark="" if options.mark == PARQUET_MARK else options.mark)
     return TableLog(
         files,
         table_opener(options, files, topics),
@@ -96,6 +109,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
         mark=options.mark,
         is_shared=options.is_shared,
         partition_by=options.partition_by,
+        select=options.rows.select,
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -49,6 +49,7 @@ class TableLog:
         mark: str,
         is_shared: bool,
         partition_by: Partitioning,
+        select: Sequence[str] = (),
     ) -> None:
         """`open_table` returns the table in a directory of the target; "" is the target itself.
 
@@ -59,6 +60,7 @@ class TableLog:
         self._is_shared = is_shared
         self._mark = mark
         self._partition_by = partition_by
+        self._select = select
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
         self._states: dict[str, TableState] = {}
@@ -176,16 +178,15 @@ class TableLog:
         self, directory: str, plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int
     ) -> TableCommit:
         from kctl.spark.exec.columns import schema  # noqa: PLC0415 - imports pyarrow
+        from kctl.spark.exec.rows import selected  # noqa: PLC0415 - same
 
         topics = [topic for topic in after.topics if self._directory(topic) == directory]
         mine = [range_ for range_ in plan.ranges if range_.tp.topic in topics]
         incarnations = max(range_.incarnation for range_ in mine)
         paths = dict.fromkeys(file.path for range_ in mine for file in range_.files)
-        lost = sum(
-            range_.lost + sum(part.lost for part in parts)
-            for range_, parts in parts_of(plan, outcomes)
-            if range_.tp.topic in topics
-        )
+        results = [(range_, parts) for range_, parts in parts_of(plan, outcomes) if range_.tp.topic in topics]
+        lost = sum(range_.lost + sum(part.lost for part in parts) for range_, parts in results)
+        filtered = sum(part.filtered for _, parts in results for part in parts)
         prefix = f"{directory}/" if directory else ""
         return TableCommit(
             batch=plan.batch,
@@ -194,16 +195,20 @@ class TableLog:
             ],
             partition_by=self._partition_by,
             topics={topic: after.topics[topic] for topic in topics},
-            schema=schema(
-                include_headers=plan.options.include_headers,
-                has_incarnation=incarnations > 0,
-                columns=plan.topics[mine[0].tp.topic].columns,
+            schema=selected(
+                schema(
+                    include_headers=plan.options.include_headers,
+                    has_incarnation=incarnations > 0,
+                    columns=plan.topics[mine[0].tp.topic].columns,
+                ),
+                self._select,
             ),
             properties={
                 "kctl.cluster-id": plan.cluster_id,
                 "kctl.planned-ms": str(plan.created_ms),
                 "kctl.committed-ms": str(now_ms),
                 "kctl.lost-offsets": str(lost),
+                "kctl.filtered-records": str(filtered),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
             dead_letters=[letters.path for path in paths if (letters := outcomes[path].dead_letters)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -13,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kctl.errors import KctlError
+from kctl.spark.exec.column_types import Columns, columns_from_json, leaves
 from kctl.spark.exec.files import Files
+from kctl.spark.exec.task import COLUMNS_KEY
 from kctl.spark.layout import incarnation_of
 from kctl.spark.verification.ledger import Longs
 from kctl.spark.verification.record_hash import TYPES, Hashes, is_comparable, record_hashes
@@ -67,6 +70,8 @@ class DataFiles:
         """Paths without a file."""
         self.columns: tuple[str, ...] = tuple(TYPES)
         """Columns that all files have in the form of Kafka's records."""
+        self.decoded: Columns | None = None
+        """How the files were decoded: by the one with most columns, which are only added; None if that is unknown."""
         self.has_headers = False
         """Whether any file has them."""
         self._files = files
@@ -89,6 +94,7 @@ class DataFiles:
                 f"{self._files.location}/{path} has no column {lacking[0]}: it is no file of an export"
             )
         self.has_headers |= "headers" in types
+        self._add_columns((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}"))
         self.columns = tuple(name for name in self.columns if name in types and is_comparable(name, types[name]))
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -104,6 +110,11 @@ class DataFiles:
                         path, number, group.num_rows, group.total_byte_size, found.get("partition"), found.get("offset")
                     )
                 )
+
+    def _add_columns(self, text: bytes) -> None:
+        found = columns_from_json(json.loads(text))
+        if self.decoded is None or _width(found) >= _width(self.decoded):
+            self.decoded = found
 
     def rows(self, groups: Sequence[RowGroup], *, with_hashes: bool = True) -> Iterator[tuple[RowGroup, Rows]]:
         """The rows of these groups; without hashes, only where they are.  Raises UnreadableFile."""
@@ -186,6 +197,12 @@ class DataFiles:
             _longs(batch.column("offset").fill_null(-1)),
             record_hashes(batch, self.columns) if with_hashes else np.zeros(batch.num_rows, np.uint64),
         )
+
+
+def _width(columns: Columns) -> tuple[int, int]:
+    """Numbers of columns and of schemas."""
+    both = (columns.key, columns.value)
+    return sum(len(leaves(one.type, "")) for one in both), sum(len(one.schemas) for one in both)
 
 
 def _longs(column: pa.Array) -> Longs:

@@ -11,6 +11,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, UsageError
 from kctl.model import TopicPartition
+from kctl.spark.exec.column_types import UNDECODED
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.target import open_files, require_arrow
 from kctl.spark.existing import ExistingExport, ExportedTopic
@@ -58,6 +59,8 @@ class Verification:
     missing: list[str] = field(default_factory=list)
     """Files of the export that do not exist."""
     warnings: list[str] = field(default_factory=list)
+    filtered: int = 0
+    """Records of the topic for which --where of the export is not true."""
 
     @property
     def is_equal(self) -> bool:
@@ -83,9 +86,10 @@ def verify_export(
     if request.from_start and existing.options.kind is TableKind.PARQUET:
         raise UsageError("--from-start is an option for Iceberg and Delta tables: a folder records where it starts")
     if source is not None:
-        return _compare(request, files, existing.topic(request.topic), source, on_progress)
+        return _compare(request, files, existing.topic(request.topic), source, on_progress, existing.options.rows.where)
     exported = existing.topic(request.topic)
-    return _with_cluster(request, lambda found: _compare(request, files, exported, found, on_progress))
+    where = existing.options.rows.where
+    return _with_cluster(request, lambda found: _compare(request, files, exported, found, on_progress, where))
 
 
 def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verification]) -> Verification:
@@ -115,7 +119,9 @@ def _compare(
     exported: ExportedTopic,
     source: LiveSource,
     on_progress: Callable[[int], None],
+    where: str,
 ) -> Verification:
+    from kctl.spark.exec.rows import RowFilter  # noqa: PLC0415 - imports pyarrow
     from kctl.spark.verification.claims import claims_of  # noqa: PLC0415 - imports pyarrow
     from kctl.spark.verification.data_files import DataFiles  # noqa: PLC0415 - same
     from kctl.spark.verification.ledger import AllowedGaps  # noqa: PLC0415 - same
@@ -136,13 +142,16 @@ def _compare(
         compacted=source.is_compacted is not False,
         aborted=request.isolation is None and exported.isolation is None,
     )
-    topic = Topic(request.topic, source.live, isolation, allowed, source.open_reader, source.log_start)
-    tallies = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress).run()
+    row_filter = RowFilter(where, exported.columns or data.decoded or UNDECODED) if where else None
+    topic = Topic(request.topic, source.live, isolation, allowed, source.open_reader, row_filter, source.log_start)
+    verifier = Verifier(topic, claims, data, is_table=is_table, on_progress=on_progress)
+    tallies = verifier.run()
     missing = sorted({*data.missing, *(path for path, _ in exported.missing)})
     return Verification(
         [row for tally in tallies for row in tally.rows(request.topic) if _is_selected(row.partition, request)],
         missing,
         _warnings(exported, data, missing, source),
+        verifier.filtered,
     )
 
 

@@ -19,6 +19,7 @@ from kctl.spark.exec.columns import within_calendar
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import OffsetRange
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+from kctl.spark.exec.rows import RowFilter
 from kctl.spark.exec.task import OpenReader
 from kctl.spark.live_topic import LiveTopic
 from kctl.spark.plan import Isolation
@@ -40,6 +41,8 @@ class Topic(NamedTuple):
     isolation: Isolation
     allowed: AllowedGaps
     open_reader: OpenReader
+    row_filter: RowFilter | None
+    """Of an export with --where."""
     log_start: Callable[[TopicPartition], int]
     """Looks up the start of a log, when records are gone that were there."""
 
@@ -65,6 +68,8 @@ class Verifier:
         self._exported = SpanIndex([claim.exported for claim in claims])
         self._unknown: dict[int, Tally] = {}
         self._seen: set[RowGroup] = set()
+        self.filtered = 0
+        """Records of the topic that the export leaves out."""
 
     def run(self) -> list[Tally]:
         """Compares all offsets.  Raises CorruptRecords, UnreadableFile, DataLoss, ApiError, ClusterUnreachable."""
@@ -140,6 +145,9 @@ class Verifier:
                         )
                         if self._is_table:
                             records = within_calendar(records)
+                        if self._topic.row_filter:
+                            records, removed = self._topic.row_filter.filtered_records(records)
+                            self.filtered += removed
                         offsets = records.column("offset").to_numpy()
                         ledger.add_records(number, offsets, record_hashes(records, columns))
                 except CorruptRecords as error:
