@@ -142,7 +142,7 @@ def test_modules_that_call_themselves_pure_are_in_the_import_contract() -> None:
 
 
 def test_only_the_kazoo_link_imports_kazoo() -> None:
-    assert _importers("kazoo") == {"kctl/zookeeper/kazoo_link.py"}
+    assert _importers("kazoo") == {"kctl/zookeeper/kazoo_link.py", "kctl/zookeeper/kazoo_requests.py"}
 
 
 def test_only_the_spark_package_imports_spark_and_arrow() -> None:
