@@ -14,6 +14,8 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
+from kctl.commands.topics.options import TopicRegex
+from kctl.commands.topics.selection import selected_names
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
@@ -83,6 +85,7 @@ COLUMNS = (
         "kctl export orders --to /data/orders",
         "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
         "kctl export orders --to /data/orders --dry-run",
+        "kctl export --topic-regex 'shop[.].*' --to /data/shop",
         "kctl export orders payments --to s3://lake/shop --table delta",
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
@@ -92,8 +95,9 @@ COLUMNS = (
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
 def export(
     ctx: typer.Context,
-    topics: Annotated[list[str], typer.Argument(help="Topics to export.", metavar="TOPIC")],
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics to export.", metavar="[TOPIC]...")] = None,
     *,
+    topic_regex: TopicRegex = None,
     to: Annotated[
         str,
         typer.Option(
@@ -268,6 +272,7 @@ def export(
     Protobuf the extra 'registry'.
     """
     run: Invocation = ctx.obj
+    names = selected_names(run, topics, topic_regex, None) or []
     now_ms = round(time.time() * 1000)
     level = Isolation(isolation)
     decoding = DecodingOptions(
@@ -282,7 +287,7 @@ def export(
     request = ExportRequest(
         target=parse_target(to),
         selection=TopicSelection(
-            topics=sorted(set(topics)),
+            topics=sorted(names),
             start=parse_offset(start, now_ms=now_ms),
             until=parse_offset(until, now_ms=now_ms),
             isolation=level,
