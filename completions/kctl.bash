@@ -48,7 +48,7 @@ _kctl() {
     broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
-    tables) [[ -n $verb ]] || words='verify status import' flags=--help ;;
+    tables) [[ -n $verb ]] || words='verify status import compact' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
     mcp) verb=mcp ;;
@@ -1067,7 +1067,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1081,8 +1081,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tables verify')
@@ -1118,8 +1117,16 @@ _kctl() {
         *) [[ $cur == -* || " ${COMP_WORDS[*]:0:COMP_CWORD} " != *' '@()' '* ]] || kind='names-topics' ;;
         esac
         ;;
+    'tables compact')
+        flags='--target-file-size --compression --catalog --namespace --dry-run -y --yes --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --compression) words='zstd snappy none' flags='' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --target-file-size | --catalog | --namespace) kind='none' ;;
+        esac
+        ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1133,8 +1140,7 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
-        *) [[ $cur == -* ]] || kind='names-topics' ;;
+        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')

@@ -1131,6 +1131,12 @@ EXPORT_PARTITIONS_PER_TASK_MAX = _limit(
     "partitions",
     on_excess="records of further partitions cannot be exported: --on-bad-record",
 )
+COMPACTED_FILES_PER_FILE_MAX = _limit(
+    "files that `kctl tables compact` merges into one",
+    1_000,
+    "files",
+    on_excess="the others are merged into another file",
+)
 EXPORT_WHERE_CHARACTERS_MAX = _limit(
     "characters of --where of an export",
     4_096,

@@ -22,7 +22,7 @@ from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout import NamedRange, data_path, incarnation_of
 from kctl.spark.plan import FileOptions, FileRange, PartitionRange, Plan, PlannedTopic, Positions
 
-_RANGE = re.compile(
+RANGE = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+) \[(?P<start>\d+), (?P<end>\d+)\) (?P<id>[0-9a-f-]{36})"
 )
 
@@ -87,7 +87,7 @@ def _found(files: Files, path: str) -> FoundFile:
             found = footer(file)
     except pa.ArrowException as error:
         raise UnknownFiles(f"{path} is no Parquet file ({error}): remove it from the folder") from error
-    ranges = [_RANGE.fullmatch(text) for text in found.metadata.get(RANGE_KEY, "").split("; ")]
+    ranges = [RANGE.fullmatch(text) for text in found.metadata.get(RANGE_KEY, "").split("; ")]
     topics = {(match["topic"], match["id"]) for match in ranges if match}
     if None in ranges or len(topics) != 1:
         raise UnknownFiles(f"{path} was not written by an export: move it out of the folder")

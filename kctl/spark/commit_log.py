@@ -17,11 +17,12 @@ Owner: the process that runs the export.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kctl.errors import KctlError
@@ -56,7 +57,13 @@ FORMAT_VERSION = 3
 Version 1 had one range per file, all incarnations in one folder, and no summary of files.
 """
 UNTYPED_VERSION = 2
-READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION)
+COMPACTION_VERSION = 4
+"""Of compactions, which earlier kctl cannot read."""
+READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION)
+
+
+COMPACTION = "compaction"
+"""The member of a plan that replaces files."""
 
 
 class LostRace(KctlError):
@@ -67,6 +74,17 @@ class BrokenExportFolder(KctlError):
     """The commit log of the folder is invalid."""
 
 
+class Compaction(NamedTuple):
+    """The plan of a batch that replaces files by others with the same records; see kctl.spark.compaction.folder."""
+
+    batch: int
+    created_ms: int
+    id: str
+    """Unique, so that of two compactions at once one is refused."""
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
@@ -74,6 +92,8 @@ class CommitLog:
         """`mark` are the options that each export into the folder must have; empty for those that need none."""
         self._files = files
         self._mark = mark
+        self._hidden: set[str] = set()
+        """Existing files that a compaction has replaced."""
 
     def is_new(self) -> bool:
         """Whether the folder has no plan."""
@@ -85,9 +105,15 @@ class CommitLog:
         if self._mark:
             LayoutMark(self._files).claim(self._mark)
 
-    def lock(self) -> AbstractContextManager[object]:
-        """Holds the lock during the returned context.  Raises Locked if another exporter has it."""
-        return self._files.lock()
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the lock during the returned context.  Raises Locked if another exporter has it.
+
+        Abandons a compaction that was interrupted.
+        """
+        with self._files.lock():
+            self._abandon_compaction()
+            yield
 
     def positions(self) -> Positions:
         """Positions of the last commit; empty for a new folder."""
@@ -104,29 +130,87 @@ class CommitLog:
             raise BrokenExportFolder(
                 f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
             )
-        return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
+        document = self._read(layout.PLANS, last) if last == positions.last_batch + 1 else {COMPACTION: None}
+        return None if COMPACTION in document else plan_from_json(document)
 
     def plans(self) -> Iterator[Plan]:
-        """All plans, in the order of batches."""
+        """All plans of exports, in the order of batches."""
         for batch in sorted(self._batches(layout.PLANS)):
-            yield plan_from_json(self._read(layout.PLANS, batch))
+            document = self._read(layout.PLANS, batch)
+            if COMPACTION not in document:
+                yield plan_from_json(document)
 
     def committed_ms(self, batch: int) -> int:
         """When a batch was committed."""
         return int(self._read(layout.COMMITS, batch)["committed_ms"])
 
     def committed_paths(self) -> dict[str, int]:
-        """All committed data files with their batch.  Reads all commits."""
-        return {
-            path: batch
-            for batch in sorted(self._batches(layout.COMMITS))
-            for file in self._read(layout.COMMITS, batch)["files"]
-            for path in file.get("paths", [file["path"]])
-        }
+        """All committed data files with their batch, except those that were compacted.  Reads all commits."""
+        return self._paths()[0]
+
+    def hidden_paths(self) -> set[str]:
+        """Files that were replaced by a compaction, and those that one has published before its commit."""
+        return self._paths()[1]
+
+    def _paths(self) -> tuple[dict[str, int], set[str]]:
+        found: dict[str, int] = {}
+        hidden: set[str] = set()
+        commits = sorted(self._batches(layout.COMMITS))
+        for batch in commits:
+            document = self._read(layout.COMMITS, batch)
+            found |= {path: batch for file in document["files"] for path in file.get("paths", [file["path"]])}
+            for path in document.get("removed", ()):
+                hidden.add(path)
+                found.pop(path, None)
+        if (pending := self._pending_compaction()) is not None:
+            hidden.update(pending.added)
+        return found, hidden
 
     def write_plan(self, plan: Plan) -> None:
         """Writes a plan.  Raises LostRace if another exporter has planned this batch."""
         self._put(layout.PLANS, plan.batch, plan_to_json(plan))
+
+    def write_compaction_plan(self, plan: Compaction) -> None:
+        """Writes the plan of a compaction.  Raises LostRace if another process has planned this batch."""
+        document = {"version": COMPACTION_VERSION, "batch": plan.batch, COMPACTION: plan._asdict()}
+        self._put(layout.PLANS, plan.batch, document)
+
+    def commit_compaction(
+        self, plan: Compaction, files: Sequence[WrittenFile], positions: Positions, *, now_ms: int
+    ) -> Positions:
+        """Replaces the files of the plan.  Without `files` the compaction is abandoned, and nothing is replaced.
+
+        Raises LostRace if the batch was committed or abandoned by another process.
+        """
+        removed = plan.removed if files else ()
+        before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
+        all_files = before.minus(removed).plus(file.path for file in files)
+        after = replace(positions, last_batch=plan.batch, files=all_files)
+        document = {
+            "version": COMPACTION_VERSION,
+            "batch": plan.batch,
+            "committed_ms": now_ms,
+            "files": [{"path": file.path, "records": file.records, "bytes": file.size} for file in files],
+            "removed": list(removed),
+            **_after_to_json(after),
+            "columns": _held_to_json(after),
+        }
+        self._put(layout.COMMITS, plan.batch, document)
+        return after
+
+    def _pending_compaction(self) -> Compaction | None:
+        last = max(self._batches(layout.PLANS), default=-1)
+        if last != max(self._batches(layout.COMMITS), default=-1) + 1:
+            return None
+        document = self._read(layout.PLANS, last).get(COMPACTION)
+        return document and Compaction(**document)
+
+    def _abandon_compaction(self) -> None:
+        """Commits an interrupted compaction as one without files, then removes its files."""
+        if (plan := self._pending_compaction()) is not None:
+            self.commit_compaction(plan, [], self.positions(), now_ms=plan.created_ms)
+            for path in plan.added:
+                self._files.remove(path)
 
     def write_commit(
         self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
@@ -153,10 +237,11 @@ class CommitLog:
         present = {path for path in found if without_partitions(path) not in planned}
         if NO_PATHS.plus(present) == positions.files:
             return Inventory()
-        committed = self.committed_paths()
+        committed, hidden = self._paths()
+        self._hidden = present & hidden
         return Inventory(
             missing=tuple(sorted((path, batch) for path, batch in committed.items() if path not in present)),
-            unknown=tuple(sorted(present - set(committed))),
+            unknown=tuple(sorted(present - set(committed) - hidden)),
         )
 
     def placed(self, plan: Plan) -> Plan:
@@ -164,7 +249,10 @@ class CommitLog:
         return plan
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
-        """Deletes temporary files of interrupted tasks and exporters."""
+        """Deletes temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""
+        for path in self._hidden:
+            self._files.remove(path)
+        self._hidden = set()
         log = ("", layout.LOG_DIRECTORY, layout.PLANS, layout.COMMITS, layout.PROGRESS)
         directories = self.topic_directories(topics)
         lists = [f"{LISTS}/{directory}" for directory in directories]
@@ -208,7 +296,7 @@ class CommitLog:
             raise BrokenExportFolder(f"{self._files.location}/{path} is not a log entry: {error}") from error
         if version not in READABLE_VERSIONS:
             raise BrokenExportFolder(
-                f"{self._files.location}/{path} has version {version}; this kctl reads up to {FORMAT_VERSION}"
+                f"{self._files.location}/{path} has version {version}; this kctl reads up to {max(READABLE_VERSIONS)}"
             )
         return dict(document)
 
@@ -295,10 +383,16 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
         ],
         "lost": _lost_to_json(plan, outcomes),
         **({"filtered": filtered} if (filtered := _filtered_to_json(plan, outcomes)) else {}),
+        **_after_to_json(after),
+        **({"columns": _held_to_json(after), "dead_letters": list(map(_letters_to_json, letters))} if is_typed else {}),
+    }
+
+
+def _after_to_json(after: Positions) -> dict[str, Any]:
+    return {
         "include_headers": after.include_headers,
         "all_files": _path_set_to_json(after.files),
         "positions": topics_to_json(after.topics),
-        **({"columns": _held_to_json(after), "dead_letters": list(map(_letters_to_json, letters))} if is_typed else {}),
     }
 
 

@@ -105,6 +105,7 @@ class ExistingExport:
         positions, present, pending = self._settled_files(log, name)
         position = self._position(name, positions.topics)
         planned = pending.shares() if pending else {}
+        present -= log.hidden_paths()
         inventory = log.inventory(positions, pending, [name])
         starts, isolations, columns = _planned(log.plans(), name, positions)
         return ExportedTopic(
@@ -177,7 +178,7 @@ class ExistingExport:
 
     def _table_states(self) -> dict[str, TopicState]:
         found: dict[str, TopicState] = {}
-        for table in self._tables():
+        for _, table in self.tables():
             state = table.state()
             if state is not None and state.batch >= 0:
                 committed_ms = table.committed_ms()
@@ -186,15 +187,17 @@ class ExistingExport:
                 }
         return found
 
-    def _tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """The tables with their directories; they may not exist."""
         if self.options.is_shared:
-            yield table_opener(self.options, self._files, [])("")
+            yield "", table_opener(self.options, self._files, [])("")
             return
         names = [name for name in self._files.names("") if not name.startswith(("_", ".")) and self._files.names(name)]
         topics = [name.removeprefix("+") for name in names]
         opener = table_opener(self.options, self._files, topics)
         for topic in topics:
-            yield opener(layout.topic_directory(topic))
+            directory = layout.topic_directory(topic)
+            yield directory, opener(directory)
 
     def _position(self, name: str, topics: Mapping[str, TopicPosition]) -> TopicPosition:
         position = topics.get(name)

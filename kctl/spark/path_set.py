@@ -23,8 +23,20 @@ class PathSet(NamedTuple):
         size, digest = self
         for path in paths:
             size += 1
-            digest += int.from_bytes(hashlib.sha256(path.encode()).digest()[:16])
+            digest += _hash(path)
         return type(self)(size, digest % _MODULUS)
+
+    def minus(self, paths: Iterable[str]) -> Self:
+        """The set without some of its paths."""
+        size, digest = self
+        for path in paths:
+            size -= 1
+            digest -= _hash(path)
+        return type(self)(size, digest % _MODULUS)
+
+
+def _hash(path: str) -> int:
+    return int.from_bytes(hashlib.sha256(path.encode()).digest()[:16])
 
 
 NO_PATHS = PathSet()

@@ -59,7 +59,7 @@ NOT_OFFERED = {
     "it connects to a second cluster": ("copy", "configs diff"),
     "it reads or writes files of this machine": (
         *("groups export", "groups import", "acls apply", "dump-log", "export", "spark export", "spark warmup"),
-        "tables import",
+        *("tables import", "tables compact"),
         *("reassign execute", "reassign status", "reassign verify", "reassign cancel", "cluster maintenance"),
         *("plan", "apply"),
         *("profile add", "profile list", "profile remove", "profile rename", "profile show", "profile use"),

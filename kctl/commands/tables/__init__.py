@@ -10,8 +10,8 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "verify", "status", "import"),
-    help="Compare exports with their topics, show how far they are behind, import them.",
+    cls=verbs(__name__, "verify", "status", "import", "compact"),
+    help="Compare exports with their topics, show how far they are behind, import and compact them.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )

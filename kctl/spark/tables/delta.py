@@ -11,11 +11,11 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
@@ -24,7 +24,7 @@ from kctl.spark.exec.arrow_types import has_columns, held_columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import Partitioning
-from kctl.spark.plan import HeldColumns
+from kctl.spark.plan import Compression, HeldColumns
 from kctl.spark.tables.delta_log import (
     BATCH_ID,
     DEAD_LETTERS,
@@ -37,6 +37,11 @@ from kctl.spark.tables.delta_log import (
 from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
 
 BATCH = "kctl.batch"
+_CODECS: dict[Compression, Literal["ZSTD", "SNAPPY", "UNCOMPRESSED"]] = {
+    Compression.ZSTD: "ZSTD",
+    Compression.SNAPPY: "SNAPPY",
+    Compression.NONE: "UNCOMPRESSED",
+}
 STATISTICS = ("partition", "offset")
 """Columns whose minimum and maximum enter the log, so that readers skip files."""
 
@@ -87,6 +92,19 @@ class DeltaLakeTable:
             return False
         with self._failures():
             return "deletionVectors" in (self._table.protocol().reader_features or ())
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the data files of the version that was read last, by path."""
+        with self._failures():
+            actions = self._table.get_add_actions(flatten=True) if self._table else None
+        return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)) if actions else {}
+
+    def compact(self, target_bytes: int, compression: Compression) -> None:
+        """Merges small files in one version, on top of those that exports commit meanwhile."""
+        assert self._table is not None
+        with self._failures():
+            writer = WriterProperties(compression=_CODECS[compression])
+            self._table.optimize.compact(target_size=target_bytes, writer_properties=writer)
 
     def commit(self, commit: TableCommit) -> None:
         """See Table."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -26,12 +26,13 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from kctl.errors import UsageError
 from kctl.spark.exec.arrow_types import has_columns, held_columns
+from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
@@ -43,11 +44,21 @@ if TYPE_CHECKING:
 BATCH = "kctl.batch"
 POSITIONS = "kctl.positions"
 DEAD_LETTERS = "kctl.dead-letters"
+COMPACTION = "kctl.compaction"
+PARTITION_INDEX = 3
+"""Of DataFile, which is a record."""
 DEFAULT_CATALOG = "kctl"
 TRANSFORMS: Mapping[str, Transform[Any, Any]] = {DATE: DayTransform(), HOUR: HourTransform()}
 """Hidden partitions: the library computes them from the statistics of a file, which has records of one partition."""
 
 logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # failures are raised
+
+
+class Replacement(NamedTuple):
+    """Files, and one with their rows; paths are relative to the table."""
+
+    removed: Sequence[str]
+    merged: WrittenFile
 
 
 class IcebergTable:
@@ -169,6 +180,38 @@ class IcebergTable:
                 (text,) = file.partition
                 data_file.partition[0] = None if text is None else literal(text).to(type_).value
                 append.append_data_file(data_file)
+
+    def partitions(self) -> dict[str, str]:
+        """The partition of each data file of the state that was read last, as text, by path."""
+        with self._failures():
+            return {path.removeprefix(f"{self._location}/"): repr(one.partition) for path, one in self._held().items()}
+
+    def replace(self, replacements: Sequence[Replacement]) -> None:
+        """Replaces files by others with the same rows, in one snapshot.  Raises Conflict, then nothing is changed."""
+        assert self._table is not None
+        with self._failures():
+            held = self._held()
+            table = self._without_retries(self._table)
+            try:
+                with (
+                    table.transaction() as transaction,
+                    transaction.update_snapshot({COMPACTION: "true"}).overwrite() as overwrite,
+                ):
+                    for removed, merged in replacements:
+                        sources = [held[f"{self._location}/{path}"] for path in removed]
+                        for source in sources:
+                            overwrite.delete_data_file(source)
+                        path = f"{self._location}/{merged.path}"
+                        added = parquet_file_to_data_file(table.io, transaction.table_metadata, path)
+                        added[PARTITION_INDEX] = sources[0].partition
+                        overwrite.append_data_file(added)
+            except CommitFailedException as error:
+                raise Conflict from error
+
+    def _held(self) -> dict[str, DataFile]:
+        """The data files of the current snapshot by their full path."""
+        tasks = self._table.scan().plan_files() if self._table else ()
+        return {task.file.file_path: task.file for task in tasks}
 
     def _create(self, commit: TableCommit) -> CatalogTable:
         catalog = self._open_catalog()

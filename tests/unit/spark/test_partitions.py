@@ -100,8 +100,7 @@ def test_days_begin_in_the_time_zone(tmp_path: Path) -> None:
     assert offsets(tmp_path, "orders/date=2026-11-01/*.parquet") == [(p, o) for p in (0, 1) for o in range(3)]
 
 
-@pytest.mark.parametrize("keeps_contents", [True, False], ids=["process", "power"])
-@pytest.mark.parametrize("has_batch", [True, False])
+@pytest.mark.parametrize(("keeps_contents", "has_batch"), [(True, True), (False, False)], ids=["process", "power"])
 def test_a_crash_at_any_step_is_recovered_from(tmp_path: Path, keeps_contents: bool, has_batch: bool) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)

@@ -1,0 +1,62 @@
+"""Decides which files of an export are merged.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from kctl.errors import KctlError
+from kctl.limits import COMPACTED_FILES_PER_FILE_MAX
+
+SMALL_SHARE = 0.75
+"""Files of at least this share of the target size are left as they are."""
+
+
+class NotCompactable(KctlError):
+    """The export is not in a state in which it can be compacted, or another program has replaced the same files."""
+
+
+class SourceFile(NamedTuple):
+    """A data file, and what it has in common with those that it can be merged with."""
+
+    path: str
+    size: int
+    group: Hashable
+
+
+class CompactedTable(NamedTuple):
+    """Result for a table, or for one topic of a folder; sizes in bytes, after is None before it is known."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int | None
+    status: str
+
+
+def bins_of(sources: Iterable[SourceFile], target_bytes: int) -> list[list[SourceFile]]:
+    """Small files of one group, in the given order, up to the target size together; at least two each."""
+    open_bins: dict[Hashable, list[SourceFile]] = {}
+    found: list[list[SourceFile]] = []
+    for source in sources:
+        if source.size >= target_bytes * SMALL_SHARE:
+            continue
+        held = open_bins.setdefault(source.group, [])
+        is_full = sum(one.size for one in held) + source.size > target_bytes
+        if held and (is_full or len(held) >= COMPACTED_FILES_PER_FILE_MAX):
+            found.append(held)
+            held = open_bins[source.group] = []
+        held.append(source)
+    return [held for held in (*found, *open_bins.values()) if len(held) > 1]
+
+
+def summary(
+    table: str, files: int, bins: Sequence[Sequence[SourceFile]], sizes: Sequence[int] | None
+) -> CompactedTable:
+    """The row of a table with `files` files; `sizes` are those of the merged files, None if there are none yet."""
+    merged = sum(map(len, bins))
+    status = "nothing to do" if not bins else "planned" if sizes is None else "compacted"
+    before = sum(source.size for held in bins for source in held)
+    after = None if sizes is None else sum(sizes)
+    return CompactedTable(table, files, files - merged + len(bins), before, after, status)
