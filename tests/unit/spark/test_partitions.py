@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.exec import outputs
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import DiskFiles
+from kctl.spark.exec.object_files import ObjectFiles
 from kctl.spark.exec.outcome import BadRecords
 from kctl.spark.exec.partitioning import NULL_NAME, Partitioning, escaped
 from kctl.spark.tables import iceberg
@@ -192,6 +194,15 @@ def test_a_field_of_the_values_is_the_partition(tmp_path: Path) -> None:
     partitioning = ds.partitioning(flavor="hive")
     dataset = ds.dataset(tmp_path / "orders", partitioning=partitioning)
     assert dataset.count_rows(filter=ds.field("country") == "A/B: 100%") == 3
+
+
+def test_object_stores_have_the_same_names(tmp_path: Path) -> None:
+    cluster = international()
+    files = ObjectFiles("s3://bucket/lake", store=MemoryStore())
+    run(cluster, tmp_path, files=files, table=by_field(), decoding=JSON)
+    run(cluster, tmp_path / "disk", table=by_field(), decoding=JSON)
+    assert files.names("orders") == sorted(path.name for path in (tmp_path / "disk" / "orders").iterdir())
+    assert run(cluster, tmp_path, files=files, table=by_field(), decoding=JSON).batches == []
 
 
 @pytest.mark.parametrize("field", ["country", "value.id", "is_new"])
