@@ -184,7 +184,7 @@ def test_promtool_reports_only_the_names_of_kafka(measured: Measured) -> None:
 
 
 @for_one_naming
-def test_health_and_readiness(measured: Measured) -> None:
+def test_health_and_readiness_respond_ok(measured: Measured) -> None:
     assert measured.get("/healthz") == "ok\n"
     assert measured.get("/readyz") == "ok\n"
 

@@ -24,7 +24,7 @@ COUNT = 30
 
 
 @pytest.mark.parametrize(("bootstrap", "compat"), BROKERS_AND_VERSIONS, indirect=["bootstrap"])
-def test_what_kafkas_tools_print(kctl: Kctl, bootstrap: str, compat: str) -> None:
+def test_compat_output_equals_that_of_kafkas_tools(kctl: Kctl, bootstrap: str, compat: str) -> None:
     prefix = f"compat-{compat.replace('.', '-')}-"
     names = [f"{prefix}{number}" for number in range(COUNT)]
     create_topics(kctl, names)
