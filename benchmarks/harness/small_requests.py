@@ -1,4 +1,4 @@
-"""Requests with one message each over raw sockets, as many in flight as wanted, for what a request costs a broker.
+"""Requests with one message each over raw sockets, with a given number in flight: what one costs a broker.
 
 The frames are encoded once, so that the client costs little more than its system calls.
 """

@@ -65,7 +65,7 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000
     """How long a record is retried after it has been added to a batch."""
     metadata_max_age_ms: int = 300_000
-    """How long the partitions of a topic are remembered; added ones are used afterwards."""
+    """How long the partitions of a topic are cached; added ones are used afterwards."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitioner: Partitioner | None = None

@@ -68,7 +68,7 @@ class Severity(Enum):
     ERROR = "error"
     """It would not."""
     WARNING = "warning"
-    """It would, but differently from what the property or the file says."""
+    """It would start, but not as the property or the file specifies."""
 
 
 class Finding(NamedTuple):

@@ -11,7 +11,7 @@
 
 A NAME is one process; it uses the member id that it was given last, unless it joins `new`.  Every answer that a process
 gets must be expected, in its order: `expect a joined generation=1 leader=a` holds if the answer has all these words.
-`expect nothing` says that no answer is left over, which is checked at the end of a play too.
+`expect nothing` requires that no response is left, which is checked at the end of a scenario too.
 `expect group STATE words...`, `expect offset TP=N` and `expect log words...` look at the group, at a commit, and at the
 newest record.
 """

@@ -1,4 +1,4 @@
-"""The HTTP endpoint, also against scrapers that mean harm."""
+"""The HTTP endpoint, also with hostile scrapers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ KINDS = [TableKind.PARQUET, TableKind.ICEBERG, TableKind.DELTA]
 
 
 class Topic:
-    """The topic of a Cluster as the verifier sees it; offsets may be removed, or become those of aborted batches."""
+    """The topic of a Cluster, for the verifier; offsets may be removed, or become those of aborted batches."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
