@@ -525,7 +525,7 @@ INLINE_RECORDS_MAX = _limit(
     "records",
     on_excess="the work is done in a thread",
 )
-"""They are read in 1 ms to 2 ms."""
+"""So many records are read in 1 ms to 2 ms."""
 
 # Decoding of requests.  Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte
 # of a frame, 100 bytes of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct and 4 for
@@ -721,7 +721,7 @@ SCRAM_ITERATIONS_MAX = _limit(
     "iterations",
     on_excess="the authentication fails before the password is hashed",
 )
-"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+"""So many iterations take a client 0.3 s to 1 s.  Apache Kafka creates credentials with at most 16,384."""
 
 SCRAM_SALT_BYTES_MAX = _limit(
     "salt of a SCRAM credential",

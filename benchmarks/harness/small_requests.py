@@ -23,7 +23,7 @@ PRODUCE_VERSION, FETCH_VERSION = 7, 11
 TIMEOUT_S = 120
 _SIZE = struct.Struct(">i")
 _ERROR_POSITION = 22
-"""Of the error code in a response with one partition, behind correlation id, counts, and a name of 4 bytes."""
+"""Position of the error code in a response with one partition: after correlation id, counts, and a name of 4 bytes."""
 TOPIC_NAME_BYTES = 4
 
 

@@ -60,7 +60,7 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
     """A subscription to metrics of clients.  KIP-714, Kafka 3.7."""
     GROUP = 32
-    """Of the protocol of KIP-848.  Kafka 4.0."""
+    """A consumer group of the protocol of KIP-848.  Kafka 4.0."""
 
 
 _OWN_SOURCES: Mapping[ResourceType, str] = {

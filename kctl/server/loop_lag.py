@@ -85,7 +85,7 @@ class LoopLag:
         return " ".join([f"iterations={self.wall.count}", *figures])
 
     def reset(self) -> None:
-        """Starts again."""
+        """Removes all observations, of both clocks."""
         self.wall.reset()
         self.cpu.reset()
 

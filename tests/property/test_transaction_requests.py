@@ -263,7 +263,7 @@ class Comparison:
         self.model.release_markers()
 
     async def wait(self) -> None:
-        """Never to a moment at which the coordinator checks timeouts, or at which one would expire exactly."""
+        """Advances the clock, but not to a moment at which the coordinator checks timeouts, or a timeout expires."""
         milliseconds = self._chance.choice((2_500, 12_500))
         await asyncio.sleep(milliseconds / 1000)
         self.model.advance(milliseconds)

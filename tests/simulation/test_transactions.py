@@ -272,7 +272,7 @@ class Run:
         assert not self.unexpected
 
     def _committed_in_logs(self) -> dict[TopicPartition, list[bytes]]:
-        """Of the clients' partitions; every replica of those and of the committed offsets is looked through."""
+        """Committed values by partition; reads every replica of the partitions and of the committed offsets."""
         found: dict[TopicPartition, list[bytes]] = {}
         for running in self.cluster.brokers.values():
             assert running.broker is not None

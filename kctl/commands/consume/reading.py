@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Write = Callable[[TopicPartition, Record], bool]
     """Shows one record; False if it was skipped."""
     Show = Callable[[TopicPartition, DecodedRecord], bool]
-    """The same for a record that has been decoded and masked."""
+    """Shows one record that has been decoded and masked; False if it was skipped."""
     ShowAll = Callable[[TopicPartition, Sequence[Record]], None]
     """Shows records that are neither decoded nor masked nor skipped."""
 

@@ -84,7 +84,7 @@ def topic_lines(compat: str, prefix: str, names: list[str]) -> list[tuple[str, l
 
 
 def config_lines(name: str) -> list[tuple[str, list[str]]]:
-    """The same for kafka-configs, which is part of the broker in Kafka 4."""
+    """Command lines of kctl and words for kafka-configs, which is part of the broker in Kafka 4."""
     return [
         (f"configs describe {ours}", ["kafka.admin.ConfigCommand", "--describe", *theirs.split()])
         for ours, theirs in (

@@ -32,7 +32,7 @@ class UnreachablePeers:
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
-    """It would rejoin the ISR at once, and be removed again when it has stopped."""
+    """The broker would rejoin the ISR at once, and be removed again when it has stopped."""
 
     async def transfer(loop: SimLoop) -> set[int]:
         disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()

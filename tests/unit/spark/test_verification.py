@@ -290,7 +290,7 @@ def test_compacted_records_are_listed(tmp_path: Path, kind: TableKind) -> None:
 
 
 def test_rows_of_aborted_transactions_are_unexpected_in_read_committed_exports(tmp_path: Path, kind: TableKind) -> None:
-    """They are wrong in a folder that was exported with read_committed; tables do not record the isolation."""
+    """Such rows are wrong in a folder that was exported with read_committed; tables do not record the isolation."""
     topic = Topic(exported(filled(), tmp_path, kind))
     topic.aborted = {(1, 0)}
     found = verify(topic, tmp_path)
