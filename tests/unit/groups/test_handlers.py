@@ -273,7 +273,7 @@ def test_every_version_of_heartbeat_checks_the_member(version: int) -> None:
         member_id, generation = await broker.member()
         beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
         assert (await broker.call(beat, version)).error_code == ErrorCode.NONE
-        beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id="stranger")
+        beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id="unknown-member")
         assert (await broker.call(beat, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     on_a_broker(play)

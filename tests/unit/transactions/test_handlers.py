@@ -442,7 +442,7 @@ class TestTxnOffsetCommit:
             assert await error(**member) == NONE
             assert await error(**member | {"generation_id": joined.generation - 1}) == ErrorCode.ILLEGAL_GENERATION
             assert await error(**member | {"generation_id": joined.generation + 1}) == ErrorCode.ILLEGAL_GENERATION
-            assert await error(**member | {"member_id": "stranger"}) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await error(**member | {"member_id": "unknown-member"}) == ErrorCode.UNKNOWN_MEMBER_ID
             assert await error(generation_id=joined.generation + 1) == ErrorCode.ILLEGAL_GENERATION
             assert await error() == NONE, "producers of before KIP-447 name neither"
 
