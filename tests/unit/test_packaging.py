@@ -136,6 +136,14 @@ def test_container_file_uses_files_that_exist_and_no_root() -> None:
     assert argument_of("STOPSIGNAL") == "SIGTERM"
 
 
+def test_container_file_copies_all_that_the_build_reads() -> None:
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    data_files = [path for paths in configuration["tool"]["setuptools"]["data-files"].values() for path in paths]
+    copied = [source for name, arguments in containerfile() if name == "COPY" for source in arguments.split()[:-1]]
+    for path in ("pyproject.toml", "setup.py", configuration["project"]["readme"], "kctl", *data_files):
+        assert any(path == source or path.startswith(f"{source}/") for source in copied), path
+
+
 def test_container_has_a_python_that_the_distribution_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = {image.split(":")[1].split("-")[0] for name, image in containerfile() if name == "FROM"}
