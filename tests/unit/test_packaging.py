@@ -22,7 +22,7 @@ PROCESSES = ROOT / "packaging/systemd/processes.conf"
 CONTAINERFILE = ROOT / "packaging/container/Containerfile"
 README = ROOT / "packaging/README.md"
 HIGHEST_EXPOSURE = 2.0
-"""Of 10; an unprotected service has 9.6."""
+"""Highest exposure by systemd-analyze, at most 10; an unprotected service has 9.6."""
 INSTRUCTIONS = {
     *("FROM", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD")
 }

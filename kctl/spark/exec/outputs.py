@@ -21,7 +21,7 @@ from kctl.spark.exec.partitions import by_partition
 from kctl.spark.exec.writer import ROW_GROUP_BYTES, ParquetFile, footer
 
 GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
-"""Of all open files together; then the largest row group is written."""
+"""Bytes gathered for all open files together; beyond it the largest row group is written."""
 
 
 class Unplaced(NamedTuple):

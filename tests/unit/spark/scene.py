@@ -68,7 +68,7 @@ class Cluster:
         self.removed: set[tuple[int, int]] = set()
         """(partition, first offset) of batches that compaction has removed."""
         self.value: Callable[[int, int], bytes | None] = value
-        """Of the record of a partition with an offset."""
+        """The value of the record of a partition with an offset."""
 
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count
