@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.offsets import partitions_of
+from kctl.admin.offsets import partitions_by_topic
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.commands.command import examples
 from kctl.commands.compat import offsets as offset_compat
@@ -111,18 +111,15 @@ def get(
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     async def query(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
-        async def partitions(topic: str) -> list[TopicPartition] | ApiError:
-            try:
-                tps = await partitions_of(client, [topic])
-            except ApiError as error:
-                return error
-            return tps if requested is None else [TopicPartition(topic, number) for number in requested]
-
         names = sorted(set(topics or ()))
         if pattern is not None:
             present = (await client.metadata()).topics.values()
             names = sorted(pattern.select(topic.name for topic in present if not topic.is_internal))
-        found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
+        found = await partitions_by_topic(client, names)
+        if requested is not None:
+            for name, of_topic in found.items():
+                if not isinstance(of_topic, ApiError):
+                    found[name] = [TopicPartition(name, number) for number in requested]
         tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
         offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
         rows: list[OffsetRow | TopicFailureRow] = []
