@@ -604,7 +604,7 @@ _kctl() {
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
@@ -614,7 +614,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
@@ -727,13 +727,14 @@ _kctl() {
         esac
         ;;
     'apply apply')
-        flags='--delete -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --throttle --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
+        --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;

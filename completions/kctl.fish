@@ -1005,6 +1005,7 @@ complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subco
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l reassignment-json-file -r -F -d 'Kafka\'s JSON: partitions and their replicas.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l throttle -x -d 'Limit on the replication traffic of each broker, such as 50m; removed when the move has ended.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l wait -d 'Wait until the partitions have moved, and show progress.'
+complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l max-moves -x -d 'Move at most N partitions at once: with --wait, each phase starts when the one before has ended.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l additional -d 'Start even if other partitions are being moved.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l rollback-file -r -F -d 'File to write the reverse reassignment to, in addition to rollback-*.json in --state-dir.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l state-dir -x -a '(__fish_complete_directories)' -d 'Folder that records the throttles that were set.  Default: kctl/reassign under XDG_STATE_HOME, which is ~/.local/state.'
@@ -1186,6 +1187,8 @@ complete -c kctl -n '__fish_seen_subcommand_from plan' -l quiet -d 'No notes and
 complete -c kctl -n '__fish_seen_subcommand_from plan' -l debug -d 'Show the traceback of an error.'
 complete -c kctl -n '__fish_seen_subcommand_from apply' -F
 complete -c kctl -n '__fish_seen_subcommand_from apply' -l delete -d 'Also remove what the section \'managed\' of the document covers and the document lacks.'
+complete -c kctl -n '__fish_seen_subcommand_from apply' -l throttle -x -d 'Limit on the replication traffic of each broker while replicas are added, such as 50m; \'kctl reassign verify\' removes it.'
+complete -c kctl -n '__fish_seen_subcommand_from apply' -l state-dir -x -a '(__fish_complete_directories)' -d 'Folder that records the throttles that were set.  Default: kctl/reassign under XDG_STATE_HOME, which is ~/.local/state.'
 complete -c kctl -n '__fish_seen_subcommand_from apply' -s y -l yes -d 'Do not ask for confirmation.'
 complete -c kctl -n '__fish_seen_subcommand_from apply' -l dry-run -d 'Let the brokers validate the changes without making them.'
 complete -c kctl -n '__fish_seen_subcommand_from apply' -s b -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
