@@ -24,6 +24,7 @@ from kctl.commands.groups.selection import topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
+from kctl.quantities import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -68,7 +69,7 @@ def delete_offsets(
     committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
     if not dry_run:
-        run.consent(f"Delete {len(requested)} committed offsets of {name}?", yes=yes)
+        run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?", yes=yes)
         if requested and not no_backup:
             back_up(run, [group], "delete-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}

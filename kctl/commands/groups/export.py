@@ -19,6 +19,7 @@ from kctl.commands.groups.restoring import in_scope
 from kctl.commands.groups.selection import all_selected_groups, group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError, UsageError
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -86,5 +87,7 @@ def export(
         write_new(Path(file), text)
     except FileExistsError:
         raise Refused(f"{file} exists and is not overwritten: give another --file") from None
-    run.console.note(f"{sum(map(len, offsets.values()))} offsets of {len(offsets)} groups written to {file}")
+    run.console.note(
+        f"{counted(sum(map(len, offsets.values())), 'offset')} of {counted(len(offsets), 'group')} written to {file}"
+    )
     return ExitStatus.DONE

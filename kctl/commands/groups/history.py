@@ -23,6 +23,7 @@ from kctl.commands.values import format_time
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
+from kctl.quantities import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -105,7 +106,7 @@ def history(
     if not is_complete:
         run.console.warn("the history is too long to be read as a whole, and its end is missing: give a later --since")
     if past.omitted:
-        run.console.warn(f"{past.omitted} older commits are left out by --limit")
+        run.console.warn(f"{counted(past.omitted, 'older commit is', 'older commits are')} left out by --limit")
     run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
 
