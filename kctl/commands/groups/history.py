@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import typer
@@ -18,6 +19,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows
+from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.console import Column
@@ -100,7 +102,7 @@ def history(
     pattern = topic_pattern(topic_regex)
     if topic and pattern is not None:
         raise UsageError("give --topic or --topic-regex, not both")
-    matches = None if pattern is None else functools.cache(lambda name: bool(pattern.select([name])))
+    matches = None if pattern is None else _matching(pattern)
     past = PastCommits(frozenset(topic or ()), matches, since_ms, limit)
     is_complete = run.on_brokers(lambda client: read_group_records(client, group, past.add, since_ms=since_ms))
     if not is_complete:
@@ -109,6 +111,16 @@ def history(
         run.console.warn(f"{counted(past.omitted, 'older commit is', 'older commits are')} left out by --limit")
     run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
+
+
+def _matching(pattern: NamePattern) -> Callable[[str], bool]:
+    """Whether a name matches; each name is compared once."""
+
+    @functools.lru_cache(GROUP_HISTORY_COMMITS_MAX)
+    def matches(name: str) -> bool:
+        return bool(pattern.select([name]))
+
+    return matches
 
 
 def _row(group: str, one: PastCommit) -> CommitRow:
