@@ -46,7 +46,7 @@ COPIED_COLUMNS = (
 
 
 class Copying(NamedTuple):
-    """What a command line says about a copy."""
+    """The options of a copy."""
 
     source: str
     target: str
