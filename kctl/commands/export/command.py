@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,19 +12,19 @@ import typer
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.export.cluster_driver import command_of
+from kctl.commands.export.engines import engine_settings
 from kctl.commands.invocation import Invocation
 from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
-from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
+from kctl.commands.values import parse_offset, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.input_files import read_regular
-from kctl.operating_system import usable_processors
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
 from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.engine import EngineSettings
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import BadRecords, DataLoss
@@ -31,10 +32,10 @@ from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
 from kctl.spark.inventory import UnknownFiles
-from kctl.spark.local_pool import LocalSettings
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
-from kctl.spark.session import SparkMissing, SparkSettings
+from kctl.spark.session import SparkMissing, SparkSettings, require_spark
+from kctl.spark.submission import submit, without_secrets
 from kctl.spark.summary import (
     ExportSummary,
     RangeRow,
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from kctl.spark.plan import Plan
 
 app = typer.Typer(add_completion=False)
-
-PROCESSES_MAX = 256
 
 COLUMNS = (
     Column("batch", numeric=True),
@@ -217,10 +216,37 @@ def export(
             help="Engine spark: local[*] (default), local[N], spark://HOST:PORT, yarn or k8s://URL.",
         ),
     ] = None,
+    deploy_mode: Annotated[
+        Literal["client", "cluster"] | None,
+        typer.Option(
+            "--deploy-mode",
+            help="Engine spark: where the driver runs, on this machine (client, default) or in the cluster, "
+            "with --master yarn or k8s://URL.",
+        ),
+    ] = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Engine spark: set a Spark property.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; starts no engine.")] = False,
+    packages: Annotated[
+        str | None,
+        typer.Option("--packages", metavar="GROUP:NAME:VERSION[,...]", help="Engine spark: Maven packages to add."),
+    ] = None,
+    archives: Annotated[
+        str | None,
+        typer.Option(
+            "--archives",
+            metavar="FILE[#FOLDER][,...]",
+            help="Engine spark: archives to unpack where tasks run, such as a Python environment.",
+        ),
+    ] = None,
+    py_files: Annotated[
+        str | None,
+        typer.Option("--py-files", metavar="FILE[,...]", help="Engine spark: Python files and zips for tasks."),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would be exported, and the spark-submit command; starts no engine."),
+    ] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
     """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
@@ -262,7 +288,7 @@ def export(
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
         adopts=adopt,
-        engine=_engine(engine or _default_engine(ctx), processes, master, conf),
+        engine=engine_settings(run, ctx.params, engine or _default_engine(ctx), target=to, decoding=decoding),
         table=TableOptions(
             kind=TableKind(table),
             is_shared=one_table,
@@ -277,7 +303,8 @@ def export(
         raise UsageError("--adopt is an option of --table parquet: tables contain their own commits")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
-    return _run(run, request, dry_run=dry_run, show_progress=not no_progress)
+    command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
+    return _run(run, request, command, dry_run=dry_run, show_progress=not no_progress)
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
@@ -307,23 +334,19 @@ def _default_engine(ctx: typer.Context) -> str:
     return "spark" if ctx.parent is not None and ctx.parent.info_name == "spark" else "local"
 
 
-def _engine(name: str, processes: int | None, master: str | None, conf: list[str] | None) -> EngineSettings:
-    """Raises UsageError for invalid options, and for options of the other engine."""
-    if name == "spark":
-        if processes is not None:
-            raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
-        return SparkSettings(master or "local[*]", parse_pairs(conf, "--conf"))
-    if master is not None or conf:
-        raise UsageError(f"{'--conf' if master is None else '--master'} is an option of --engine spark")
-    if processes is not None and not 1 <= processes <= PROCESSES_MAX:
-        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
-    return LocalSettings(processes or usable_processors())
-
-
-def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
+def _run(
+    run: Invocation, request: ExportRequest, command: list[str], *, dry_run: bool, show_progress: bool
+) -> ExitStatus:
     """Runs or plans the export; returns the exit status for errors that only exports have."""
     try:
-        return _show_plan(run, request) if dry_run else _export(run, request, show_progress=show_progress)
+        if dry_run:
+            if command:
+                run.console.note(shlex.join(without_secrets(command)))
+            return _show_plan(run, request)
+        if isinstance(request.engine, SparkSettings) and request.engine.is_cluster_mode:
+            require_spark()
+            return ExitStatus.FAILED if submit(command) else ExitStatus.DONE
+        return _export(run, request, show_progress=show_progress)
     except DataLoss as error:
         run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
         return ExitStatus.UNMET

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from tests.integration.spark.peer import (
@@ -258,12 +260,24 @@ def test_after_a_warmup_exports_use_its_archive_of_classes(
 
 
 @LOCAL
-def test_increments_may_alternate_between_engines(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_increments_may_alternate_between_engines_and_spark_submit(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
     topic = make_topic(kctl_bootstrap, 3)
-    engines = []
     for topic.engine in ("local", "spark", "local"):
         topic.produce(entries(300, tag=topic.engine))
-        document = export(topic, tmp_path, "--include-headers")
-        engines.append((document["engine"], document["records"]))
-    assert_exact(topic, tmp_path)
-    assert engines == [("local", 300), ("spark", 300), ("local", 300)]
+        if topic.engine == "local":
+            assert export(topic, tmp_path, "--include-headers")["records"] == 300
+        else:
+            _submit(topic, tmp_path, "--include-headers")
+        assert_exact(topic, tmp_path)
+
+
+def _submit(topic: Topic, folder: Path, *options: str) -> None:
+    """Runs the spark-submit command that a dry run prints."""
+    status, _, output = run_export(topic, folder, *options, "--dry-run")
+    assert status == 0
+    (line,) = [line for line in output.splitlines() if "spark-submit" in line]
+    _, _, command = line.partition("spark-submit ")
+    program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    subprocess.run([program, *shlex.split(command)], check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
