@@ -389,7 +389,7 @@ def spark_properties(
         java_options += [JVM_FLAGS, class_archive_option]
     if options := " ".join(filter(None, java_options)):
         chosen["spark.driver.extraJavaOptions"] = options
-    return chosen | settings.conf
+    return {**chosen, **settings.conf}
 
 
 def _keep(log: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -17,6 +17,7 @@ from kctl.commands.export.engines import engine_settings
 from kctl.commands.invocation import Invocation
 from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
+from kctl.commands.times import parse_duration_ms
 from kctl.commands.values import parse_offset, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
@@ -25,12 +26,14 @@ from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
 from kctl.spark.decodings import DecodingOptions, FieldOptions
+from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import PartitionBy
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
+from kctl.spark.following import FollowState
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
@@ -51,11 +54,14 @@ from kctl.spark.tables.kinds import TableKind, TableOptions
 if TYPE_CHECKING:
     from kctl.client.registry.settings import RegistrySettings
     from kctl.console import Progress
-    from kctl.spark.export import Origin
+    from kctl.spark.export import ExportReport, Origin
     from kctl.spark.job import JobProgress
     from kctl.spark.plan import Plan
 
 app = typer.Typer(add_completion=False)
+
+EVERY_DEFAULT = "1m"
+EVERY_MS_MIN, EVERY_MS_MAX = 100, 86_400_000
 
 COLUMNS = (
     Column("batch", numeric=True),
@@ -82,6 +88,7 @@ COLUMNS = (
         "kctl export orders payments --to s3://lake/shop --table delta",
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
+        "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
 )
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
@@ -248,6 +255,25 @@ def export(
         typer.Option("--dry-run", help="Show what would be exported, and the spark-submit command; starts no engine."),
     ] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+    follows: Annotated[
+        bool, typer.Option("--follow", help="Repeat the export until SIGINT or SIGTERM; errors are retried.")
+    ] = False,
+    every: Annotated[
+        str, typer.Option("--every", metavar="DURATION", help="With --follow: time between the starts of two rounds.")
+    ] = EVERY_DEFAULT,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="N",
+            help="With --follow: port of an HTTP endpoint with metrics for Prometheus; 0 for a free one.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_listen: Annotated[
+        str, typer.Option("--metrics-listen", metavar="HOST", help="Address on which that endpoint listens.")
+    ] = "127.0.0.1",
 ) -> ExitStatus:
     """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
 
@@ -258,6 +284,10 @@ def export(
     The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
     --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
     is running, or if the folder contains files that are not in its commit log (see --adopt).
+
+    With --follow, the first SIGINT or SIGTERM ends the command after the current commit with status 0; a second one
+    ends it at once.  An error of the first round ends it; later rounds are repeated after errors of the network, of
+    brokers, of processes and of disks.
 
     Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
     requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.  Object
@@ -303,8 +333,33 @@ def export(
         raise UsageError("--adopt is an option of --table parquet: tables contain their own commits")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
+    if follows and dry_run:
+        raise UsageError("--follow and --dry-run exclude each other")
+    if metrics_port is not None and not follows:
+        raise UsageError("--metrics-port is an option of --follow")
+    if follows and run.console.format.is_document:
+        raise UsageError(
+            f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
+        )
+    rounds = _Rounds(_every_ms(every), metrics_listen, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
-    return _run(run, request, command, dry_run=dry_run, show_progress=not no_progress)
+    return _run(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
+
+
+class _Rounds(NamedTuple):
+    """The options of --follow."""
+
+    every_ms: int
+    metrics_host: str
+    metrics_port: int | None
+
+
+def _every_ms(text: str) -> int:
+    """Raises UsageError."""
+    every_ms = parse_duration_ms(text)
+    if not EVERY_MS_MIN <= every_ms <= EVERY_MS_MAX:
+        raise UsageError(f"--every takes between {EVERY_MS_MIN}ms and 1d, not '{text}'")
+    return every_ms
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
@@ -335,7 +390,13 @@ def _default_engine(ctx: typer.Context) -> str:
 
 
 def _run(
-    run: Invocation, request: ExportRequest, command: list[str], *, dry_run: bool, show_progress: bool
+    run: Invocation,
+    request: ExportRequest,
+    command: list[str],
+    rounds: _Rounds | None,
+    *,
+    dry_run: bool,
+    show_progress: bool,
 ) -> ExitStatus:
     """Runs or plans the export; returns the exit status for errors that only exports have."""
     try:
@@ -346,6 +407,9 @@ def _run(
         if isinstance(request.engine, SparkSettings) and request.engine.is_cluster_mode:
             require_spark()
             return ExitStatus.FAILED if submit(command) else ExitStatus.DONE
+        if rounds is not None:
+            _follow(run, request, rounds, show_progress=show_progress)
+            return ExitStatus.DONE
         return _export(run, request, show_progress=show_progress)
     except DataLoss as error:
         run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
@@ -387,6 +451,32 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     with contextlib.ExitStack() as stack:
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
         report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
+    _show_report(run, request, report)
+    return ExitStatus.DONE
+
+
+def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_progress: bool) -> None:
+    from kctl.commands.export.follow import FollowMetrics, follow  # noqa: PLC0415 - imports asyncio and HTTP
+
+    def listener(stack: contextlib.ExitStack) -> Listener:
+        notes = _ProgressNotes(run, stack, show_progress=show_progress)
+        return Listener(notes.on_plan, notes.on_progress)
+
+    def show(report: ExportReport) -> None:
+        if report.batches or report.warnings:
+            _show_report(run, request, report)
+            run.console.header = False
+
+    require_engine(request.engine)
+    with FollowMetrics(FollowState(every_ms=rounds.every_ms)) as metrics:
+        if rounds.metrics_port is not None:
+            port = metrics.serve(rounds.metrics_host, rounds.metrics_port)
+            host = f"[{rounds.metrics_host}]" if ":" in rounds.metrics_host else rounds.metrics_host
+            run.console.note(f"serving http://{host}:{port}/metrics")
+        follow(run, request, metrics, listener, show)
+
+
+def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) -> None:
     for warning in report.warnings:
         run.console.warn(warning)
     for reason, count in bad_reasons(report).items():
@@ -394,7 +484,6 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     rows = rows_of(report)
     _show(run, document(request, rows, report), rows)
     run.console.note(sentence(rows, report))
-    return ExitStatus.DONE
 
 
 class _ProgressNotes:
