@@ -28,7 +28,7 @@ from tests.peers.probe import free_port, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-MakeTopic = Callable[[str, int], Topic]
+MakeTopic = Callable[..., Topic]
 LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -64,42 +64,47 @@ def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_top
 
 
 @LOCAL
-def test_spark_reads_the_folder_as_it_reads_its_kafka_source(
+def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(kctl_bootstrap, 2)
     topic.produce(entries(200, partitions=2))
-    export(topic, tmp_path, "--include-headers", "--compression", "snappy")
-    found = _in_spark(tmp_path)
-    assert found == {
-        "count": 200,
-        "schema": "key binary,value binary,topic string,partition int,offset bigint,timestamp timestamp,"
-        "timestampType int,headers array<struct<key:string,value:binary>>",
-    }
-
-
-def _in_spark(folder: Path) -> dict[str, Any]:
-    """In a separate process, because a JVM cannot be started twice with different settings."""
-    code = (
-        "import json, sys\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
-        ".config('spark.driver.bindAddress', '127.0.0.1').config('spark.driver.host', '127.0.0.1')"
-        ".config('spark.driver.extraJavaOptions', '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC').getOrCreate()\n"
-        "frame = spark.read.option('recursiveFileLookup', 'true').parquet(sys.argv[1])\n"
-        "schema = ','.join(f'{f.name} {f.dataType.simpleString()}' for f in frame.schema)\n"
-        "print(json.dumps({'count': frame.count(), 'schema': schema}))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        check=True,
-        capture_output=True,
+    target = tmp_path / "lake"
+    export(topic, target, "--include-headers", "--compression", "snappy")
+    orders = make_topic(kctl_bootstrap, 1, suffix="-orders")
+    orders.produce({"value": b'{"id": %d, "price": {"amount": 1.5}, "note": "n"}' % n} for n in range(5))
+    schema = tmp_path / "schema.json"
+    price = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
+    with subprocess.Popen(
+        [sys.executable, QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=RUN_TIMEOUT_S,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    ) as process:
+        assert process.stdout is not None
+        before = json.loads(process.stdout.readline())
+        topic.produce(entries(50, tag="later", partitions=2))
+        printed, _ = process.communicate("\n", timeout=RUN_TIMEOUT_S)
+    after = json.loads(printed)
+    columns = (
+        "topic string,partition int,offset bigint,timestamp timestamp,timestampType int,"
+        "headers array<struct<key:string,value:binary>>"
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    assert before["folder"] == {"count": 200, "schema": f"key binary,value binary,{columns}"}
+    assert before["batch"] == {"schema": f"key binary,value string,{columns}", "tasks": 6}
+    assert before["typed"] == [[n, 1.5, '{"note": "n"}'] for n in range(5)]
+    assert before["unknown"] == "format kctl has no option topics"
+    rows = sorted((row[0], row[1], row[3].decode() if row[3] else row[3]) for row in topic.rows)
+    assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]
+    # The same checkpoint continues at its offsets: by Trigger.AvailableNow, and then by a processing-time trigger.
+    assert before["streamed"] == 200
+    assert after["offsets"] == {topic.name: {"0": 125, "1": 125}}
+    assert sorted(map(tuple, after["rows"])) == rows
+
+
+QUERIES = Path(__file__).with_name("spark_queries.py")
 
 
 @pytest.mark.parametrize(

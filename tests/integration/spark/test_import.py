@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kctl.cli import main
 from kctl.client.transaction import Transaction
@@ -16,7 +20,8 @@ from kctl.errors import KctlError
 from kctl.spark import importing
 from kctl.spark.importing import ImportRequest, import_export
 from kctl.spark.verification import data_files
-from tests.integration.spark.peer import Row, Topic, export, read_rows
+from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, Row, Topic, export, read_rows
+from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -31,6 +36,45 @@ class Stopped(KctlError):
 def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
     """The records of each partition in their order, without offsets."""
     return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+IMPORT = """
+import sys
+from kctl.cli import main
+from kctl.spark import importing
+from kctl.spark.verification import data_files
+importing.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
+sys.exit(main(sys.argv[1:]))
+"""
+"""Many short transactions, so that a process can be killed between and in them."""
+
+
+@LOCAL
+def test_an_import_whose_process_is_killed_continues(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source = make_topic(kctl_bootstrap, 2)
+    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(6_000))
+    export(source, tmp_path / "first")
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
+    command = [sys.executable, "-c", IMPORT, *words, "--timeout", "60s"]
+    consumer = Consumer({"bootstrap.servers": kctl_bootstrap, "group.id": "none"})
+    kills = 0
+    for records in (300, 1_200, 2_000):
+        tp = TopicPartition(restored.name, 0)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            written = lambda: consumer.get_watermark_offsets(tp, TIMEOUT_S)[1] > records  # noqa: E731, B023
+            moment = lambda: written() or process.poll() is not None  # noqa: E731, B023
+            wait_until(moment, what="some records", timeout_s=RUN_TIMEOUT_S, interval_s=0.002)
+            process.kill()
+            process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    consumer.close()
+    assert kills == 3
+    subprocess.run(command, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
+    export(restored, tmp_path / "second")
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
 
 
 @LOCAL

@@ -107,7 +107,7 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(client_propertie
     assert len(json.loads(printed)["partitions"]) == PARTITIONS
     assert "without encryption" in output
     rows = read_rows(target, topics=["orders"])
-    assert sorted(row[3] for row in rows) == sorted(b"%d" % number * 20 for number in range(RECORDS))
+    assert sorted(str(row[3]) for row in rows) == sorted(str(b"%d" % number * 20) for number in range(RECORDS))
     assert b"spark" in titles
     assert "SparkListenerEnvironmentUpdate" in "".join(path.read_text() for path in events.rglob("events*"))
     texts = {"titles": titles, "output": (printed + output).encode()}

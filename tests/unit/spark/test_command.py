@@ -102,7 +102,7 @@ def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
     Path("settings").mkdir()
     Path("settings/client.properties").write_text(f"bootstrap.servers={server}\n")
     Path("order.avsc").write_text("{}")
-    words = ("--to", target, "--master", "yarn", "--deploy-mode", "cluster", "--dry-run")
+    words = [*("--to", target, "--master", "yarn", "--deploy-mode", "cluster", "--dry-run")]
     words += ("--conf", "spark.authenticate.secret=k7", "--archives", "env.tar.gz#env", "--packages", "g:a:1")
     words += ("--command-config", "settings/client.properties", "--value", "avro", "--value-schema", "order.avsc")
     assert main(command(*words, "--include-headers", "--timeout", "1s")) == 4

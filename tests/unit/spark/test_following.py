@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.commands.export.follow import StopSignals, is_retried
+from kctl.commands.export.follow import StopSignals, counts_of, is_retried
 from kctl.commands.export.metrics import families
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.server.metrics.exposition import Format
 from kctl.spark import following
 from kctl.spark.commit_log import LostRace
 from kctl.spark.exec.outcome import BadRecords, DataLoss
+from kctl.spark.export import Listener, Origin
 from kctl.spark.following import RETRY_MS_MAX, FollowState, TopicCounts
-from tests.unit.spark.scene import Cluster, exporter
+from kctl.spark.plan import Plan
+from kctl.spark.summary import rows_of
+from tests.unit.spark.crashing_files import Crash, CrashingFiles
+from tests.unit.spark.scene import Cluster, assert_exact, exporter, run
+
+DAY_MS = 86_400_000
 
 
 def test_rounds_start_at_fixed_times_unless_one_takes_longer() -> None:
@@ -43,10 +51,10 @@ def test_the_wait_doubles_with_each_failure_up_to_a_minute(outcomes: list[bool])
     assert (state.rounds, state.failed_rounds) == (outcomes.count(True), outcomes.count(False))
 
 
-def test_lag_is_what_is_planned_until_it_is_committed(tmp_path: object) -> None:
+def test_lag_is_what_is_planned_until_it_is_committed(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.append(0, 7)
-    plan, _, _ = exporter(cluster, tmp_path).plan()  # type: ignore[arg-type]
+    plan, _, _ = exporter(cluster, tmp_path).plan()
     assert plan is not None
     (topic,) = plan.topics
     state = following.planned(FollowState(every_ms=1), plan)
@@ -104,7 +112,6 @@ def test_the_first_signal_ends_a_wait_and_the_second_one_has_its_usual_effect(nu
     before = signal.signal(number, usual)
     try:
         with StopSignals() as stop:
-            assert not stop.is_requested
             os.kill(os.getpid(), number)
             stop.wait(600)
             assert stop.is_requested
@@ -113,3 +120,39 @@ def test_the_first_signal_ends_a_wait_and_the_second_one_has_its_usual_effect(nu
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_day_of_rounds_exports_every_record_once(tmp_path: Path, seed: int) -> None:
+    """In virtual time, every 15 minutes: brokers are gone at times, and power failures end rounds at any step."""
+    chance, cluster = random.Random(seed), Cluster()
+    state, now_ms, crashes, commits, failures = FollowState(every_ms=900_000), 0, 0, 0, 0
+
+    def on_plan(plan: Plan, _: Origin) -> None:
+        nonlocal state
+        state = following.planned(state, plan)
+
+    while now_ms < DAY_MS:
+        cluster.append(chance.randrange(2), chance.randrange(25))
+        cluster.is_reachable = chance.random() > 0.1
+        files = CrashingFiles(tmp_path, chance.randrange(1, 100))
+        files.keep_all()
+        state = following.started(state, now_ms)
+        try:
+            report = exporter(cluster, tmp_path, files=files).run(Listener(on_plan, lambda _: None))
+        except ClusterUnreachable as error:
+            state, failures = following.failed(state, str(error), now_ms), failures + 1
+        except Crash:
+            files.lose_unsynced()
+            state, crashes = FollowState(every_ms=900_000, due_ms=now_ms + 5_000), crashes + 1
+        else:
+            counts = counts_of(rows_of(report))
+            state = following.succeeded(state, counts, now_ms, commits=len(report.batches))
+            commits += len(report.batches)
+            assert set(state.lag.values()) <= {0}
+        now_ms = state.due_ms
+    cluster.is_reachable = True
+    run(cluster, tmp_path)
+    assert_exact(cluster, tmp_path)
+    assert commits > 60
+    assert min(crashes, failures) > 3
