@@ -33,7 +33,7 @@ from kctl.spark.decodings import DecodingOptions, FieldOptions, decide
 from kctl.spark.exec.column_types import Columns, Format
 from kctl.spark.exec.columns import schema
 from kctl.spark.exec.source_offsets import LATEST, parse_offsets
-from kctl.spark.exec.topic_source import HAS_LIMITS, TopicReader, TopicSource, TopicStream
+from kctl.spark.exec.topic_source import LIMIT_TYPES, TopicReader, TopicSource, TopicStream, UnlimitedTopicStream
 from kctl.spark.job import portable
 from kctl.spark.package import build_package
 
@@ -58,7 +58,7 @@ def register(spark: Any) -> None:
     spark.sparkContext.addPyFile(str(build_package(folder)))
 
 
-class KctlDataSource(datasource.DataSource):  # type: ignore[misc]
+class KctlDataSource(datasource.DataSource):
     """The data source.  Its methods raise UsageError and ConfigError for invalid options."""
 
     @classmethod
@@ -79,7 +79,7 @@ class KctlDataSource(datasource.DataSource):  # type: ignore[misc]
         """See DataSource."""
         if "endingOffsets" in self.options:
             raise UsageError("endingOffsets is an option of batch queries")
-        return TopicStream(source_of(self.options))
+        return (TopicStream if LIMIT_TYPES else UnlimitedTopicStream)(source_of(self.options))
 
 
 def source_of(options: Mapping[str, str]) -> TopicSource:
@@ -106,7 +106,7 @@ def source_of(options: Mapping[str, str]) -> TopicSource:
     topics = tuple(sorted({name.strip() for name in option("topic").split(",") if name.strip()}))
     if not topics:
         raise UsageError("the option topic is missing: one or more names, separated by commas")
-    if option("maxOffsetsPerTrigger") and not HAS_LIMITS:
+    if option("maxOffsetsPerTrigger") and not LIMIT_TYPES:
         raise UsageError("maxOffsetsPerTrigger needs PySpark 4.2 or later")
     properties = _properties(option("command.config"))
     settings = client_settings(

@@ -5,6 +5,7 @@ Runs in Python processes of Spark, on the driver's machine and on executors.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,14 +30,18 @@ from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.source_offsets import Offsets
 from kctl.spark.exec.task import first_bad
 
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.0 and 4.1
-    ReadAllAvailable = ReadMaxRows = None
-    SupportsTriggerAvailableNow = object
 
-HAS_LIMITS = ReadMaxRows is not None
-"""Whether this PySpark lets sources limit a batch, and stop at the offsets of the start with Trigger.AvailableNow."""
+def _limit_types() -> Any:
+    try:
+        return importlib.import_module("pyspark.sql.streaming.datasource")
+    except ImportError:
+        return None
+
+
+LIMIT_TYPES = _limit_types()
+"""The types with which sources limit a batch, and end it at the offsets of the start of a query; None before PySpark
+4.2."""
+_SupportsAvailableNow: Any = LIMIT_TYPES.SupportsTriggerAvailableNow if LIMIT_TYPES else object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +157,14 @@ def _decoded(decoder: BatchDecoder, tp: TopicPartition, batch: pa.RecordBatch) -
     return fitting
 
 
-class RangePartition(datasource.InputPartition):  # type: ignore[misc]
+class RangePartition(datasource.InputPartition):
     """A task."""
 
     def __init__(self, range_: OffsetRange) -> None:
         super().__init__(range_)
 
 
-class TopicReader(datasource.DataSourceReader):  # type: ignore[misc]
+class TopicReader(datasource.DataSourceReader):
     """Reads the topics once, up to the offsets that they have when the query is planned."""
 
     def __init__(self, source: TopicSource) -> None:
@@ -175,12 +180,12 @@ class TopicReader(datasource.DataSourceReader):  # type: ignore[misc]
             end |= source.end
         return [RangePartition(one) for one in source.ranges(source.starts(), end)]
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceReader."""
         return self._source.read(partition.value)
 
 
-class TopicStream(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class TopicStream(datasource.DataSourceStreamReader, _SupportsAvailableNow):  # type: ignore[misc]
     """Reads the topics in batches, from the offsets in the checkpoint of the query."""
 
     def __init__(self, source: TopicSource) -> None:
@@ -192,28 +197,20 @@ class TopicStream(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow
         """See DataSourceStreamReader."""
         return source_offsets.to_document(self._source.starts())
 
-    if HAS_LIMITS:
-
-        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-            """See DataSourceStreamReader."""
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        latest = self.latest()
+        if isinstance(limit, LIMIT_TYPES.ReadMaxRows):
             before = source_offsets.from_document(start)
-            latest = self._latest()
-            if isinstance(limit, ReadMaxRows):
-                missing = set(latest) - set(before)
-                begin = {**before, **{tp: one for tp, one in self._source.offsets(EARLIEST).items() if tp in missing}}
-                latest = source_offsets.limited(begin, latest, limit.max_rows)
-            return source_offsets.to_document(latest)
+            if set(latest) - set(before):
+                before = {**self._source.offsets(EARLIEST), **before}
+            latest = source_offsets.limited(before, latest, limit.max_rows)
+        return source_offsets.to_document(latest)
 
-        def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's name
-            """See DataSourceStreamReader."""
-            offsets_max = self._source.batch_offsets_max
-            return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
-
-    else:
-
-        def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-            """See DataSourceStreamReader."""
-            return source_offsets.to_document(self._latest())
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        offsets_max = self._source.batch_offsets_max
+        return LIMIT_TYPES.ReadAllAvailable() if offsets_max is None else LIMIT_TYPES.ReadMaxRows(offsets_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - PySpark's name
         """See SupportsTriggerAvailableNow."""
@@ -224,9 +221,18 @@ class TopicStream(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow
         ends = source_offsets.from_document(end)
         return [RangePartition(one) for one in self._source.ranges(source_offsets.from_document(start), ends)]
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""
         return self._source.read(partition.value)
 
-    def _latest(self) -> dict[TopicPartition, int]:
+    def latest(self) -> dict[TopicPartition, int]:
+        """The last offsets, or those at the start of a query with Trigger.AvailableNow."""
         return self._source.offsets(LATEST) if self._target is None else self._target
+
+
+class UnlimitedTopicStream(TopicStream):
+    """The same for PySpark before 4.2."""
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - PySpark's name
+        """See DataSourceStreamReader."""
+        return source_offsets.to_document(self.latest())

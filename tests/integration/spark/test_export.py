@@ -96,7 +96,7 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     assert before["batch"] == {"schema": f"key binary,value string,{columns}", "tasks": 6}
     assert before["typed"] == [[n, 1.5, '{"note": "n"}'] for n in range(5)]
     assert before["unknown"] == "format kctl has no option topics"
-    rows = sorted((row[0], row[1], row[3].decode() if row[3] else row[3]) for row in topic.rows)
+    rows = sorted((row[0], row[1], None if row[3] is None else row[3].decode()) for row in topic.rows)
     assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]
     # The same checkpoint continues at its offsets: by Trigger.AvailableNow, and then by a processing-time trigger.
     assert before["streamed"] == 200

@@ -38,6 +38,22 @@ def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
 
 
+def killed_after(command: list[str], topic: Topic, records: int) -> int:
+    """Kills an import when partition 0 of the topic has more than `records`; returns the exit status."""
+    consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": "none"})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+        def is_time() -> bool:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), TIMEOUT_S)
+            return end > records or process.poll() is not None
+
+        wait_until(is_time, what="some records", timeout_s=RUN_TIMEOUT_S, interval_s=0.002)
+        process.kill()
+        process.communicate()
+    consumer.close()
+    return process.returncode
+
+
 IMPORT = """
 import sys
 from kctl.cli import main
@@ -59,19 +75,7 @@ def test_an_import_whose_process_is_killed_continues(
     restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
     words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
     command = [sys.executable, "-c", IMPORT, *words, "--timeout", "60s"]
-    consumer = Consumer({"bootstrap.servers": kctl_bootstrap, "group.id": "none"})
-    kills = 0
-    for records in (300, 1_200, 2_000):
-        tp = TopicPartition(restored.name, 0)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            written = lambda: consumer.get_watermark_offsets(tp, TIMEOUT_S)[1] > records  # noqa: E731, B023
-            moment = lambda: written() or process.poll() is not None  # noqa: E731, B023
-            wait_until(moment, what="some records", timeout_s=RUN_TIMEOUT_S, interval_s=0.002)
-            process.kill()
-            process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    consumer.close()
-    assert kills == 3
+    assert [killed_after(command, restored, records) for records in (300, 1_200, 2_000)] == [-signal.SIGKILL] * 3
     subprocess.run(command, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
     export(restored, tmp_path / "second")
     assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
