@@ -168,7 +168,7 @@ def python_with_connector() -> list[str]:
     if not folder.is_dir():
         part = folder.with_suffix(".part")
         venv.create(part, with_pip=True, clear=True)
-        install = [part / "bin" / "pip", "install", "-q", f"pyspark=={CONNECTOR_VERSION}"]
+        install = [str(part / "bin" / "pip"), "install", "-q", f"pyspark=={CONNECTOR_VERSION}"]
         subprocess.run(install, check=True, timeout=TIMEOUT_S)
         part.rename(folder)
     jars = ",".join(map(str, spark_connector_jars(CONNECTOR_VERSION)))

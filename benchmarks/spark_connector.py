@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 def main() -> None:
     jars, bootstrap, topic, folder = sys.argv[1:]
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.jars": jars,
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
