@@ -51,7 +51,7 @@ _OPTIONS = (
 def register(spark: Any) -> None:
     """Makes the format available in a session, and sends kctl's code to the executors of a cluster."""
     spark.dataSource.register(KctlDataSource)
-    if spark.sparkContext.master.startswith("local["):
+    if spark.sparkContext.master.partition("[")[0] == "local":
         return
     folder = Path(tempfile.mkdtemp(prefix="kctl-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that start later fetch it again

@@ -406,7 +406,9 @@ def _run(
             return _show_plan(run, request)
         if isinstance(request.engine, SparkSettings) and request.engine.is_cluster_mode:
             require_spark()
-            return ExitStatus.FAILED if submit(command) else ExitStatus.DONE
+            if status := submit(command):
+                run.console.fail("SPARK_SUBMIT", f"spark-submit ended with status {status}; its output has the reason")
+            return ExitStatus.FAILED if status else ExitStatus.DONE
         if rounds is not None:
             _follow(run, request, rounds, show_progress=show_progress)
             return ExitStatus.DONE

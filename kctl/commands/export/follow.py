@@ -123,7 +123,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._on_signal)
+            if callable(handler := signal.getsignal(number)):  # shells let programs in the background ignore SIGINT
+                self._before[number] = handler
+                signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:

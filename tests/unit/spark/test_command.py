@@ -76,6 +76,10 @@ def test_without_java_one_line_explains_how_to_install_it(
         (("--to", "out", "--deploy-mode", "cluster", "--master", "spark://h:7077"), "in client mode only"),
         (("--to", "out", "--engine", "local", "--archives", "a.zip"), "--archives is an option of --engine spark"),
         (("--to", "out", "--engine", "local", "--deploy-mode", "client"), "--deploy-mode is an option"),
+        (("--to", "out", "--follow", "--dry-run"), "exclude each other"),
+        (("--to", "out", "--follow", "--every", "1ms"), "--every takes between 100ms and 1d"),
+        (("--to", "out", "--follow", "--format", "json"), "use --format jsonl"),
+        (("--to", "out", "--metrics-port", "0"), "--metrics-port is an option of --follow"),
         ((), "--to"),
     ],
 )
