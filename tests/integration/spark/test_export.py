@@ -77,7 +77,8 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     price = {"type": "object", "properties": {"amount": {"type": "number"}}}
     schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
     with subprocess.Popen(
-        [sys.executable, QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
+        [*QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
+        cwd=Path(__file__).parents[3],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,7 +105,7 @@ def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     assert sorted(map(tuple, after["rows"])) == rows
 
 
-QUERIES = Path(__file__).with_name("spark_queries.py")
+QUERIES = (sys.executable, "-m", "tests.integration.spark.spark_queries")
 
 
 @pytest.mark.parametrize(
