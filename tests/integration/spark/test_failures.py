@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -199,11 +199,13 @@ def test_a_following_export_continues_after_errors_and_ends_after_a_commit(
             wait_until(holds, what=name, timeout_s=RUN_TIMEOUT_S)
 
         wait_for("kctl_export_records_total", 100)
-        plans.rename(away)
-        plans.touch()
+        with paused(process):
+            plans.rename(away)
+            plans.touch()
         wait_for("kctl_export_failed_rounds_total", 1)
-        plans.unlink()
-        away.rename(plans)
+        with paused(process):
+            plans.unlink()
+            away.rename(plans)
         topic.produce({"value": b"later", "partition": n % 2} for n in range(50))
         wait_for("kctl_export_records_total", 150)
         process.send_signal(signal.SIGTERM)
@@ -212,6 +214,17 @@ def test_a_following_export_continues_after_errors_and_ends_after_a_commit(
     assert sum(json.loads(line)["records"] for line in printed.splitlines()) == 150
     assert "the next round starts in 1 s" in output
     assert_exact(topic, tmp_path / "out")
+
+
+@contextlib.contextmanager
+def paused(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stops a process for the block."""
+    process.send_signal(signal.SIGSTOP)
+    status = Path(f"/proc/{process.pid}/stat")
+    stopped = lambda: status.read_text().rpartition(") ")[2].startswith("T")  # noqa: E731
+    wait_until(stopped, what="the process to stop", timeout_s=TIMEOUT_S)
+    yield
+    process.send_signal(signal.SIGCONT)
 
 
 def metric(port: int, name: str) -> float:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from kctl.cli import main
 from kctl.client.transaction import Transaction
@@ -20,8 +19,7 @@ from kctl.errors import KctlError
 from kctl.spark import importing
 from kctl.spark.importing import ImportRequest, import_export
 from kctl.spark.verification import data_files
-from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, Row, Topic, export, read_rows
-from tests.peers.probe import wait_until
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -38,31 +36,28 @@ def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
 
 
-def killed_after(command: list[str], topic: Topic, records: int) -> int:
-    """Kills an import when partition 0 of the topic has more than `records`; returns the exit status."""
-    consumer = Consumer({"bootstrap.servers": topic.bootstrap, "group.id": "none"})
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-
-        def is_time() -> bool:
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), TIMEOUT_S)
-            return end > records or process.poll() is not None
-
-        wait_until(is_time, what="some records", timeout_s=RUN_TIMEOUT_S, interval_s=0.002)
-        process.kill()
-        process.communicate()
-    consumer.close()
-    return process.returncode
-
-
 IMPORT = """
-import sys
+import itertools, os, signal, sys
 from kctl.cli import main
+from kctl.client.transaction import Transaction
 from kctl.spark import importing
 from kctl.spark.verification import data_files
+
+def kill_at(moment):
+    if moment == sys.argv[1]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def commit(transaction, *arguments, **named):
+    number = next(numbers)
+    kill_at(f"before {number}")
+    await committed(transaction, *arguments, **named)
+    kill_at(f"after {number}")
+
 importing.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
-sys.exit(main(sys.argv[1:]))
+numbers, committed, Transaction.commit = itertools.count(), Transaction.commit, commit
+sys.exit(main(sys.argv[2:]))
 """
-"""Many short transactions, so that a process can be killed between and in them."""
+"""An import with many transactions, which is killed before or after the commit of one of them."""
 
 
 @LOCAL
@@ -70,13 +65,18 @@ def test_an_import_whose_process_is_killed_continues(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     source = make_topic(kctl_bootstrap, 2)
-    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(6_000))
+    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(2_000))
     export(source, tmp_path / "first")
     restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
     words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
-    command = [sys.executable, "-c", IMPORT, *words, "--timeout", "60s"]
-    assert [killed_after(command, restored, records) for records in (300, 1_200, 2_000)] == [-signal.SIGKILL] * 3
-    subprocess.run(command, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
+    for moment, status in (
+        ("before 1", -signal.SIGKILL),
+        ("after 2", -signal.SIGKILL),
+        ("before 4", -signal.SIGKILL),
+        ("never", 0),
+    ):
+        command = [sys.executable, "-c", IMPORT, moment, *words, "--timeout", "60s"]
+        assert subprocess.run(command, check=False, capture_output=True, timeout=RUN_TIMEOUT_S).returncode == status
     export(restored, tmp_path / "second")
     assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
 
