@@ -166,12 +166,6 @@ def with_contents(settings: TlsSettings) -> TlsSettings:
     return settings
 
 
-def server_certificates(settings: TlsSettings) -> tuple[Certificate, ...]:
-    """The certificates that a context of these settings presents, its own first.  Raises ConfigError."""
-    pair = _key_pair(settings)
-    return () if pair is None else pair.certificates
-
-
 def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = [_VERSIONS[name] for name in _versions_with_ciphers(settings)]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
