@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyspark
 
-from kctl.spark.class_archive import use_option
 from kctl.spark.session import JVM_FLAGS
 from tests.peers.probe import free_port
 from tests.peers.process import Process
@@ -30,11 +29,6 @@ class SparkCluster:
     """Logs of the processes, and the working folders of the executors."""
 
 
-def fast_flags() -> str:
-    """Flags for JVMs of Spark that start quickly and run for seconds."""
-    return f"{JVM_FLAGS} {use_option()}".strip()
-
-
 @contextlib.contextmanager
 def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
     """A cluster with `workers` registered workers."""
@@ -45,7 +39,7 @@ def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "128m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{fast_flags()} -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{JVM_FLAGS} -Dspark.master.rest.enabled=false",
     }
     environment.pop("PYTHONPATH", None)
     command = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]

@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from kctl.spark.data_source import register
-from tests.peers.spark_cluster import fast_flags
+from kctl.spark.session import JVM_FLAGS
 
 folder, bootstrap, topic, orders, schema, scratch = sys.argv[1:]
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
-FAST = {"spark.driver.extraJavaOptions": fast_flags(), "spark.sql.shuffle.partitions": "2"}
+FAST = {"spark.driver.extraJavaOptions": JVM_FLAGS, "spark.sql.shuffle.partitions": "2"}
 builder = SparkSession.builder.master("local[2]")
 for name, value in {**LOOPBACK, **FAST}.items():
     builder = builder.config(name, value)

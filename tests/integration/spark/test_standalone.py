@@ -20,11 +20,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kctl.spark.session import JVM_FLAGS
 from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, read_rows
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.peers.probe import free_port, wait_until
 from tests.peers.sasl_broker import sasl_broker
-from tests.peers.spark_cluster import fast_flags, spark_cluster
+from tests.peers.spark_cluster import spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -84,8 +85,8 @@ def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(client_propertie
             "spark.eventLog.compress": "false",
             "spark.pyspark.python": sys.executable,
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": fast_flags(),
-            "spark.driver.extraJavaOptions": fast_flags(),
+            "spark.executor.extraJavaOptions": JVM_FLAGS,
+            "spark.driver.extraJavaOptions": JVM_FLAGS,
         }
         command = [
             *(sys.executable, "-m", "kctl", "spark", "export", "orders", "--to", str(target), "--format", "json"),
