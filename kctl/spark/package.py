@@ -15,7 +15,8 @@ import kctl
 
 SHIPPED = (
     *("__init__.py", "addresses.py", "errors.py", "input_files.py", "integers.py", "limits.py", "model.py"),
-    *("operating_system.py", "protocol", "records", "client", "security", "spark/__init__.py", "spark/exec"),
+    *("operating_system.py", "quantities.py", "protocol", "records", "client", "security"),
+    *("spark/__init__.py", "spark/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""
 
