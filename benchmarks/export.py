@@ -1,11 +1,12 @@
 """What does an export to Parquet cost in processor time, beside a loop over records, and what does an increment cost?
 
-    python -m benchmarks.export [--runs 3] [--megabytes 1000] [--spark]
+    python -m benchmarks.export [--runs 3] [--megabytes 1000] [--spark] [--connector]
 
 The loop is what a script would be: a confluent-kafka consumer in one process, whose records become columns of a
 pyarrow table.  Both write zstd and read batches that a producer compressed with lz4.  Processor time is that of all
 processes of the command, without the broker; measuring it needs Linux.  `--spark` measures `kctl spark export` too,
-which starts a JVM.
+which starts a JVM, and `--connector` a job of Spark 4.0.0 (fetched with Maven and pip) that writes the same columns
+with its official connector for Kafka.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +27,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.harness.report import Figure, report
+from tests.peers.apache_kafka import spark_connector_jars
+from tests.peers.cache import cache_folder
 from tests.peers.kctl_broker import kctl_broker
 
 PARTITIONS = 4
 TIMEOUT_S = 600
 VALUE_BYTES = {"1 KB": 1000, "100 B": 100}
 GOALS = {"1 KB": "<= 0.6", "100 B": "<= 0.35"}
+CONNECTOR_VERSION = "4.0.0"
+CONNECTOR_GOALS = {"export": "<= 0.2", "spark export": "<= 0.3"}
 INCREMENT = 10_000
 LOOP_ROWS = 200_000
 """Rows that the loop gathers before it writes them."""
@@ -53,6 +59,7 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=3)
     options.add_argument("--megabytes", type=int, default=1000, help="of values in each topic")
     options.add_argument("--spark", action="store_true")
+    options.add_argument("--connector", action="store_true")
     options.add_argument("--loop", nargs=3, metavar=("BOOTSTRAP", "TOPIC", "FILE"), help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.loop:
@@ -60,25 +67,26 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="kctl-bench-") as name, kctl_broker(Path(name) / "broker") as broker:
         folder = Path(name)
-        figures = [
-            figure
-            for size in VALUE_BYTES
-            for figure in measure(broker.bootstrap, size, given.megabytes, given.runs, folder, has_spark=given.spark)
-        ]
+        figures = [figure for size in VALUE_BYTES for figure in measure(broker.bootstrap, size, given, folder)]
     report("export", figures, runs=given.runs, megabytes=given.megabytes)
 
 
-def measure(bootstrap: str, size: str, megabytes: int, runs: int, folder: Path, *, has_spark: bool) -> Iterator[Figure]:
+def measure(bootstrap: str, size: str, given: argparse.Namespace, folder: Path) -> Iterator[Figure]:
     """The figures of one topic, measured in turns."""
     topic = f"values-{VALUE_BYTES[size]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
-    fill(bootstrap, topic, VALUE_BYTES[size], megabytes * 1_000_000 // VALUE_BYTES[size])
-    engines = ["export", *(["spark export"] if has_spark else [])]
-    used: dict[str, list[float]] = {name: [] for name in ("loop", "increment", *engines)}
-    for _ in range(runs):
-        command = [sys.executable, "-m", "benchmarks.export", "--loop", bootstrap, topic, str(folder / "loop")]
-        used["loop"].append(processor_s(command))
+    fill(bootstrap, topic, VALUE_BYTES[size], given.megabytes * 1_000_000 // VALUE_BYTES[size])
+    engines = ["export", *(["spark export"] if given.spark else [])]
+    used: dict[str, list[float]] = {name: [] for name in ("loop", "increment", "connector", *engines)}
+    this = [sys.executable, "-m", "benchmarks.export"]
+    connector = python_with_connector() if given.connector else []
+    for _ in range(given.runs):
+        used["loop"].append(processor_s([*this, "--loop", bootstrap, topic, str(folder / "loop")]))
+        if given.connector:
+            target = folder / "connected"
+            used["connector"].append(processor_s([*connector, bootstrap, topic, str(target)]))
+            shutil.rmtree(target)
         for engine in engines:
             target = folder / "exported"
             command = [sys.executable, "-m", "kctl", *engine.split(), topic, "--to", str(target), "--quiet"]
@@ -93,6 +101,11 @@ def measure(bootstrap: str, size: str, megabytes: int, runs: int, folder: Path, 
         yield Figure(f"{size}, kctl {engine}", "CPU s", used[engine])
         ratios = [one / other for one, other in zip(used[engine], used["loop"], strict=True)]
         yield Figure(f"{size}, kctl {engine} / loop", "", ratios, GOALS[size] if engine == "export" else "")
+        if given.connector:
+            ratios = [one / other for one, other in zip(used[engine], used["connector"], strict=True)]
+            yield Figure(f"{size}, kctl {engine} / Spark's connector", "", ratios, CONNECTOR_GOALS[engine])
+    if given.connector:
+        yield Figure(f"{size}, Spark's connector", "CPU s", used["connector"])
     yield Figure(f"{size}, increment of {INCREMENT:,} records", "CPU s", used["increment"], "<= 1")
 
 
@@ -147,6 +160,19 @@ def loop(bootstrap: str, topic: str, file: str) -> None:
                 arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
                 writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
                 columns = [[] for _ in schema]
+
+
+def python_with_connector() -> list[str]:
+    """A Python with the PySpark that the connector is made for, installed in the cache, and the program for it."""
+    folder = cache_folder() / f"pyspark-{CONNECTOR_VERSION}"
+    if not folder.is_dir():
+        part = folder.with_suffix(".part")
+        venv.create(part, with_pip=True, clear=True)
+        install = [str(part / "bin" / "pip"), "install", "-q", f"pyspark=={CONNECTOR_VERSION}"]
+        subprocess.run(install, check=True, timeout=TIMEOUT_S)
+        part.rename(folder)
+    jars = ",".join(map(str, spark_connector_jars(CONNECTOR_VERSION)))
+    return [str(folder / "bin" / "python"), str(Path(__file__).with_name("spark_connector.py")), jars]
 
 
 def processor_s(command: list[str]) -> float:

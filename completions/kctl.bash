@@ -1068,7 +1068,7 @@ _kctl() {
         esac
         ;;
     'export export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1079,10 +1079,12 @@ _kctl() {
         --key) words='binary string json avro protobuf' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
+        --deploy-mode) words='client cluster' flags='' ;;
+        --py-files) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'tables verify')
@@ -1127,7 +1129,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --conf --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --table --one-table --partition-by --time-zone --select --where --catalog --namespace --value --key --value-schema --key-schema --schema-registry --on-bad-record --engine --processes --master --deploy-mode --conf --packages --archives --py-files --dry-run --no-progress --follow --every --metrics-port --metrics-listen -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;
@@ -1138,10 +1140,12 @@ _kctl() {
         --key) words='binary string json avro protobuf' flags='' ;;
         --on-bad-record) words='fail dead-letter' flags='' ;;
         --engine) words='local spark' flags='' ;;
+        --deploy-mode) words='client cluster' flags='' ;;
+        --py-files) kind='file' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | --partitions | --from | --until | --target-file-size | --partition-by | --time-zone | --select | --where | --catalog | --namespace | --value-schema | --key-schema | --schema-registry | --processes | --master | --conf | --packages | --archives | --every | --metrics-port | --metrics-listen | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'spark warmup')

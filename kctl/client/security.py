@@ -89,6 +89,17 @@ class ClientSecurity:
         keystore = self._tls.keystore_location if self._tls is not None else None
         return (*([keystore] if keystore else []), *(self._sasl.files if self._sasl is not None else ()))
 
+    def with_contents(self) -> ClientSecurity:
+        """The same security with the contents of TLS stores in place of their paths, for processes on other machines.
+
+        Files of tokens and of Kerberos keep their paths: they are renewed on each machine.  Raises ConfigError.
+        """
+        if self._tls is None:
+            return self
+        from kctl.security.tls import with_contents  # noqa: PLC0415 - imports ssl
+
+        return ClientSecurity(self.protocol, tls=with_contents(self._tls), sasl=self._sasl)
+
     def tls_context(self) -> ssl.SSLContext | None:
         """The context for TLS, created at the first call; None without TLS.  Raises ConfigError."""
         if self._context is None and self._tls is not None:

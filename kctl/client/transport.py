@@ -64,6 +64,10 @@ class Security(Protocol):
         """The SASL mechanism; "" without SASL."""
         ...
 
+    def with_contents(self) -> Security:
+        """The same security with the contents of TLS stores in place of their paths.  Raises ConfigError."""
+        ...
+
     def tls_context(self) -> ssl.SSLContext | None:
         """The context for TLS; None without TLS.  Raises ConfigError."""
         ...

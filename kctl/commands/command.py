@@ -70,14 +70,12 @@ class LocalCommand(typer.core.TyperCommand):
 
     def _print_schema(self, ctx: Any, *, is_line: bool) -> NoReturn:
         """Prints the schema of the output and ends the command.  Raises UsageError if it shows no rows."""
-        from kctl.commands.json_schema import schema_of  # noqa: PLC0415 - rarely used
-        from kctl.documents import json_text  # noqa: PLC0415 - same
+        from kctl.commands.json_schema import schema_text  # noqa: PLC0415 - rarely used
 
         shown = shown_by(self.callback)
         if shown is None:
             raise UsageError(f"{ctx.command_path} shows no rows, so that there is no schema")
-        schema = schema_of(ctx.command_path, summary_of(self), shown, is_line=is_line)
-        Console.standard().text(json_text(schema, indent=2))
+        Console.standard().text(schema_text(ctx.command_path, summary_of(self), shown, is_line=is_line))
         raise typer.Exit(ExitStatus.DONE)
 
     def invoke(self, ctx: Any) -> Any:

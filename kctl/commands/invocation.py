@@ -154,7 +154,7 @@ class Invocation:
 
         if self._security is None and (security := client_security(properties)) is not None:
             self._security = security
-            path, more = self._config_file or "", security.secret_files
+            path, more = self.config_file or "", security.secret_files
             if self.profile is not None and not path:
                 path, more = self.profile.command_config or "", (*more, *secret_files(self.profile))
             self._warn_of_exposure(os.path.expanduser(path), properties, more)
@@ -185,7 +185,7 @@ class Invocation:
 
     def client_properties(self) -> dict[str, str]:
         """The properties of --command-config, else those of the profile.  Raises UsageError."""
-        if self._config_file or self.profile is None:
+        if self.config_file or self.profile is None:
             return self._file_properties
         if self._properties is None:
             self._properties = resolved_properties(self.profile)
@@ -194,7 +194,7 @@ class Invocation:
     @functools.cached_property
     def _file_properties(self) -> dict[str, str]:
         """The properties of --command-config; read once, because the file may be a pipe."""
-        return self.secret_properties(self._config_file) if self._config_file else {}
+        return self.secret_properties(self.config_file) if self.config_file else {}
 
     @property
     def _servers(self) -> str | None:
@@ -207,7 +207,8 @@ class Invocation:
         return self._given.get("bootstrap_server") or self._from_environment("KCTL_BOOTSTRAP_SERVER")
 
     @property
-    def _config_file(self) -> str | None:
+    def config_file(self) -> str | None:
+        """The file of --command-config."""
         return self._given.get("command_config") or self._from_environment("KCTL_COMMAND_CONFIG")
 
     def _from_environment(self, name: str) -> str | None:
@@ -261,7 +262,7 @@ class Invocation:
     def store_names(self, kind: str, names: Iterable[str]) -> None:
         """Stores names that a command has listed, for completion by the shell."""
         profile = selected_name(self._given.get("profile"), os.environ)
-        key = cluster_key(self._bootstrap_servers, self._config_file, profile)
+        key = cluster_key(self._bootstrap_servers, self.config_file, profile)
         store_names(os.environ, kind, key, names, now_s=time())
 
     def consent(self, question: str, *, yes: bool) -> None:

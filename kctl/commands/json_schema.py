@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from kctl.commands.shown import RowType, Shown
+from kctl.documents import json_text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAMES = {"Mapping": Mapping, "Sequence": Sequence}
@@ -17,6 +18,11 @@ _NAMES = {"Mapping": Mapping, "Sequence": Sequence}
 _SIMPLE = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 Schema = dict[str, Any]
+
+
+def schema_text(name: str, summary: str, shown: Shown, *, is_line: bool) -> str:
+    """The text of `schema_of`."""
+    return json_text(schema_of(name, summary, shown, is_line=is_line), indent=2)
 
 
 def schema_of(name: str, summary: str, shown: Shown, *, is_line: bool = False) -> Schema:

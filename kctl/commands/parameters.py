@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Parameter = Any
@@ -32,6 +33,21 @@ def number_range(param: Parameter) -> tuple[int, int] | None:
     """The least and greatest value of an integer; None for other types."""
     low, high = getattr(param.type, "min", None), getattr(param.type, "max", None)
     return None if low is None or high is None else (low, high)
+
+
+def words_of(params: Iterable[Parameter], values: Mapping[str, Any]) -> list[str]:
+    """The words of a command line with these values by name; parameters with their default are left out."""
+    words: list[str] = []
+    for param in params:
+        value = values.get(str(param.name))
+        if value is None or (not is_argument(param) and value == param.default):
+            continue
+        if is_flag(param):
+            words += flags_of(param)[-1:] if value else []
+            continue
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            words += [str(one)] if is_argument(param) else [flags_of(param)[-1], str(one)]
+    return words
 
 
 def repeats(param: Parameter) -> bool:

@@ -196,6 +196,11 @@ def _jks_certificates(data: bytes, password: str | None) -> tuple[Certificate, .
         raise KeyStoreError(f"has a damaged certificate ({_first_line(error)}): {_NEW_FILE}") from None
 
 
+def pem(certificates: Sequence[Certificate]) -> str:
+    """The certificates as PEM text."""
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)
+
+
 def der(certificates: Sequence[Certificate]) -> bytes:
     """The certificates, DER encoded, one after the other."""
     return b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)

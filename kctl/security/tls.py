@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from kctl.operating_system import private_file
 from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
 
 if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
     from kctl.security.keystores import KeyPair
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -137,6 +139,33 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def with_contents(settings: TlsSettings) -> TlsSettings:
+    """The settings of a client with the contents of its stores as PEM texts in place of their paths.
+
+    Processes on other machines can use them.  Raises ConfigError.
+    """
+    from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
+
+    if settings.keystore_location is not None and (pair := _key_pair(settings)) is not None:
+        text = pair.pem().decode()
+        settings = replace(
+            settings,
+            keystore_location=None,
+            keystore_password=None,
+            key_password=None,
+            keystore_key=text,
+            keystore_certificate_chain=text,
+        )
+    if settings.truststore_location is not None:
+        settings = replace(
+            settings,
+            truststore_location=None,
+            truststore_password=None,
+            truststore_certificates=keystores.pem(_trusted(settings)),
+        )
+    return settings
+
+
 def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = [_VERSIONS[name] for name in _versions_with_ciphers(settings)]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -228,6 +257,16 @@ def _load_key_pair(context: ssl.SSLContext, settings: TlsSettings, pair: KeyPair
 def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
 
+    certificates = _trusted(settings)
+    # As in Java, every certificate of the trust store is an anchor, including one that is signed by another.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=keystores.der(certificates))
+
+
+def _trusted(settings: TlsSettings) -> tuple[Certificate, ...]:
+    """The certificates of the trust store, at least one.  Raises ConfigError."""
+    from kctl.security import keystores  # noqa: PLC0415 - only TLS needs `cryptography`
+
     name, value = "ssl.truststore.location", settings.truststore_location or ""
     try:
         if settings.truststore_location is not None:
@@ -241,9 +280,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(name, value, str(error)) from None
     if not certificates:
         raise ConfigError(name, value, "has no certificate: add those of the authorities to trust")
-    # As in Java, every certificate of the trust store is an anchor, including one that is signed by another.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=keystores.der(certificates))
+    return certificates
 
 
 def _read(name: str, path: str) -> bytes:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -60,7 +60,7 @@ class TaskRunner(Protocol):
 @contextlib.contextmanager
 def spark_runner(settings: SparkSettings) -> Iterator[TaskRunner]:
     """Starts Spark for one run.  Raises SparkFailed, SparkMissing and UsageError."""
-    with running_spark(settings, name="kctl spark export", class_archive_option=use_option()) as spark:
+    with running_spark(settings, class_archive_option=use_option()) as spark:
         yield SparkRunner(spark)
 
 
@@ -100,7 +100,8 @@ class SparkRunner:
         def collect() -> list[FileOutcome]:
             context.setJobGroup(JOB_GROUP, f"export {counted(len(tasks), 'file')}", interruptOnCancel=True)
             # Pickled here, because an executor can report missing packages only before it unpickles a task.
-            pickled = [(pickle.dumps(task), task.offset_count) for task in tasks]
+            settings = portable(tasks[0].settings)
+            pickled = [(pickle.dumps(replace(task, settings=settings)), task.offset_count) for task in tasks]
             outcomes: list[FileOutcome] = context.parallelize(pickled, len(tasks)).map(carry_out).collect()
             return outcomes
 
@@ -126,6 +127,12 @@ class SparkRunner:
         if isinstance(error, Exception):
             raise self._spark.failure(error) from error
         return {task.path: outcome for task, outcome in zip(tasks, job.result(), strict=True)}
+
+
+def portable(settings: ClientSettings) -> ClientSettings:
+    """The settings for processes on other machines: with the contents of TLS stores.  Raises ConfigError."""
+    security = settings.security
+    return settings if security is None else settings._replace(security=security.with_contents())
 
 
 @contextlib.contextmanager

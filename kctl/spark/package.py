@@ -1,4 +1,4 @@
-"""Builds the zip with kctl's code for executors: protocol, records, client and tasks.
+"""Builds the zip with kctl's code for executors: protocol, records, client, security and tasks.
 
 Its name contains a hash of its contents, so executors that cache files never mix versions.  Other packages (numpy,
 pyarrow, crc32c, lz4, cramjam) contain compiled code and must be installed on the executors.
@@ -14,9 +14,9 @@ from pathlib import Path
 import kctl
 
 SHIPPED = (
-    *("__init__.py", "addresses.py", "errors.py", "integers.py", "limits.py", "model.py", "operating_system.py"),
-    "quantities.py",
-    *("protocol", "records", "client", "spark/__init__.py", "spark/exec"),
+    *("__init__.py", "addresses.py", "errors.py", "input_files.py", "integers.py", "limits.py", "model.py"),
+    *("operating_system.py", "quantities.py", "protocol", "records", "client", "security"),
+    *("spark/__init__.py", "spark/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""
 

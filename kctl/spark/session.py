@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import kctl
 from kctl.errors import KctlError, UsageError
+from kctl.spark.exec.environment import problem
 from kctl.spark.package import build_package
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ ARCHIVE_TIMEOUT_S = 900
 """End of a JVM that writes a class archive: ten seconds of CPU time, much longer on a busy machine."""
 MASTER_CONNECT_TIMEOUT_S = 10
 PORT_MAX = 65_535
+CHECKED_EXECUTOR_CORES_MAX = 256
 JVM_DEATH_TIMEOUT_S = 5
 """How long to wait for the exit status of a JVM that no longer responds."""
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+APP_NAME = "kctl spark export"
 LOCAL_ATTEMPTS = 4
 """Attempts of a task on a local master if its worker process crashes; other masters use spark.task.maxFailures."""
 
@@ -78,6 +81,12 @@ class SparkSettings:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     """Spark properties that override the ones set here."""
+    is_cluster_mode: bool = False
+    """Whether the driver runs in the cluster as well: --deploy-mode cluster."""
+    packages: tuple[str, ...] = ()
+    """Python packages that tasks need beside those of every task."""
+    has_secrets: bool = False
+    """Whether tasks contain credentials of the Kafka cluster.  Spark then encrypts what it writes to disks."""
 
     def __post_init__(self) -> None:
         is_known = any(known.match(self.master) for known in (_LOCAL, _STANDALONE, _OTHER))
@@ -85,6 +94,9 @@ class SparkSettings:
             raise UsageError(
                 f"'{self.master}' is not a Spark master; write local[*], local[N], spark://HOST:PORT, yarn or k8s://URL"
             )
+        if self.is_cluster_mode and not self.master.startswith(("yarn", "k8s://")):
+            reason = "has no cluster" if self.is_local else "runs Python programs in client mode only"
+            raise UsageError(f"--deploy-mode cluster needs --master yarn or k8s://URL; '{self.master}' {reason}")
 
     @property
     def is_local(self) -> bool:
@@ -100,11 +112,25 @@ class SparkSettings:
         return os.cpu_count() or 1 if found[1] == "*" else max(int(found[1]), 1)
 
     @property
+    def sends_secrets_openly(self) -> bool:
+        """Whether the executors get credentials over connections that these settings do not encrypt."""
+        return (
+            self.has_secrets
+            and not self.is_local
+            and "true" not in {self.conf.get("spark.network.crypto.enabled"), self.conf.get("spark.ssl.rpc.enabled")}
+        )
+
+    @property
     def standalone_addresses(self) -> list[tuple[str, int]]:
         """Host and port of each standalone master."""
         found = _STANDALONE.match(self.master)
         pairs = [address.rpartition(":") for address in found[1].split(",")] if found else []
         return [(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit runs this program; it has started the JVM and selected the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def require_spark() -> None:
@@ -125,7 +151,8 @@ def java() -> str | None:
 class RunningSpark:
     """A running Spark application and its log."""
 
-    def __init__(self, context: SparkContext, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, context: SparkContext, process: subprocess.Popen[bytes] | None, log: Path) -> None:
+        """`process` is None if spark-submit has started the JVM."""
         self.context = context
         self._process = process
         self._log = log
@@ -138,14 +165,14 @@ class RunningSpark:
     def failure(self, error: Exception) -> SparkFailed:
         """The exception for a failed job; keeps the log."""
         reason = _death(self._process, error) or f"the Spark job failed: {_message(error)}"
-        return SparkFailed(f"{reason}; its log: {_keep(self._log)}")
+        return SparkFailed(f"{reason}{_log_note(self._log)}")
 
 
 @contextlib.contextmanager
 def running_spark(
     settings: SparkSettings,
     *,
-    name: str,
+    name: str = APP_NAME,
     class_archive_option: str = "",
     end_timeout_s: float | None = None,
 ) -> Iterator[RunningSpark]:
@@ -162,18 +189,41 @@ def running_spark(
         if settings.is_local:
             os.environ["SPARK_LOCAL_IP"] = LOOPBACK
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        shares_code = settings.is_local and os.environ["PYSPARK_PYTHON"] == sys.executable
+        elif "spark.pyspark.python" in settings.conf:
+            os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
+        shares_code = settings.is_local and not is_submitted() and os.environ["PYSPARK_PYTHON"] == sys.executable
         if shares_code:
             _add_to_python_path(Path(kctl.__file__).parent.parent)
-        configuration = _configuration(settings, name, log_settings, class_archive_option)
+        properties = spark_properties(
+            settings, name, log_settings=log_settings, class_archive_option=class_archive_option
+        )
+        if is_submitted():
+            del properties["spark.master"]
         with contextlib.ExitStack() as stack:
             try:
-                spark = _start(configuration, log, stack, end_timeout_s)
+                spark = _start(properties, log, stack, end_timeout_s)
             except Exception as error:
                 raise _start_failure(settings, error, log) from error
             if not shares_code:
                 spark.context.addPyFile(str(build_package(Path(scratch))))
+                _check_executors(spark, settings.packages)
             yield spark
+
+
+def _check_executors(spark: RunningSpark, packages: tuple[str, ...]) -> None:
+    """Raises SparkFailed with host, Python and missing packages of an executor on which tasks cannot run.
+
+    One task per core that has registered so far; the tasks of the export check again.
+    """
+    context = spark.context
+    count = min(max(context.defaultParallelism, 1), CHECKED_EXECUTOR_CORES_MAX)
+    try:
+        problems = set(context.parallelize(range(count), count).map(lambda _: problem(packages)).collect()) - {""}
+    except Exception as error:
+        raise spark.failure(error) from error
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise SparkFailed(min(problems) + more)
 
 
 def _add_to_python_path(directory: Path) -> None:
@@ -198,12 +248,12 @@ def _check_standalone_master(settings: SparkSettings) -> None:
 
 
 def _start(
-    configuration: Mapping[str, str], log: Path, stack: contextlib.ExitStack, end_timeout_s: float | None
+    properties: Mapping[str, str], log: Path, stack: contextlib.ExitStack, end_timeout_s: float | None
 ) -> RunningSpark:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
 
     conf = SparkConf(loadDefaults=False)
-    for key, value in configuration.items():
+    for key, value in properties.items():
         conf.set(key, value)
     gateway = _launch_jvm(conf, log)
     stack.callback(_end_jvm, gateway, JVM_END_TIMEOUT_S if end_timeout_s is None else end_timeout_s)
@@ -257,12 +307,17 @@ def _launch_jvm(conf: SparkConf, log: Path) -> Any:
 
 
 def _end_jvm(gateway: Any, timeout_s: float) -> None:
-    """Let the JVM end; it does when its standard input does, after it has removed its own scratch folders."""
+    """Let the JVM end; it does when its standard input does, after it has removed its own scratch folders.
+
+    The JVM of spark-submit ends after this program.
+    """
     from pyspark import SparkContext  # noqa: PLC0415 - see above
 
     # PySpark would use the ended JVM for the next start.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     gateway.shutdown()
+    if gateway.proc is None:
+        return
     gateway.proc.stdin.close()
     try:
         gateway.proc.wait(timeout=timeout_s)
@@ -278,7 +333,12 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
         return UsageError(f"Spark does not take '{settings.master}' as a master")
     reason = _reason_in(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
-    return SparkFailed(f"Spark did not start: {reason or _message(error)}; its log: {_keep(log)}")
+    return SparkFailed(f"Spark did not start: {reason or _message(error)}{_log_note(log)}")
+
+
+def _log_note(log: Path) -> str:
+    """Where the log of the JVM is kept; with spark-submit it is in the output of the driver."""
+    return "" if is_submitted() else f"; its log: {_keep(log)}"
 
 
 def _reason_in(output: str) -> str:
@@ -287,12 +347,12 @@ def _reason_in(output: str) -> str:
     return lines[0] if lines else ""
 
 
-def _death(process: subprocess.Popen[bytes], error: Exception) -> str:
+def _death(process: subprocess.Popen[bytes] | None, error: Exception) -> str:
     """How the JVM ended, if `error` was raised for this reason, else empty.
 
     PySpark only reports that the connection is lost.
     """
-    if "Py4J" not in type(error).__name__ and not isinstance(error, (OSError, EOFError)):
+    if process is None or ("Py4J" not in type(error).__name__ and not isinstance(error, (OSError, EOFError))):
         return ""
     try:
         status = process.wait(timeout=JVM_DEATH_TIMEOUT_S if _is_silent(error) else 0)
@@ -308,27 +368,28 @@ def _is_silent(error: Exception) -> bool:
     return "Py4JJavaError" not in type(error).__name__
 
 
-def _configuration(
-    settings: SparkSettings, name: str, log_settings: Path, class_archive_option: str = ""
+def spark_properties(
+    settings: SparkSettings, name: str = APP_NAME, *, log_settings: Path | None = None, class_archive_option: str = ""
 ) -> dict[str, str]:
-    java_options = f"-Dlog4j2.configurationFile=file:{log_settings}"
-    master = settings.master
-    local: dict[str, str] = {}
-    if settings.is_local:
-        found = _LOCAL.match(master)
-        threads, attempts = found.groups() if found else (None, None)
-        master = f"local[{threads or 1},{attempts or LOCAL_ATTEMPTS}]"
-        java_options += f" {JVM_FLAGS} {class_archive_option}"
-        local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-    return {
-        "spark.master": master,
-        "spark.app.name": name,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": java_options,
-        **local,
-        **settings.conf,
-    }
+    """The Spark properties of an application.
+
+    `log_settings` is a file for the JVM of the driver, if this process starts it.
+    """
+    chosen = {"spark.master": settings.master, "spark.app.name": name}
+    if settings.has_secrets:
+        # Without it, the tasks pass through a temporary file of the driver.
+        chosen["spark.io.encryption.enabled"] = "true"
+    java_options = [] if log_settings is None else [f"-Dlog4j2.configurationFile=file:{log_settings}"]
+    if not settings.is_cluster_mode:
+        chosen |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    if found := _LOCAL.match(settings.master):
+        threads, attempts = found.groups()
+        chosen["spark.master"] = f"local[{threads or 1},{attempts or LOCAL_ATTEMPTS}]"
+        chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        java_options += [JVM_FLAGS, class_archive_option]
+    if options := " ".join(filter(None, java_options)):
+        chosen["spark.driver.extraJavaOptions"] = options
+    return {**chosen, **settings.conf}
 
 
 def _keep(log: Path) -> Path:

@@ -111,6 +111,12 @@ def jars(version: str) -> Path:
     return _fetched(cache_folder() / f"apache-kafka-{version}", _artifacts(version))
 
 
+def spark_connector_jars(version: str) -> list[Path]:
+    """The jars of Spark's connector for Kafka and of what it needs beside Spark.  Raises as `jars` does."""
+    connector = {"org.apache.spark:spark-sql-kafka-0-10_2.13": version}
+    return sorted(_fetched(cache_folder() / f"spark-connector-{version}", connector).glob("*.jar"))
+
+
 def _broker_jars(version: str) -> Path:
     """The folder for a broker, which is a separate one before version 1 and from 4 on."""
     folder = cache_folder() / f"apache-kafka-broker-{version}"

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.export.cluster_driver import command_of
+from kctl.commands.export.engines import engine_settings
 from kctl.commands.invocation import Invocation
 from kctl.commands.registry_access import registry_of
 from kctl.commands.shown import shows_one
+from kctl.commands.times import parse_duration_ms
 from kctl.commands.topics.options import TopicRegex
 from kctl.commands.topics.selection import selected_names
-from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
+from kctl.commands.values import parse_offset, parse_partitions, parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.input_files import read_regular
-from kctl.operating_system import usable_processors
 from kctl.quantities import counted
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
 from kctl.spark.decodings import DecodingOptions, FieldOptions
-from kctl.spark.engine import EngineSettings
+from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
 from kctl.spark.exec.files import Locked
 from kctl.spark.exec.outcome import BadRecords, DataLoss
@@ -34,12 +37,13 @@ from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.row_selection import RowSelection
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.export import Exporter, ExportRequest, Listener
+from kctl.spark.following import FollowState
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout_mark import PARQUET_MARK
-from kctl.spark.local_pool import LocalSettings
 from kctl.spark.pace import Pace
 from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
-from kctl.spark.session import SparkMissing, SparkSettings
+from kctl.spark.session import SparkMissing, SparkSettings, require_spark
+from kctl.spark.submission import submit, without_secrets
 from kctl.spark.summary import (
     ExportSummary,
     RangeRow,
@@ -55,13 +59,14 @@ from kctl.spark.tables.kinds import TableKind, TableOptions
 if TYPE_CHECKING:
     from kctl.client.registry.settings import RegistrySettings
     from kctl.console import Progress
-    from kctl.spark.export import Origin
+    from kctl.spark.export import ExportReport, Origin
     from kctl.spark.job import JobProgress
     from kctl.spark.plan import Plan
 
 app = typer.Typer(add_completion=False)
 
-PROCESSES_MAX = 256
+EVERY_DEFAULT = "1m"
+EVERY_MS_MIN, EVERY_MS_MAX = 100, 86_400_000
 
 COLUMNS = (
     Column("batch", numeric=True),
@@ -91,6 +96,7 @@ COLUMNS = (
         "kctl export orders --to lake/ --table iceberg --value avro --schema-registry http://127.0.0.1:8081",
         "kctl export orders --to lake/ --value json --on-bad-record dead-letter",
         "kctl export orders --to lake/ --partition-by date --time-zone Europe/Berlin",
+        "kctl export orders --to s3://lake/orders --follow --every 5m --metrics-port 9309",
     ),
 )
 @shows_one("kctl.spark.summary:ExportSummary", lines="kctl.spark.summary:RangeRow")
@@ -251,11 +257,57 @@ def export(
             help="Engine spark: local[*] (default), local[N], spark://HOST:PORT, yarn or k8s://URL.",
         ),
     ] = None,
+    deploy_mode: Annotated[
+        Literal["client", "cluster"] | None,
+        typer.Option(
+            "--deploy-mode",
+            help="Engine spark: where the driver runs, on this machine (client, default) or in the cluster, "
+            "with --master yarn or k8s://URL.",
+        ),
+    ] = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Engine spark: set a Spark property.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; starts no engine.")] = False,
+    packages: Annotated[
+        str | None,
+        typer.Option("--packages", metavar="GROUP:NAME:VERSION[,...]", help="Engine spark: Maven packages to add."),
+    ] = None,
+    archives: Annotated[
+        str | None,
+        typer.Option(
+            "--archives",
+            metavar="FILE[#FOLDER][,...]",
+            help="Engine spark: archives to unpack where tasks run, such as a Python environment.",
+        ),
+    ] = None,
+    py_files: Annotated[
+        str | None,
+        typer.Option("--py-files", metavar="FILE[,...]", help="Engine spark: Python files and zips for tasks."),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would be exported, and the spark-submit command; starts no engine."),
+    ] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+    follows: Annotated[
+        bool, typer.Option("--follow", help="Repeat the export until SIGINT or SIGTERM; errors are retried.")
+    ] = False,
+    every: Annotated[
+        str, typer.Option("--every", metavar="DURATION", help="With --follow: time between the starts of two rounds.")
+    ] = EVERY_DEFAULT,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="N",
+            help="With --follow: port of an HTTP endpoint with metrics for Prometheus; 0 for a free one.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_listen: Annotated[
+        str, typer.Option("--metrics-listen", metavar="HOST", help="Address on which that endpoint listens.")
+    ] = "127.0.0.1",
 ) -> ExitStatus:
     """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
 
@@ -266,6 +318,10 @@ def export(
     The exit status is 3 if records were deleted before they were exported, or if exported files are missing (see
     --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
     is running, or if the folder contains files that are not in its commit log (see --adopt).
+
+    With --follow, the first SIGINT or SIGTERM ends the command after the current commit with status 0; a second one
+    ends it at once.  An error of the first round ends it; later rounds are repeated after errors of the network, of
+    brokers, of processes and of disks.
 
     Both engines run the same tasks and commit to the same log; a folder may be exported to by either.  Engine local
     requires the extra 'export' of the package kctl-kafka; engine spark the extra 'spark', and Java 17 or later.  Object
@@ -299,7 +355,7 @@ def export(
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
         adopts=adopt,
-        engine=_engine(engine or _default_engine(ctx), processes, master, conf),
+        engine=engine_settings(run, ctx.params, engine or _default_engine(ctx), target=to, decoding=decoding),
         table=TableOptions(
             kind=TableKind(table),
             is_shared=one_table,
@@ -315,7 +371,33 @@ def export(
         raise UsageError("--adopt is an option of --table parquet without --partition-by, --select and --where")
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
-    return _run(run, request, dry_run=dry_run, show_progress=not no_progress)
+    if follows and dry_run:
+        raise UsageError("--follow and --dry-run exclude each other")
+    if metrics_port is not None and not follows:
+        raise UsageError("--metrics-port is an option of --follow")
+    if follows and run.console.format.is_document:
+        raise UsageError(
+            f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
+        )
+    rounds = _Rounds(_every_ms(every), metrics_listen, metrics_port) if follows else None
+    command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
+    return _run(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
+
+
+class _Rounds(NamedTuple):
+    """The options of --follow."""
+
+    every_ms: int
+    metrics_host: str
+    metrics_port: int | None
+
+
+def _every_ms(text: str) -> int:
+    """Raises UsageError."""
+    every_ms = parse_duration_ms(text)
+    if not EVERY_MS_MIN <= every_ms <= EVERY_MS_MAX:
+        raise UsageError(f"--every takes between {EVERY_MS_MIN}ms and 1d, not '{text}'")
+    return every_ms
 
 
 def _field(name: str, format_: str, schema: str) -> FieldOptions:
@@ -345,23 +427,30 @@ def _default_engine(ctx: typer.Context) -> str:
     return "spark" if ctx.parent is not None and ctx.parent.info_name == "spark" else "local"
 
 
-def _engine(name: str, processes: int | None, master: str | None, conf: list[str] | None) -> EngineSettings:
-    """Raises UsageError for invalid options, and for options of the other engine."""
-    if name == "spark":
-        if processes is not None:
-            raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
-        return SparkSettings(master or "local[*]", parse_pairs(conf, "--conf"))
-    if master is not None or conf:
-        raise UsageError(f"{'--conf' if master is None else '--master'} is an option of --engine spark")
-    if processes is not None and not 1 <= processes <= PROCESSES_MAX:
-        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
-    return LocalSettings(processes or usable_processors())
-
-
-def _run(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
+def _run(
+    run: Invocation,
+    request: ExportRequest,
+    command: list[str],
+    rounds: _Rounds | None,
+    *,
+    dry_run: bool,
+    show_progress: bool,
+) -> ExitStatus:
     """Runs or plans the export; returns the exit status for errors that only exports have."""
     try:
-        return _show_plan(run, request) if dry_run else _export(run, request, show_progress=show_progress)
+        if dry_run:
+            if command:
+                run.console.note(shlex.join(without_secrets(command)))
+            return _show_plan(run, request)
+        if isinstance(request.engine, SparkSettings) and request.engine.is_cluster_mode:
+            require_spark()
+            if status := submit(command):
+                run.console.fail("SPARK_SUBMIT", f"spark-submit ended with status {status}; its output has the reason")
+            return ExitStatus.FAILED if status else ExitStatus.DONE
+        if rounds is not None:
+            _follow(run, request, rounds, show_progress=show_progress)
+            return ExitStatus.DONE
+        return _export(run, request, show_progress=show_progress)
     except DataLoss as error:
         run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn exports the records that exist")
         return ExitStatus.UNMET
@@ -402,6 +491,32 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     with contextlib.ExitStack() as stack:
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
         report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
+    _show_report(run, request, report)
+    return ExitStatus.DONE
+
+
+def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_progress: bool) -> None:
+    from kctl.commands.export.follow import FollowMetrics, follow  # noqa: PLC0415 - imports asyncio and HTTP
+
+    def listener(stack: contextlib.ExitStack) -> Listener:
+        notes = _ProgressNotes(run, stack, show_progress=show_progress)
+        return Listener(notes.on_plan, notes.on_progress)
+
+    def show(report: ExportReport) -> None:
+        if report.batches or report.warnings:
+            _show_report(run, request, report)
+            run.console.header = False
+
+    require_engine(request.engine)
+    with FollowMetrics(FollowState(every_ms=rounds.every_ms)) as metrics:
+        if rounds.metrics_port is not None:
+            port = metrics.serve(rounds.metrics_host, rounds.metrics_port)
+            host = f"[{rounds.metrics_host}]" if ":" in rounds.metrics_host else rounds.metrics_host
+            run.console.note(f"serving http://{host}:{port}/metrics")
+        follow(run, request, metrics, listener, show)
+
+
+def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) -> None:
     for warning in report.warnings:
         run.console.warn(warning)
     for reason, count in bad_reasons(report).items():
@@ -410,7 +525,6 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     rows = rows_of(report)
     _show(run, document(request, rows, report), rows)
     run.console.note(sentence(rows, report))
-    return ExitStatus.DONE
 
 
 class _ProgressNotes:

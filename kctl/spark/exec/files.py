@@ -29,6 +29,10 @@ SCRATCH_SUFFIX = ".tmp"
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
+class StoreFailed(KctlError):
+    """An operation of an object store failed."""
+
+
 class Locked(KctlError):
     """Another exporter has locked the folder."""
 

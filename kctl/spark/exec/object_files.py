@@ -25,7 +25,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from kctl.errors import KctlError
+from kctl.spark.exec.files import StoreFailed
 
 PROBE = "_kctl/conditional-writes"
 """An object that exists in every target: creating it again must be refused."""
@@ -38,10 +38,6 @@ READ_BYTES = 256 << 10
 """Read-ahead of a file; more than most footers."""
 ONE_REQUEST_BYTES_MAX = 5_000_000_000
 """Larger objects need several requests, which S3 accepts up to 5 GiB in one."""
-
-
-class StoreFailed(KctlError):
-    """An operation of the object store failed."""
 
 
 class ObjectFiles:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (
     AdminClient,
@@ -183,6 +186,11 @@ def test_commands_work_with_a_command_config(config: Path, capsys: pytest.Captur
     capsys.readouterr()
     assert kctl(config, "consume", "orders", "--group", "readers", "-n", "2", "--format", "jsonl") == 0
     assert sorted(json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()) == ["one", "two"]
+    # In a process of its own, because the engine starts others.
+    export = [sys.executable, "-m", "kctl", "export", "orders", "--to", str(tmp_path / "lake"), "--processes", "1"]
+    subprocess.run([*export, "--command-config", str(config)], check=True, timeout=120)
+    rows = pq.read_table(tmp_path / "lake" / "orders", partitioning=None).column("value").to_pylist()
+    assert sorted(rows) == [b"one", b"two"]
     assert kctl(config, "groups", "list") == 0
     assert "readers" in capsys.readouterr().out
     assert kctl(config, "cluster", "health") == 0

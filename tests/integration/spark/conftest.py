@@ -74,11 +74,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_topic(request: pytest.FixtureRequest, engine: str) -> Callable[[str, int], Topic]:
+def make_topic(request: pytest.FixtureRequest, engine: str) -> Callable[..., Topic]:
     """A new topic named after the test."""
 
-    def make(bootstrap: str, partitions: int) -> Topic:
-        name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200] + f"-{os.getpid()}"
+    def make(bootstrap: str, partitions: int, suffix: str = "") -> Topic:
+        name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200] + f"-{os.getpid()}{suffix}"
         return Topic(bootstrap, name, partitions, engine)
 
     return make

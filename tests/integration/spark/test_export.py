@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from tests.integration.spark.peer import (
@@ -26,7 +28,7 @@ from tests.peers.probe import free_port, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-MakeTopic = Callable[[str, int], Topic]
+MakeTopic = Callable[..., Topic]
 LOCAL = pytest.mark.parametrize("engine", ["local"], indirect=True)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -62,42 +64,48 @@ def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_top
 
 
 @LOCAL
-def test_spark_reads_the_folder_as_it_reads_its_kafka_source(
+def test_spark_reads_the_folder_and_the_topic_as_its_kafka_source_would(
     kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(kctl_bootstrap, 2)
     topic.produce(entries(200, partitions=2))
-    export(topic, tmp_path, "--include-headers", "--compression", "snappy")
-    found = _in_spark(tmp_path)
-    assert found == {
-        "count": 200,
-        "schema": "key binary,value binary,topic string,partition int,offset bigint,timestamp timestamp,"
-        "timestampType int,headers array<struct<key:string,value:binary>>",
-    }
-
-
-def _in_spark(folder: Path) -> dict[str, Any]:
-    """In a separate process, because a JVM cannot be started twice with different settings."""
-    code = (
-        "import json, sys\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
-        ".config('spark.driver.bindAddress', '127.0.0.1').config('spark.driver.host', '127.0.0.1')"
-        ".config('spark.driver.extraJavaOptions', '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC').getOrCreate()\n"
-        "frame = spark.read.option('recursiveFileLookup', 'true').parquet(sys.argv[1])\n"
-        "schema = ','.join(f'{f.name} {f.dataType.simpleString()}' for f in frame.schema)\n"
-        "print(json.dumps({'count': frame.count(), 'schema': schema}))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        check=True,
-        capture_output=True,
+    target = tmp_path / "lake"
+    export(topic, target, "--include-headers", "--compression", "snappy")
+    orders = make_topic(kctl_bootstrap, 1, suffix="-orders")
+    orders.produce({"value": b'{"id": %d, "price": {"amount": 1.5}, "note": "n"}' % n} for n in range(5))
+    schema = tmp_path / "schema.json"
+    price = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    schema.write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "price": price}}))
+    with subprocess.Popen(
+        [*QUERIES, str(target), kctl_bootstrap, topic.name, orders.name, str(schema), str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=RUN_TIMEOUT_S,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    ) as process:
+        assert process.stdout is not None
+        before = json.loads(process.stdout.readline())
+        topic.produce(entries(50, tag="later", partitions=2))
+        printed, _ = process.communicate("\n", timeout=RUN_TIMEOUT_S)
+    after = json.loads(printed)
+    columns = (
+        "topic string,partition int,offset bigint,timestamp timestamp,timestampType int,"
+        "headers array<struct<key:string,value:binary>>"
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    assert before["folder"] == {"count": 200, "schema": f"key binary,value binary,{columns}"}
+    assert before["batch"] == {"schema": f"key binary,value string,{columns}", "tasks": 6}
+    assert before["typed"] == [[n, 1.5, '{"note": "n"}'] for n in range(5)]
+    assert before["unknown"] == "format kctl has no option topics"
+    rows = sorted((row[0], row[1], None if row[3] is None else row[3].decode()) for row in topic.rows)
+    assert sorted(map(tuple, before["rows"])) == [row for row in rows if row[1] < 100]
+    # The same checkpoint continues at its offsets: by Trigger.AvailableNow, and then by a processing-time trigger.
+    assert before["streamed"] == 200
+    assert after["offsets"] == {topic.name: {"0": 125, "1": 125}}
+    assert sorted(map(tuple, after["rows"])) == rows
+
+
+QUERIES = (sys.executable, "-m", "tests.integration.spark.spark_queries")
 
 
 @pytest.mark.parametrize(
@@ -258,12 +266,24 @@ def test_after_a_warmup_exports_use_its_archive_of_classes(
 
 
 @LOCAL
-def test_increments_may_alternate_between_engines(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_increments_may_alternate_between_engines_and_spark_submit(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
     topic = make_topic(kctl_bootstrap, 3)
-    engines = []
     for topic.engine in ("local", "spark", "local"):
         topic.produce(entries(300, tag=topic.engine))
-        document = export(topic, tmp_path, "--include-headers")
-        engines.append((document["engine"], document["records"]))
-    assert_exact(topic, tmp_path)
-    assert engines == [("local", 300), ("spark", 300), ("local", 300)]
+        if topic.engine == "local":
+            assert export(topic, tmp_path, "--include-headers")["records"] == 300
+        else:
+            _submit(topic, tmp_path, "--include-headers")
+        assert_exact(topic, tmp_path)
+
+
+def _submit(topic: Topic, folder: Path, *options: str) -> None:
+    """Runs the spark-submit command that a dry run prints."""
+    status, _, output = run_export(topic, folder, *options, "--dry-run")
+    assert status == 0
+    (line,) = [line for line in output.splitlines() if "spark-submit" in line]
+    _, _, command = line.partition("spark-submit ")
+    program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    subprocess.run([program, *shlex.split(command)], check=True, capture_output=True, timeout=RUN_TIMEOUT_S)

@@ -8,15 +8,25 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.spark import session
 from kctl.spark.class_archive import make_archive
-from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, assert_exact, export, export_command, run_export
+from tests.integration.spark.peer import (
+    RUN_TIMEOUT_S,
+    TIMEOUT_S,
+    Topic,
+    assert_exact,
+    export,
+    export_command,
+    run_export,
+)
 from tests.peers.probe import free_port, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -171,3 +181,58 @@ def test_a_dry_run_of_a_folder_without_its_log_is_refused(
     document = export(topic, tmp_path / "copy", "--adopt")
     assert [one["status"] for one in document["partitions"]] == ["adopted", "adopted", "exported"]
     assert_exact(topic, tmp_path / "copy")
+
+
+@LOCAL
+def test_a_following_export_continues_after_errors_and_ends_after_a_commit(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 2, 100)
+    port = free_port()
+    options = ("--follow", "--every", "100ms", "--metrics-port", str(port), "--format", "jsonl")
+    command = [*export_command(topic, tmp_path / "out")[:-2], *options]
+    plans, away = tmp_path / "out/_kctl/plans", tmp_path / "away"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+        def wait_for(name: str, value: int) -> None:
+            holds = lambda: metric(port, name) >= value or process.poll() is not None  # noqa: E731
+            wait_until(holds, what=name, timeout_s=RUN_TIMEOUT_S)
+
+        wait_for("kctl_export_records_total", 100)
+        with paused(process):
+            plans.rename(away)
+            plans.touch()
+        wait_for("kctl_export_failed_rounds_total", 1)
+        with paused(process):
+            plans.unlink()
+            away.rename(plans)
+        topic.produce({"value": b"later", "partition": n % 2} for n in range(50))
+        wait_for("kctl_export_records_total", 150)
+        process.send_signal(signal.SIGTERM)
+        printed, output = process.communicate(timeout=RUN_TIMEOUT_S)
+    assert process.returncode == 0, output
+    assert sum(json.loads(line)["records"] for line in printed.splitlines()) == 150
+    assert "the next round starts in 1 s" in output
+    assert_exact(topic, tmp_path / "out")
+
+
+@contextlib.contextmanager
+def paused(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stops a process for the block."""
+    process.send_signal(signal.SIGSTOP)
+    status = Path(f"/proc/{process.pid}/stat")
+    stopped = lambda: status.read_text().rpartition(") ")[2].startswith("T")  # noqa: E731
+    wait_until(stopped, what="the process to stop", timeout_s=TIMEOUT_S)
+    yield
+    process.send_signal(signal.SIGCONT)
+
+
+def metric(port: int, name: str) -> float:
+    """The sum of a metric; -1 while the endpoint cannot be reached."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as response:
+            text = response.read().decode()
+    except OSError:
+        return -1
+    found = [one.samples for one in text_string_to_metric_families(text)]
+    return sum(sample.value for samples in found for sample in samples if sample.name == name)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from kctl.errors import KctlError
 from kctl.spark import importing
 from kctl.spark.importing import ImportRequest, import_export
 from kctl.spark.verification import data_files
-from tests.integration.spark.peer import Row, Topic, export, read_rows
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Row, Topic, export, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -31,6 +34,51 @@ class Stopped(KctlError):
 def contents(rows: list[Row]) -> list[tuple[Any, ...]]:
     """The records of each partition in their order, without offsets."""
     return [(row[0], *row[2:]) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+IMPORT = """
+import itertools, os, signal, sys
+from kctl.cli import main
+from kctl.client.transaction import Transaction
+from kctl.spark import importing
+from kctl.spark.verification import data_files
+
+def kill_at(moment):
+    if moment == sys.argv[1]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def commit(transaction, *arguments, **named):
+    number = next(numbers)
+    kill_at(f"before {number}")
+    await committed(transaction, *arguments, **named)
+    kill_at(f"after {number}")
+
+importing.COMMIT_MS, data_files.READ_ROWS_MAX = 0, 100
+numbers, committed, Transaction.commit = itertools.count(), Transaction.commit, commit
+sys.exit(main(sys.argv[2:]))
+"""
+"""An import with many transactions, which is killed before or after the commit of one of them."""
+
+
+@LOCAL
+def test_an_import_whose_process_is_killed_continues(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source = make_topic(kctl_bootstrap, 2)
+    source.produce({"value": b"%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n} for n in range(2_000))
+    export(source, tmp_path / "first")
+    restored = Topic(kctl_bootstrap, f"{source.name}-restored", 2, "local")
+    words = ("tables", "import", str(tmp_path / "first"), restored.name, "--bootstrap-server", kctl_bootstrap)
+    for moment, status in (
+        ("before 1", -signal.SIGKILL),
+        ("after 2", -signal.SIGKILL),
+        ("before 4", -signal.SIGKILL),
+        ("never", 0),
+    ):
+        command = [sys.executable, "-c", IMPORT, moment, *words, "--timeout", "60s"]
+        assert subprocess.run(command, check=False, capture_output=True, timeout=RUN_TIMEOUT_S).returncode == status
+    export(restored, tmp_path / "second")
+    assert contents(read_rows(tmp_path / "second", topics=[restored.name])) == contents(source.rows)
 
 
 @LOCAL

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from kctl.cli import main
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.target import open_files
 from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, export, export_command, run_export
@@ -49,7 +52,10 @@ def assert_exact(topic: Topic, files: Files) -> None:
     assert sorted(found) == sorted((row[0], row[1], row[3]) for row in topic.rows)
 
 
-def test_both_engines_export_to_s3_in_increments(kctl_bootstrap: str, make_topic: MakeTopic) -> None:
+def test_both_engines_export_to_s3_in_increments(
+    kctl_bootstrap: str, make_topic: MakeTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Further commands read the export there."""
     topic = filled(make_topic, kctl_bootstrap, 300)
     target = f"s3://{s3_server.BUCKET}/{topic.name}"
     for topic.engine in ("local", "spark"):
@@ -60,6 +66,20 @@ def test_both_engines_export_to_s3_in_increments(kctl_bootstrap: str, make_topic
     topic.engine = "local"
     assert export(topic, target, "--dry-run")["partitions"][0]["start"] == 200
     assert "secret-of-the-tests" not in open_files(target).read("_kctl/plans/000000000000.json").decode()
+    export(topic, target)
+    options = ("--bootstrap-server", kctl_bootstrap, "--format", "json", "--timeout", "60s")
+
+    def tables(verb: str, *words: str) -> list[dict[str, Any]]:
+        assert main(["tables", verb, *words, *options]) == 0
+        rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        return rows
+
+    assert [(row["state"], row["lag"]) for row in tables("status", target)] == [("current", 0)] * 3
+    compared = [(row["status"], row["table_records"]) for row in tables("verify", topic.name, target)]
+    assert compared == [("equal", 300)] * 3
+    restored = Topic(kctl_bootstrap, f"{topic.name}-restored", 3, "local")
+    for records in (300, 0):
+        assert [row["records"] for row in tables("import", target, restored.name)] == [records] * 3
 
 
 @pytest.mark.parametrize("engine", ["local"], indirect=True)

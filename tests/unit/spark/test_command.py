@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli import main
+from kctl.spark.submission import PROGRAM
 from tests.peers.probe import free_port
 
 
@@ -70,6 +72,14 @@ def test_without_java_one_line_explains_how_to_install_it(
         (("--to", "out", "--target-file-size", "0"), "must be greater than 0"),
         (("--to", "out", "--conf", "spark.executor.memory"), "NAME=VALUE"),
         (("--to", "out", "--master", "sprak://h:7077"), "is not a Spark master"),
+        (("--to", "out", "--deploy-mode", "cluster"), "'local[*]' has no cluster"),
+        (("--to", "out", "--deploy-mode", "cluster", "--master", "spark://h:7077"), "in client mode only"),
+        (("--to", "out", "--engine", "local", "--archives", "a.zip"), "--archives is an option of --engine spark"),
+        (("--to", "out", "--engine", "local", "--deploy-mode", "client"), "--deploy-mode is an option"),
+        (("--to", "out", "--follow", "--dry-run"), "exclude each other"),
+        (("--to", "out", "--follow", "--every", "1ms"), "--every takes between 100ms and 1d"),
+        (("--to", "out", "--follow", "--format", "json"), "use --format jsonl"),
+        (("--to", "out", "--metrics-port", "0"), "--metrics-port is an option of --follow"),
         ((), "--to"),
     ],
 )
@@ -84,6 +94,31 @@ def test_invalid_options_are_usage_errors(
     assert main(command(*words)) == 2
     assert complaint in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_prints_the_spark_submit_command_of_a_cluster_driver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver finds the files in its working folder; secrets of Spark are not printed."""
+    monkeypatch.chdir(tmp_path)
+    server = f"127.0.0.1:{free_port()}"
+    target = str(tmp_path / "lake")
+    Path("settings").mkdir()
+    Path("settings/client.properties").write_text(f"bootstrap.servers={server}\n")
+    Path("order.avsc").write_text("{}")
+    words = [*("--to", target, "--master", "yarn", "--deploy-mode", "cluster", "--dry-run")]
+    words += ("--conf", "spark.authenticate.secret=k7", "--archives", "env.tar.gz#env", "--packages", "g:a:1")
+    words += ("--command-config", "settings/client.properties", "--value", "avro", "--value-schema", "order.avsc")
+    assert main(command(*words, "--include-headers", "--timeout", "1s")) == 4
+    line = capsys.readouterr().err.splitlines()[0].removeprefix("kctl: ")
+    assert shlex.split(line) == [
+        *("spark-submit", "--master", "yarn", "--deploy-mode", "cluster", "--name", "kctl spark export"),
+        *("--conf", "spark.authenticate.secret=[hidden]", "--conf", "spark.jars.packages=g:a:1"),
+        *("--conf", "spark.archives=env.tar.gz#env", "--files", "order.avsc,settings/client.properties"),
+        *(str(PROGRAM), "spark", "export", "orders", "--include-headers", "--value", "avro"),
+        *("--value-schema", "order.avsc", "--master", "yarn", "--bootstrap-server", server),
+        *("--command-config", "client.properties", "--timeout", "1000ms", "--to", target, "--no-progress"),
+    ]
 
 
 def test_a_dry_run_without_a_cluster_is_unreachable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

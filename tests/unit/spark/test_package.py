@@ -8,8 +8,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-from kctl.spark.job import tasks_of
+from kctl.client.security import ClientSecurity
+from kctl.client.settings import ClientSettings
+from kctl.spark.job import portable, tasks_of
 from kctl.spark.package import build_package
+from tests.peers.certificates import PASSWORD, CertificateAuthority
 from tests.unit.spark.scene import Cluster, exporter
 
 
@@ -59,6 +62,37 @@ def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_
         "assert type(tasks[0].compression) is str\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package), str(pickled)], check=True, timeout=60)
+
+
+def test_tasks_get_the_contents_of_key_stores(tmp_path: Path) -> None:
+    """Executors on other machines do not have the files."""
+    authority = CertificateAuthority.create(tmp_path)
+    client = authority.issue("client")
+    security = ClientSecurity.of(
+        "SASL_SSL",
+        {
+            "ssl.truststore.location": str(authority.jks),
+            "ssl.truststore.password": PASSWORD,
+            "ssl.keystore.location": str(client.pkcs12),
+            "ssl.keystore.password": PASSWORD,
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": 'a.ScramLoginModule required username="u" password="p";',
+        },
+    )
+    settings = portable(ClientSettings((("127.0.0.1", 9092),), security=security))
+    for path in (authority.jks, client.pkcs12):
+        path.unlink()
+    pickled = tmp_path / "settings"
+    pickled.write_bytes(pickle.dumps(settings))
+    code = (
+        "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
+        "security = pickle.load(open(sys.argv[2], 'rb')).security\n"
+        "assert len(security.tls_context().get_ca_certs()) == 1\n"
+        "assert security.sasl_client('broker', 1000) is not None\n"
+    )
+    subprocess.run(
+        [sys.executable, "-I", "-c", code, str(build_package(tmp_path)), str(pickled)], check=True, timeout=60
+    )
 
 
 def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from kctl.errors import UsageError
 from kctl.spark.session import (
     SparkFailed,
     SparkSettings,
-    _configuration,
     _death,
     _message,
     _reason_in,
     running_spark,
     silence_py4j,
+    spark_properties,
 )
 from tests.peers.probe import free_port
 
@@ -35,17 +35,17 @@ def test_parallelism_is_known_for_local_masters(master: str, parallelism: int) -
 
 
 def test_a_local_spark_listens_on_loopback_and_tries_dead_workers_again() -> None:
-    found = _configuration(SparkSettings("local[2]"), "export", LOG)
+    found = spark_properties(SparkSettings("local[2]"), log_settings=LOG)
     assert found["spark.master"] == "local[2,4]"
-    assert _configuration(SparkSettings("local"), "export", LOG)["spark.master"] == "local[1,4]"
-    assert _configuration(SparkSettings("local[*, 2]"), "export", LOG)["spark.master"] == "local[*,2]"
+    assert spark_properties(SparkSettings("local"), log_settings=LOG)["spark.master"] == "local[1,4]"
+    assert spark_properties(SparkSettings("local[*, 2]"), log_settings=LOG)["spark.master"] == "local[*,2]"
     assert found["spark.driver.bindAddress"] == found["spark.driver.host"] == "127.0.0.1"
     assert "TieredStopAtLevel=1" in found["spark.driver.extraJavaOptions"]
     assert found["spark.ui.enabled"] == "false"
 
 
 def test_other_masters_decide_about_addresses_and_jvm_flags() -> None:
-    found = _configuration(SparkSettings("spark://10.0.0.7:7077"), "export", LOG)
+    found = spark_properties(SparkSettings("spark://10.0.0.7:7077"), log_settings=LOG)
     assert found["spark.master"] == "spark://10.0.0.7:7077"
     assert "spark.driver.host" not in found
     assert "TieredStopAtLevel" not in found["spark.driver.extraJavaOptions"]
@@ -53,7 +53,7 @@ def test_other_masters_decide_about_addresses_and_jvm_flags() -> None:
 
 def test_properties_of_the_user_win() -> None:
     settings = SparkSettings("local[2]", {"spark.ui.enabled": "true", "spark.driver.memory": "3g"})
-    found = _configuration(settings, "export", LOG)
+    found = spark_properties(settings, log_settings=LOG)
     assert found["spark.ui.enabled"] == "true"
     assert found["spark.driver.memory"] == "3g"
 
@@ -118,6 +118,21 @@ def test_supported_masters_are_accepted(master: str) -> None:
 def test_the_addresses_of_standalone_masters_are_known() -> None:
     assert SparkSettings("spark://a:1,[::1]:2").standalone_addresses == [("a", 1), ("::1", 2)]
     assert SparkSettings("yarn").standalone_addresses == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_open"),
+    [
+        (SparkSettings("spark://a:1", has_secrets=True), True),
+        (SparkSettings("spark://a:1"), False),
+        (SparkSettings("local[2]", has_secrets=True), False),
+        (SparkSettings("yarn", {"spark.network.crypto.enabled": "true"}, has_secrets=True), False),
+        (SparkSettings("yarn", {"spark.ssl.rpc.enabled": "true"}, has_secrets=True), False),
+    ],
+)
+def test_credentials_that_cross_the_network_unencrypted_are_detected(settings: SparkSettings, is_open: bool) -> None:
+    assert settings.sends_secrets_openly is is_open
+    assert ("spark.io.encryption.enabled" in spark_properties(settings)) is settings.has_secrets
 
 
 def test_an_unreachable_master_is_named_before_a_jvm_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

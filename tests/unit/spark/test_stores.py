@@ -15,8 +15,8 @@ from pyiceberg.utils.config import Config
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.commit_log import CommitLog, LostRace
-from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.object_files import ObjectFiles, StoreFailed
+from kctl.spark.exec.files import DiskFiles, Files, StoreFailed
+from kctl.spark.exec.object_files import ObjectFiles
 from kctl.spark.exec.target import open_files
 from kctl.spark.export import Listener
 from kctl.spark.tables.kinds import TableKind, TableOptions

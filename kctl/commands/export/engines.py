@@ -1,0 +1,73 @@
+"""The settings of an engine from the options of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kctl.commands.invocation import Invocation
+from kctl.commands.values import parse_pairs
+from kctl.errors import UsageError
+from kctl.operating_system import usable_processors
+from kctl.spark.decodings import DecodingOptions
+from kctl.spark.engine import EngineSettings
+from kctl.spark.exec.column_types import Format
+from kctl.spark.exec.target import is_object_store
+from kctl.spark.local_pool import LocalSettings
+from kctl.spark.session import SparkSettings
+
+PROCESSES_MAX = 256
+
+_PROPERTIES = {
+    "packages": "spark.jars.packages",
+    "archives": "spark.archives",
+    "py_files": "spark.submit.pyFiles",
+}
+_ONLY_SPARK = ("master", "deploy_mode", "conf", *_PROPERTIES)
+
+
+def engine_settings(
+    run: Invocation, options: Mapping[str, Any], engine: str, *, target: str, decoding: DecodingOptions
+) -> EngineSettings:
+    """Warns if the engine would send credentials openly.
+
+    Raises UsageError for invalid options, and for options of the other engine.
+    """
+    processes: int | None = options["processes"]
+    if engine == "local":
+        for name in _ONLY_SPARK:
+            if options[name]:
+                raise UsageError(f"--{name.replace('_', '-')} is an option of --engine spark")
+        if processes is not None and not 1 <= processes <= PROCESSES_MAX:
+            raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
+        return LocalSettings(processes or usable_processors())
+    if processes is not None:
+        raise UsageError("--processes is an option of --engine local; for Spark use --master local[N]")
+    conf = parse_pairs(options["conf"], "--conf")
+    conf |= {name: options[option] for option, name in _PROPERTIES.items() if options[option]}
+    security = run.client_settings().security
+    settings = SparkSettings(
+        options["master"] or "local[*]",
+        conf,
+        is_cluster_mode=options["deploy_mode"] == "cluster",
+        packages=tuple(_packages(decoding, uses_tls=security is not None and security.uses_tls, target=target)),
+        has_secrets=security is not None,
+    )
+    if settings.sends_secrets_openly:
+        run.console.warn(
+            "Spark sends the credentials of --command-config to executors without encryption; "
+            "see spark.authenticate and spark.network.crypto.enabled"
+        )
+    return settings
+
+
+def _packages(decoding: DecodingOptions, *, uses_tls: bool, target: str) -> list[str]:
+    """The packages that tasks need beside those of every task."""
+    formats = {one.format for one in decoding.fields}
+    needed = {
+        "cryptography": uses_tls,
+        "obstore": is_object_store(target),
+        "fastavro": Format.AVRO in formats,
+        "google.protobuf": Format.PROTOBUF in formats,
+    }
+    return [name for name, is_needed in needed.items() if is_needed]

@@ -1,0 +1,75 @@
+"""Queries of one Spark session, in a process of its own: a folder as Parquet, and topics with `format("kctl")`.
+
+Prints one line of JSON, waits for a line, and prints another one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kctl.spark.data_source import register
+from kctl.spark.session import JVM_FLAGS
+
+folder, bootstrap, topic, orders, schema, scratch = sys.argv[1:]
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+FAST = {"spark.driver.extraJavaOptions": JVM_FLAGS, "spark.sql.shuffle.partitions": "2"}
+builder = SparkSession.builder.master("local[2]")
+for name, value in {**LOOPBACK, **FAST}.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+register(spark)
+options = {"bootstrap.servers": bootstrap, "topic": topic, "value": "string", "includeHeaders": "true"}
+sink = {"path": f"{scratch}/rows", "checkpointLocation": f"{scratch}/checkpoint"}
+
+
+def schema_of(frame: DataFrame) -> str:
+    return ",".join(f"{one.name} {one.dataType.simpleString()}" for one in frame.schema)
+
+
+def rows_of(frame: DataFrame) -> list[Any]:
+    return [list(row) for row in frame.select("partition", "offset", "value").collect()]
+
+
+def query(**trigger: Any) -> Any:
+    source = spark.readStream.format("kctl").options(**options, maxOffsetsPerTrigger="150").load()
+    return source.writeStream.format("parquet").options(**sink).trigger(**trigger).start()
+
+
+read = spark.read.option("recursiveFileLookup", "true").parquet(folder)
+batch = spark.read.format("kctl").options(**options, maxOffsetsPerTask="40").load()
+typed = {**options, "topic": orders, "value": "json", "value.schema": schema}
+values = spark.read.format("kctl").options(**typed).load().orderBy("offset")
+try:
+    spark.read.format("kctl").options(**options, topics=topic).load()
+    unknown = ""
+except Exception as error:
+    unknown = next(line for line in str(error).splitlines() if "UsageError: " in line)
+available = query(availableNow=True)
+available.awaitTermination()
+first = {
+    "folder": {"count": read.count(), "schema": schema_of(read)},
+    "batch": {"schema": schema_of(batch), "tasks": batch.rdd.getNumPartitions()},
+    "rows": rows_of(batch),
+    "typed": [list(row) for row in values.select("value.id", "value.price.amount", "value_rest").collect()],
+    "unknown": unknown.partition("UsageError: ")[2].partition(";")[0],
+    "streamed": spark.read.parquet(sink["path"]).count(),
+}
+sys.stdout.write(json.dumps(first) + "\n")
+sys.stdout.flush()
+sys.stdin.readline()
+running = query(processingTime="1 second")
+running.processAllAvailable()
+running.stop()
+offsets = sorted(Path(sink["checkpointLocation"], "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+second = {
+    "rows": rows_of(spark.read.parquet(sink["path"])),
+    "offsets": json.loads(offsets[-1].read_text().splitlines()[-1]),
+}
+sys.stdout.write(json.dumps(second) + "\n")
+sys.stdout.flush()

@@ -1,0 +1,125 @@
+"""An export from a secured broker by the workers of a standalone cluster, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from kctl.spark.session import JVM_FLAGS
+from tests.integration.spark.peer import RUN_TIMEOUT_S, TIMEOUT_S, read_rows
+from tests.peers.certificates import PASSWORD, CertificateAuthority
+from tests.peers.probe import free_port, wait_until
+from tests.peers.sasl_broker import sasl_broker
+from tests.peers.spark_cluster import spark_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+USER, SECRET = "exporter", "planted;secret=7401"
+PARTITIONS, RECORDS = 4, 24_000
+
+
+@pytest.fixture(scope="module")
+def client_properties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The client properties of a user of a broker with SCRAM over TLS."""
+    folder = tmp_path_factory.mktemp("secured")
+    authority = CertificateAuthority.create(folder)
+    plaintext, secured = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    properties = {
+        "listeners": f"PLAINTEXT://{plaintext},SASL://{secured}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_SSL",
+        "ssl.keystore.location": str(authority.issue("server").pkcs12),
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.password": PASSWORD,
+    }
+    config = folder / "client.properties"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    config.write_text(
+        f"bootstrap.servers={secured}\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        f'sasl.jaas.config={module} required username="{USER}" password="{SECRET}";\n'
+        f"ssl.truststore.location={authority.pkcs12}\nssl.truststore.password={PASSWORD}\n"
+    )
+    config.chmod(0o600)
+    with sasl_broker(folder / "broker", properties=properties):
+        _fill(plaintext)
+        yield config
+
+
+def _fill(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    credential = UserScramCredentialUpsertion(
+        USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), SECRET.encode()
+    )
+    for future in admin.alter_user_scram_credentials([credential]).values():
+        future.result(TIMEOUT_S)
+    admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for number in range(RECORDS):
+        producer.produce("orders", b"%d" % number * 20, partition=number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_a_killed_worker_loses_no_record_and_no_secret_is_shown(client_properties: Path, tmp_path: Path) -> None:
+    target, events, scratch = (tmp_path / name for name in ("lake", "events", "scratch"))
+    events.mkdir()
+    scratch.mkdir()
+    with spark_cluster(tmp_path, workers=2) as cluster:
+        properties = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": f"file:{events}",
+            "spark.eventLog.compress": "false",
+            "spark.pyspark.python": sys.executable,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": JVM_FLAGS,
+            "spark.driver.extraJavaOptions": JVM_FLAGS,
+        }
+        command = [
+            *(sys.executable, "-m", "kctl", "spark", "export", "orders", "--to", str(target), "--format", "json"),
+            *("--command-config", str(client_properties), "--master", cluster.master, "--target-file-size", "32k"),
+            *(word for name, value in properties.items() for word in ("--conf", f"{name}={value}")),
+        ]
+        environment = {**os.environ, "TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            started = lambda: any(target.glob("orders/*.parquet")) or process.poll() is not None  # noqa: E731
+            wait_until(started, what="the first file", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
+            titles = b"".join(_titles())
+            os.kill(cluster.workers[0].pid, signal.SIGKILL)
+            printed, output = process.communicate(timeout=RUN_TIMEOUT_S)
+    assert process.returncode == 0, output
+    assert json.loads(printed)["records"] == RECORDS
+    assert len(json.loads(printed)["partitions"]) == PARTITIONS
+    assert "without encryption" in output
+    rows = read_rows(target, topics=["orders"])
+    assert sorted(str(row[3]) for row in rows) == sorted(str(b"%d" % number * 20) for number in range(RECORDS))
+    assert b"spark" in titles
+    assert "SparkListenerEnvironmentUpdate" in "".join(path.read_text() for path in events.rglob("events*"))
+    texts = {"titles": titles, "output": (printed + output).encode()}
+    texts |= {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert len([name for name in texts if name.endswith("stderr")]) >= 2
+    assert [name for name, text in texts.items() if SECRET.encode() in text or PASSWORD.encode() in text] == []
+
+
+def _titles() -> Iterator[bytes]:
+    """The command lines of all processes."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes()
+        except OSError:
+            continue

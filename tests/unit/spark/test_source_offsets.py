@@ -1,0 +1,53 @@
+"""Offsets of streaming queries: their JSON, and how ranges are limited and cut."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+from kctl.spark.exec.source_offsets import cut, from_document, limited, parse_offsets, to_document
+
+PARTITIONS = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 12))
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**62), max_size=8)
+
+
+@given(OFFSETS)
+def test_offsets_survive_a_checkpoint(offsets: dict[TopicPartition, int]) -> None:
+    assert from_document(json.loads(json.dumps(to_document(offsets)))) == offsets
+
+
+def test_offsets_have_the_form_of_the_kafka_source() -> None:
+    assert parse_offsets('{"orders": {"0": 5, "10": 7}}', "startingOffsets") == {
+        TopicPartition("orders", 0): 5,
+        TopicPartition("orders", 10): 7,
+    }
+    assert parse_offsets("Earliest", "startingOffsets") == "earliest"
+
+
+@pytest.mark.parametrize("text", ["", "first", "{}", "[]", '{"a": 1}', '{"a": {"0": -1}}', '{"a": {"x": 1}}'])
+def test_other_offsets_are_usage_errors(text: str) -> None:
+    with pytest.raises(UsageError, match="startingOffsets takes earliest, latest or JSON"):
+        parse_offsets(text, "startingOffsets")
+
+
+@given(OFFSETS, st.dictionaries(PARTITIONS, st.integers(0, 10**6), max_size=8), st.integers(1, 10**7))
+def test_a_limited_batch_progresses_everywhere_and_never_exceeds_the_end(
+    start: dict[TopicPartition, int], lags: dict[TopicPartition, int], offsets_max: int
+) -> None:
+    latest = {tp: start.get(tp, 0) + lag for tp, lag in lags.items()}
+    ends = limited(start, latest, offsets_max)
+    taken = {tp: end - start.get(tp, 0) for tp, end in ends.items()}
+    assert all(0 < taken[tp] <= lag if lag else taken[tp] == 0 for tp, lag in lags.items())
+    assert sum(taken.values()) < offsets_max + max(len(lags), 1) or sum(taken.values()) == sum(lags.values())
+
+
+@given(st.integers(0, 2**40), st.integers(0, 1000), st.none() | st.integers(1, 200))
+def test_parts_of_a_range_are_adjacent_and_bounded(start: int, width: int, offsets_max: int | None) -> None:
+    parts = cut(start, start + width, offsets_max)
+    assert [offset for part in parts for offset in range(*part)] == list(range(start, start + width))
+    assert all(0 < end - begin <= (offsets_max or width) for begin, end in parts)
