@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.replication.fetch_reading import Fetch, Reading
+from kctl.server.replication.fetch_reading import Fetch, FetchKey, Reading
 from kctl.server.replication.fetch_session import NO_SESSION, FetchSession
 from kctl.server.requests.slices import pause, pieces
 
@@ -47,8 +47,9 @@ class FetchReply:
             return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
-        self.fetch.note_unchanged(reading)
         self._send(reading.results, reading, session, topics)
+        if session is not None:
+            self.fetch.rest(session, self.fetch.positions, reading)
         return self._response(topics, session)
 
     async def response_in_slices(self, reading: Reading) -> FetchResponse:
@@ -61,10 +62,13 @@ class FetchReply:
                 return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
-        self.fetch.note_unchanged(reading)
         for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
             await pause()
             self._send(dict(piece), reading, session, topics)
+        if session is not None:
+            for positions in pieces(self.fetch.positions, READ_PER_SLICE_MAX):
+                await pause()
+                self.fetch.rest(session, positions, reading)
         return self._response(topics, session)
 
     def _session_of(self, reading: Reading) -> FetchSession | None:
@@ -122,7 +126,7 @@ class DelayedFetch:
         self.future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
         self._reply = reply
 
-    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+    def try_complete(self, changed: Collection[FetchKey]) -> bool:
         """Completes if min_bytes are available or something is urgent."""
         reading = self._reply.fetch.read_if_enough(changed)
         if reading is None:

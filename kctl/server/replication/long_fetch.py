@@ -11,8 +11,9 @@ from __future__ import annotations
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchResponse
-from kctl.server.replication.fetch_reading import Reading
+from kctl.server.replication.fetch_reading import FetchKey, Reading
 from kctl.server.replication.fetch_replies import FetchReply
+from kctl.server.replication.fetch_session import FetchPosition
 from kctl.server.requests.purgatory import Changes, Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import end_of, pause, pieces
@@ -21,21 +22,23 @@ from kctl.server.requests.slices import end_of, pause, pieces
 class LongFetch:
     """One such fetch, with the rules of DelayedFetch."""
 
-    def __init__(self, reply: FetchReply, purgatory: Purgatory[TopicPartition], work: RecordWork) -> None:
+    def __init__(self, reply: FetchReply, purgatory: Purgatory[FetchKey], work: RecordWork) -> None:
         self._reply = reply
         self._fetch = reply.fetch
         self._purgatory = purgatory
         self._work = work
-        self._changes: Changes[TopicPartition] = Changes()
+        self._changes: Changes[FetchKey] = Changes()
 
     async def response(self, max_wait_ms: int) -> FetchResponse:
         """Reads until there is enough, at most for `max_wait_ms`."""
         if max_wait_ms <= 0:
             self._changes.on_timeout()
             return await self._reply.response_in_slices(await self._enough())
-        keys = [position.topic_partition for position in self._fetch.positions]
-        stop = await self._purgatory.watch_in_slices(self._changes, keys, max_wait_ms)
+        stop = await self._purgatory.watch_in_slices(self._changes, self._fetch.watched_keys, max_wait_ms)
         try:
+            for piece in pieces(self._fetch.positions, READ_PER_SLICE_MAX):
+                self._fetch.watch(piece)
+                await pause()
             reading = await self._enough()
         finally:
             stop()
@@ -65,14 +68,14 @@ class LongFetch:
         """
         fetch, changes = self._fetch, self._changes
         while not changes.is_over:
-            changed = await changes.take()
+            changed = fetch.moved(await changes.take())
             if fetch.is_converted:
-                changed = [each for each in changed if fetch.upper_bound_of(each) != seen[each]]
+                changed = [each for each in changed if fetch.upper_bound_of(tp := each.topic_partition) != seen[tp]]
             if changed and await self._is_enough_with(changed):
                 return True
         return True
 
-    async def _is_enough_with(self, changed: list[TopicPartition]) -> bool:
+    async def _is_enough_with(self, changed: list[FetchPosition]) -> bool:
         is_enough = False
         for piece in pieces(changed, READ_PER_SLICE_MAX):
             is_enough = self._fetch.has_become_enough(piece) or is_enough

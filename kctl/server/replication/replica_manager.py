@@ -22,6 +22,7 @@ from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.server.control_request_checks import check_partition_name, check_role
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
+from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
@@ -51,7 +52,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         clock: Clock,
         produce_purgatory: Purgatory[TopicPartition],
-        fetch_purgatory: Purgatory[TopicPartition],
+        fetch_purgatory: Purgatory[TopicPartition | FetchSession],
         log_config: Callable[[str], LogConfig],
         lag_time_max_ms: int,
         min_insync_replicas: Callable[[str], int],
@@ -62,6 +63,8 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.controller_epoch = -1
         self.traffic = BrokerTraffic()
+        self.woken_sessions: dict[FetchSession, None] = {}
+        """Fetch sessions with partitions that have changed since `partition_moved` was called."""
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
@@ -125,12 +128,21 @@ class ReplicaManager:
             self._produce_purgatory.check(topic_partition)
         if self._fetch_purgatory.watches(topic_partition):
             self._fetch_purgatory.check(topic_partition)
+        if self.woken_sessions:
+            self._check_sessions()
 
     def partitions_moved(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """As `partition_moved` for many partitions; a request that waits for several of them is checked once."""
         moved = tuple(topic_partitions)
         self._produce_purgatory.check(*moved)
         self._fetch_purgatory.check(*moved)
+        if self.woken_sessions:
+            self._check_sessions()
+
+    def _check_sessions(self) -> None:
+        woken = list(self.woken_sessions)
+        self.woken_sessions.clear()
+        self._fetch_purgatory.check(*woken)
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
@@ -225,11 +237,10 @@ class ReplicaManager:
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
         log.error("log directory is offline, not serving its partitions error=%s", failure)
-        self.partitions_moved(
-            topic_partition
-            for topic_partition, partition in self.partitions.items()
-            if not partition.log.log_directory.is_online
-        )
+        offline = [partition for partition in self.partitions.values() if not partition.log.log_directory.is_online]
+        for partition in offline:
+            partition.notify()
+        self.partitions_moved(partition.topic_partition for partition in offline)
 
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""
