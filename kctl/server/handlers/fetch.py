@@ -46,6 +46,7 @@ from kctl.server.requests.context import EVERYTHING_ALLOWED, RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
+from kctl.server.requests.waiting_reply import waiting_reply
 
 READ_COMMITTED = 1
 _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
@@ -109,7 +110,10 @@ class FetchHandler:
             if request.max_wait_ms <= 0 or fetch.is_enough(reading):
                 return reply.response(reading)
             fetch.wait_after(reading)
-        delayed = DelayedFetch(reply)
+        if session is not None and len(session.positions) > READ_PER_SLICE_MAX:
+            # More partitions than one slice has may change before there are min_bytes.
+            return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
+        delayed = DelayedFetch(reply, waiting_reply(context))
         fetch.watch(fetch.positions)
         self._purgatory.watch(delayed, fetch.watched_keys, request.max_wait_ms)
         return delayed.future
@@ -226,7 +230,8 @@ class FetchHandler:
             self._isr_changes.may_expand(partition, replica_id)
             if has_moved:
                 moved.append(position.topic_partition)
-        self._replicas.partitions_moved(moved)
+        if moved:
+            self._replicas.partitions_moved(moved)
 
     def _create_session(self, fetch: Fetch) -> FetchSession | None:
         """A new session for a full request, or None if the cache is full."""

@@ -75,19 +75,17 @@ class Reader:
     listener: str = ""
     is_follower: bool = field(init=False)
     """True for a replica fetch."""
+    needs_leader: bool = field(init=False)
+    """True if only the leader may serve this reader: followers, and consumers before version 11."""
 
     def __post_init__(self) -> None:
         self.is_follower = self.replica_id >= 0
+        self.needs_leader = self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
 
     @property
     def kind(self) -> tuple[int, bool]:
         """A reader of another kind may be sent something else."""
         return (self.replica_id, self.needs_leader)
-
-    @property
-    def needs_leader(self) -> bool:
-        """True if only the leader may serve this reader: followers, and consumers before version 11."""
-        return self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
 
 
 @dataclass(slots=True)
@@ -192,6 +190,12 @@ class Fetch:
         return min(self._min_bytes, self._max_bytes) > 0
 
     @property
+    def is_long(self) -> bool:
+        """True if more partitions are to be read than one slice has."""
+        count = len(self.positions) if self._session is None else self._session.active_count
+        return count > READ_PER_SLICE_MAX
+
+    @property
     def is_converted(self) -> bool:
         """True if the reader supports only old message formats: the response is a reading after `convert`."""
         return self._magic is not None
@@ -228,7 +232,7 @@ class Fetch:
         if self._session is not None:
             for position in positions:
                 partition = self._replicas.partitions.get(position.topic_partition)
-                if partition is not None:
+                if partition is not None and position.watched is not partition.watchers:
                     position.watch(partition)
 
     def moved(self, keys: Iterable[FetchKey]) -> list[FetchPosition]:
@@ -236,9 +240,7 @@ class Fetch:
         if self._session is None:
             waiting = self._waiting_positions
             return [waiting[key] for key in keys if key in waiting]
-        moved = self._session.take_moved()
-        self.watch(moved)
-        return moved
+        return self._session.take_moved()
 
     def rest(self, session: FetchSession, positions: Iterable[FetchPosition], reading: Reading) -> None:
         """Called when a reading is sent: the positions with nothing to send before a change rest."""
@@ -286,7 +288,8 @@ class Fetch:
         Reads all partitions only in the first case.
         """
         changed = self.moved(keys)
-        self._update_positions()
+        if self._session is not None:
+            self.positions = self._session.active()
         if len(self.positions) == 1:
             if not self._could_have_more(self.positions[0]):
                 return None
@@ -374,12 +377,9 @@ class Fetch:
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
-        self._update_positions()
-        return self._read_all()
-
-    def _update_positions(self) -> None:
         if self._session is not None:
             self.positions = self._session.active()
+        return self._read_all()
 
     def _read_all(self) -> Reading:
         reading = Reading({}, {})
@@ -388,7 +388,8 @@ class Fetch:
 
     def read_in_slices(self) -> Generator[None, None, Reading]:
         """As `read`, for many partitions: each is read in the state that it has in its slice."""
-        self._update_positions()
+        if self._session is not None:
+            self.positions = self._session.active()
         reading = Reading({}, {})
         for piece in pieces(self.positions, READ_PER_SLICE_MAX):
             self._read_into(reading, piece)

@@ -54,6 +54,8 @@ class FetchReply:
 
     async def response_in_slices(self, reading: Reading) -> FetchResponse:
         """As `response`, for many partitions."""
+        if not self.fetch.is_long:
+            return self.response(reading)
         account = self._account
         if account is not None:
             has_quota = account.fetch_bytes_max is not None and not self.fetch.reader.is_follower
@@ -122,8 +124,8 @@ class FetchReply:
 class DelayedFetch:
     """A fetch that waits until min_bytes are available."""
 
-    def __init__(self, reply: FetchReply) -> None:
-        self.future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    def __init__(self, reply: FetchReply, future: asyncio.Future[FetchResponse]) -> None:
+        self.future = future
         self._reply = reply
 
     def try_complete(self, changed: Collection[FetchKey]) -> bool:

@@ -79,7 +79,8 @@ class FetchPosition:
     is_resting: bool = False
     follower: Follower | None = None
     """For which fetches count while the position rests."""
-    _watched: object = None
+    watched: object = None
+    """The watchers of the partition that notifies it."""
 
     @property
     def is_watching(self) -> bool:
@@ -88,9 +89,9 @@ class FetchPosition:
 
     def watch(self, partition: WatchedPartition) -> None:
         """Is notified of changes of the partition from now on."""
-        if self._watched is not partition.watchers:
+        if self.watched is not partition.watchers:
             partition.watch(self)
-            self._watched = partition.watchers
+            self.watched = partition.watchers
 
     def moved(self) -> None:
         """The partition has changed: it is active, and a fetch that waits is to examine it."""
@@ -191,7 +192,10 @@ class FetchSession:
 
     def active(self) -> list[FetchPosition]:
         """The active partitions, in the order of the session."""
-        return sorted(self._active.values(), key=_BY_ORDER)
+        active = list(self._active.values())
+        if len(active) > 1:
+            active.sort(key=_BY_ORDER)
+        return active
 
     def activate(self, position: FetchPosition) -> None:
         """The position is examined by the next request."""

@@ -36,9 +36,10 @@ class LongFetch:
             return await self._reply.response_in_slices(await self._enough())
         stop = await self._purgatory.watch_in_slices(self._changes, self._fetch.watched_keys, max_wait_ms)
         try:
-            for piece in pieces(self._fetch.positions, READ_PER_SLICE_MAX):
+            for number, piece in enumerate(pieces(self._fetch.positions, READ_PER_SLICE_MAX)):
+                if number:
+                    await pause()
                 self._fetch.watch(piece)
-                await pause()
             reading = await self._enough()
         finally:
             stop()
@@ -51,7 +52,7 @@ class LongFetch:
         while True:
             seen = fetch.upper_bounds() if fetch.is_converted else {}
             is_enough = changes.is_over or is_enough
-            reading = await end_of(fetch.read_in_slices())
+            reading = await end_of(fetch.read_in_slices()) if fetch.is_long else fetch.read()
             if is_enough or fetch.is_enough(reading):
                 if not fetch.is_converted:
                     return reading

@@ -20,6 +20,7 @@ import kctl
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.transport import Connection
 from kctl.client.versions import BrokerVersions
+from kctl.limits import READ_PER_SLICE_MAX
 from kctl.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -132,25 +133,30 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path) -> None:
-    """One of them changes: the others cost nothing."""
+@pytest.mark.parametrize(("count", "calls_max"), [(50, LEADER_CALLS_MAX), (PARTITIONS, 200)])
+def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path, count: int, calls_max: int) -> None:
+    """One of them changes: the others cost nothing.  A fetch of very many waits in a task, which costs a little."""
 
     async def scenario(scene: Scene) -> None:
-        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(PARTITIONS)]
-        pending = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
-        assert isinstance(pending, asyncio.Future)
-        first = await pending
+        partitions = [scene.disk.lead(f"t{number}", replicas=(0, FOLLOWER)) for number in range(count)]
+        first = scene.handler.handle(fetch(0, 0, dict.fromkeys(partitions, 0), wait_ms=0), context(VERSION))
+        if isinstance(first, asyncio.Future):
+            first = await first
         calls = Calls()
         for number in range(ROUNDS):
             changed = {partitions[0]: number} if number else {}
             with counted(calls):
                 waiting = scene.handler.handle(fetch(first.session_id, 1 + number, changed), context(VERSION))
             assert isinstance(waiting, asyncio.Future)
+            if count > READ_PER_SLICE_MAX:
+                with counted(calls):
+                    await asyncio.sleep(0)
             scene.disk.append(partitions[0], 1)
             with counted(calls):
                 scene.disk.replicas.partitions_moved([partitions[0].topic_partition])
-            assert [topic.topic for topic in waiting.result().responses] == ["t0"]
-        assert calls.count <= LEADER_CALLS_MAX * ROUNDS
+                response = await waiting
+            assert [topic.topic for topic in response.responses] == ["t0"]
+        assert calls.count <= calls_max * ROUNDS
 
     play(tmp_path, scenario)
 
