@@ -110,7 +110,8 @@ def is_of_one_history(log: Log, position: FetchPosition) -> bool:
     offset until then.  Kafka: ReplicaManager.updateFollowerFetchState, which skips such partitions.
     """
     is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-    return is_in_range and _diverging_epoch(log, position) is None
+    is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
+    return is_in_range and (is_in_latest_epoch or _diverging_epoch(log, position) is None)
 
 
 def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
@@ -330,9 +331,14 @@ class Fetch:
         log, offset = partition.log, position.fetch_offset
         if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
             return True
-        if offset < log.log_end_offset and self._upper_bound(partition) > offset and not self._is_throttled(partition):
+        if (
+            offset < log.log_end_offset
+            and (self._is_follower or self._upper_bound(partition) > offset)
+            and not (self.reader.replica_id not in partition.isr and self._is_throttled(partition))
+        ):
             return True
-        return _diverging_epoch(log, position) is not None
+        is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
+        return not is_in_latest_epoch and _diverging_epoch(log, position) is not None
 
     def _is_unchanged(self, position: FetchPosition) -> bool:
         """Whether the reader of a session has everything of the partition."""
