@@ -41,8 +41,8 @@ VERSION = 12
 ROUNDS = 50
 PARTITIONS = 300
 """More than READ_PER_SLICE_MAX: the first fetch takes several iterations of the event loop."""
-LEADER_CALLS_MAX = 130
-FOLLOWER_CALLS_MAX = 85
+LEADER_CALLS_MAX = 111
+FOLLOWER_CALLS_MAX = 65
 PACKAGE = str(Path(kctl.__file__).parent)
 TESTING = str(Path(PACKAGE) / "testing")
 
@@ -123,7 +123,7 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(("count", "calls_max"), [(50, LEADER_CALLS_MAX), (PARTITIONS, 200)])
+@pytest.mark.parametrize(("count", "calls_max"), [(50, LEADER_CALLS_MAX), (PARTITIONS, 188)])
 def test_calls_of_a_leader_per_fetch_of_many_partitions(tmp_path: Path, count: int, calls_max: int) -> None:
     """One of them changes: the others cost nothing.  A fetch of very many waits in a task, which costs a little."""
 
