@@ -95,13 +95,14 @@ class FetchPosition:
 
     def moved(self) -> None:
         """The partition has changed: it is active, and a fetch that waits is to examine it."""
-        if self.session is not None:
-            self.session.moved(self)
+        session = self.session
+        if session is not None and session.is_open:
+            session.moved(self)
 
     def high_watermark_moved(self) -> None:
         """The high watermark has changed.  A follower that waits for records goes on waiting (KAFKA-9952)."""
         session = self.session
-        if session is not None:
+        if session is not None and session.is_open:
             if session.is_follower:
                 session.activate(self)
             else:
