@@ -36,7 +36,7 @@ class Cluster:
     """Three brokers of one checkout; broker 0 leads."""
 
     def __init__(self, brokers: tuple[Subject, ...], folder: Path) -> None:
-        self._side = Side(KCTL, brokers, folder, 0.0)
+        self.side = Side(KCTL, brokers, folder, 0.0)
         self._topics = 0
 
     def produce(self, messages: int) -> dict[str, float]:
@@ -65,23 +65,23 @@ class Cluster:
     def _frame(self) -> Iterator[bytes]:
         """A request for a new topic that is replicated already."""
         self._topics += 1
-        with topic(self._side, f"{self._topics:04}", replicas=(0, 1, 2)) as name:
+        with topic(self.side, f"{self._topics:04}", replicas=(0, 1, 2)) as name:
             frame = small_requests.produce_frame(name, acks=-1)
             self._send(frame, WARM_UP)
             yield frame
 
     def _send(self, frame: bytes, messages: int) -> float:
         return small_requests.send(
-            self._side.bootstrap, frame, count=messages, connections=1, in_flight=REPLICATED_IN_FLIGHT
+            self.side.bootstrap, frame, count=messages, connections=1, in_flight=REPLICATED_IN_FLIGHT
         )
 
     def _cpu_s(self) -> list[float]:
-        return [broker.cpu_s() for broker in self._side.brokers]
+        return [broker.cpu_s() for broker in self.side.brokers]
 
     def _calls(self) -> list[counted_calls.Calls]:
         return [
-            counted_calls.calls_of(broker.pid, self._side.logs / f"calls-{number}.json")
-            for number, broker in enumerate(self._side.brokers)
+            counted_calls.calls_of(broker.pid, self.side.logs / f"calls-{number}.json")
+            for number, broker in enumerate(self.side.brokers)
         ]
 
 

@@ -42,7 +42,7 @@ from kctl.server.peers import BrokerPeers, PeerSettings, Purpose
 from kctl.server.policies import Policies
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.fetch_session import FetchSession, FetchSessionCache
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
@@ -74,7 +74,7 @@ class Foundations:
     configs: ConfigView
     timer: WheelTimer
     produce_purgatory: Purgatory[TopicPartition]
-    fetch_purgatory: Purgatory[TopicPartition]
+    fetch_purgatory: Purgatory[TopicPartition | FetchSession]
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager

@@ -24,11 +24,13 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log.  Owner: event loop (recovery runs before the log is shared)."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         """Take over the entries of a checkpoint; earlier entries that conflict with later ones are dropped."""
         self._entries: list[EpochEntry] = []
+        self.latest_epoch = UNDEFINED_EPOCH
+        """The latest epoch, or UNDEFINED_EPOCH."""
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
 
@@ -36,11 +38,6 @@ class LeaderEpochs:
     def entries(self) -> tuple[EpochEntry, ...]:
         """A copy of the entries, in order."""
         return tuple(self._entries)
-
-    @property
-    def latest_epoch(self) -> int:
-        """The latest epoch, or UNDEFINED_EPOCH."""
-        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Start `epoch` at `start_offset`; return True if that changed the cache.
@@ -55,6 +52,7 @@ class LeaderEpochs:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        self.latest_epoch = epoch
         return True
 
     def end_offset_for(self, requested: int, *, log_end_offset: int) -> tuple[int, int]:
@@ -82,6 +80,7 @@ class LeaderEpochs:
         count = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
         return len(self._entries) != count
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -99,4 +98,5 @@ class LeaderEpochs:
         """Drop all epochs; return True if there were any."""
         had_entries = bool(self._entries)
         self._entries.clear()
+        self.latest_epoch = UNDEFINED_EPOCH
         return had_entries

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from kctl.environment import Random
@@ -67,6 +68,14 @@ class LogContents:
     topic_id: UUID | None = None
 
 
+class LogWatcher(Protocol):
+    """Is notified of changes of a log."""
+
+    def moved(self) -> None:
+        """The start, the end or the epochs of the log have changed."""
+        ...
+
+
 class Log:
     """The log of one partition."""
 
@@ -86,6 +95,7 @@ class Log:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "watchers",
     )
 
     def __init__(
@@ -117,6 +127,7 @@ class Log:
         self._metadata = contents.metadata
         self._files = files
         self._truncated_to: int | None = None
+        self.watchers: Sequence[LogWatcher] = ()
 
     @property
     def directory(self) -> str:
@@ -261,6 +272,8 @@ class Log:
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
         self.log_end_offset = end
+        for watcher in self.watchers:
+            watcher.moved()
         return AppendResult(
             headers[0].base_offset,
             last_offset,
@@ -443,6 +456,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self._notify()
         self.producer_state.on_log_start_offset(offset)
         if self.leader_epochs.truncate_from_start(offset):
             with self.disk():
@@ -458,6 +472,7 @@ class Log:
         with self.disk():
             if offset >= self.log_end_offset:
                 if self.leader_epochs.truncate_from_end(offset):
+                    self._notify()
                     self._metadata.write_epochs(self.leader_epochs.entries)
                 return False
             if offset < self._segments.first.base_offset:
@@ -468,6 +483,7 @@ class Log:
             self._flush.is_truncation_unsynced = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
+            self._notify()
             if self.leader_epochs.truncate_from_end(offset):
                 self._metadata.write_epochs(self.leader_epochs.entries)
             self._reload_producers()
@@ -484,9 +500,14 @@ class Log:
         self.snapshots.remove_all()
         self._local.begin_at(offset, self.config)
         self.log_start_offset = self.log_end_offset = self._flush.recovery_point = offset
+        self._notify()
         if self.leader_epochs.clear():
             self._metadata.write_epochs(self.leader_epochs.entries)
         self.producer_state.clear(offset)
+
+    def _notify(self) -> None:
+        for watcher in self.watchers:
+            watcher.moved()
 
     def _note_truncation(self, offset: int) -> None:
         self._flush.truncated(offset)

@@ -26,7 +26,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.replication.fetch_reading import Fetch, Reader, is_of_one_history
+from kctl.server.replication.fetch_reading import Fetch, FetchKey, Reader, is_of_one_history
 from kctl.server.replication.fetch_replies import DelayedFetch, FetchReply
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
@@ -42,10 +42,11 @@ from kctl.server.replication.partition import ANY_EPOCH
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
-from kctl.server.requests.context import RequestContext
+from kctl.server.requests.context import EVERYTHING_ALLOWED, RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
+from kctl.server.requests.waiting_reply import waiting_reply
 
 READ_COMMITTED = 1
 _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
@@ -60,7 +61,7 @@ class FetchHandler:
     def __init__(
         self,
         replicas: ReplicaManager,
-        purgatory: Purgatory[TopicPartition],
+        purgatory: Purgatory[FetchKey],
         sessions: FetchSessionCache,
         isr_changes: IsrChanges,
         *,
@@ -87,18 +88,21 @@ class FetchHandler:
         now_ms = self._clock.monotonic_ms()
         try:
             session = self._session(request, context.api_version, now_ms)
-            if self._is_long(request, session):
+            if _is_long(request, session, context):
                 return _task(self._respond_to_long(request, context, session, now_ms), context.account)
             if session is not None:
                 self._sessions.update(session, _positions(request.topics), _forgotten(request))
         except ApiError as error:
             return _failed(error)
-        positions = list(session.positions.values()) if session else list(_positions(request.topics))
+        requested = [] if session else list(_positions(request.topics))
+        positions = session.positions.values() if session else requested
         denied = _denied_topics(positions, context, is_follower=request.replica_id >= 0)
-        if request.replica_id >= 0 and not denied:
-            self._note_follower(request.replica_id, positions, now_ms)
-        reply = self._reply(request, context, session, positions, denied)
+        reply = self._reply(request, context, session, requested, denied)
         fetch = reply.fetch
+        if len(fetch.positions) > READ_PER_SLICE_MAX:
+            return _task(self._finish_long(request, reply, session, denied, now_ms), context.account)
+        if request.replica_id >= 0 and not denied:
+            self._note_follower(request.replica_id, session, fetch.positions, now_ms)
         if fetch.is_converted:
             return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
         if request.max_wait_ms <= 0 or not fetch.has_nothing_new():
@@ -106,8 +110,12 @@ class FetchHandler:
             if request.max_wait_ms <= 0 or fetch.is_enough(reading):
                 return reply.response(reading)
             fetch.wait_after(reading)
-        delayed = DelayedFetch(reply)
-        self._purgatory.watch(delayed, [position.topic_partition for position in positions], request.max_wait_ms)
+        if session is not None and len(session.positions) > READ_PER_SLICE_MAX:
+            # More partitions than one slice has may change before there are min_bytes.
+            return _task(self._long_fetch(reply).response(request.max_wait_ms), context.account)
+        delayed = DelayedFetch(reply, waiting_reply(context))
+        fetch.watch(fetch.positions)
+        self._purgatory.watch(delayed, fetch.watched_keys, request.max_wait_ms)
         return delayed.future
 
     async def _respond_to_long(
@@ -124,24 +132,26 @@ class FetchHandler:
                 self._sessions.update(session, requested, _forgotten(request))
             except ApiError as error:
                 return _failed(error)
-        positions = list(session.positions.values()) if session else requested
         denied: frozenset[str] = frozenset()
-        for slice_ in pieces(positions, READ_PER_SLICE_MAX):
+        for slice_ in pieces(list(session.positions.values()) if session else requested, READ_PER_SLICE_MAX):
             await pause()
             denied |= _denied_topics(slice_, context, is_follower=request.replica_id >= 0)
-        if request.replica_id >= 0 and not denied:
-            for slice_ in pieces(positions, READ_PER_SLICE_MAX):
-                await pause()
-                self._note_follower(request.replica_id, slice_, now_ms)
-        reply = self._reply(request, context, session, positions, denied)
-        return await self._long_fetch(reply).response(request.max_wait_ms)
+        reply = self._reply(request, context, session, requested, denied)
+        return await self._finish_long(request, reply, session, denied, now_ms)
 
-    def _is_long(self, request: FetchRequest, session: FetchSession | None) -> bool:
-        """Whether the request names or continues more partitions than one slice has."""
-        count = 0 if session is None else len(session.positions)
-        for topic in request.topics:
-            count += 1 + len(topic.partitions)
-        return count > READ_PER_SLICE_MAX
+    async def _finish_long(
+        self,
+        request: FetchRequest,
+        reply: FetchReply,
+        session: FetchSession | None,
+        denied: frozenset[str],
+        now_ms: int,
+    ) -> FetchResponse:
+        if request.replica_id >= 0 and not denied:
+            for slice_ in pieces(reply.fetch.positions, READ_PER_SLICE_MAX):
+                await pause()
+                self._note_follower(request.replica_id, session, slice_, now_ms)
+        return await self._long_fetch(reply).response(request.max_wait_ms)
 
     def _long_fetch(self, reply: FetchReply) -> LongFetch:
         return LongFetch(reply, self._purgatory, self._work)
@@ -151,7 +161,7 @@ class FetchHandler:
         request: FetchRequest,
         context: RequestContext,
         session: FetchSession | None,
-        positions: list[FetchPosition],
+        requested: list[FetchPosition],
         denied: frozenset[str],
     ) -> FetchReply:
         max_bytes = min(request.max_bytes, self._fetch_max_bytes)
@@ -168,10 +178,14 @@ class FetchHandler:
             rack=request.rack_id,
             listener=context.peer.listener,
         )
+        if session is not None and (denied or session.reader != reader.kind):
+            session.activate_all()
+            session.reader = reader.kind
         fetch = Fetch(
             self._replicas,
-            positions,
+            requested if session is None else session.active(),
             reader,
+            session=session,
             quota=self._throttles.leader,
             selector=self._selector,
             clock=self._clock,
@@ -194,11 +208,15 @@ class FetchHandler:
             return None
         return self._sessions.resume(request.session_id, request.session_epoch, now_ms)
 
-    def _note_follower(self, replica_id: int, positions: Sequence[FetchPosition], now_ms: int) -> None:
+    def _note_follower(
+        self, replica_id: int, session: FetchSession | None, positions: Sequence[FetchPosition], now_ms: int
+    ) -> None:
         """Updates the follower's log end from its fetch offset: may advance the high watermark and add it to the ISR.
 
         Skipped for a follower whose log diverges from the leader's.
         """
+        if session is not None:
+            session.followed_ms = now_ms
         moved: list[TopicPartition] = []
         for position in positions:
             partition = self._replicas.partitions.get(position.topic_partition)
@@ -212,14 +230,21 @@ class FetchHandler:
             self._isr_changes.may_expand(partition, replica_id)
             if has_moved:
                 moved.append(position.topic_partition)
-        self._replicas.partitions_moved(moved)
+        if moved:
+            self._replicas.partitions_moved(moved)
 
     def _create_session(self, fetch: Fetch) -> FetchSession | None:
         """A new session for a full request, or None if the cache is full."""
-        session_id = self._random.randrange(1, 1 << 31)
-        return self._sessions.create(
-            session_id, fetch.positions, is_follower=fetch.reader.is_follower, now_ms=self._clock.monotonic_ms()
+        reader = fetch.reader
+        session = self._sessions.create(
+            self._random.randrange(1, 1 << 31),
+            fetch.positions,
+            is_follower=reader.is_follower,
+            now_ms=self._clock.monotonic_ms(),
         )
+        if session is not None:
+            session.reader, session.woken = reader.kind, self._replicas.woken_sessions
+        return session
 
 
 def _no_session() -> FetchSession | None:
@@ -235,6 +260,18 @@ def _task(work: Awaitable[FetchResponse], account: RequestAccount | None) -> asy
     if account is not None and account.is_timed:
         work = account.measured(work)
     return asyncio.ensure_future(work)
+
+
+def _is_long(request: FetchRequest, session: FetchSession | None, context: RequestContext) -> bool:
+    """Whether the request names or examines more partitions than one slice has."""
+    count = 0
+    if session is not None:
+        # The topics of all partitions of a consumer are authorized, because permissions may have changed.
+        is_authorized = request.replica_id >= 0 or context.access is EVERYTHING_ALLOWED
+        count = session.active_count if is_authorized else len(session.positions)
+    for topic in request.topics:
+        count += 1 + len(topic.partitions)
+    return count > READ_PER_SLICE_MAX
 
 
 def _forgotten(request: FetchRequest) -> Iterable[TopicPartition]:
@@ -254,7 +291,7 @@ def _positions(topics: Iterable[FetchTopic]) -> Iterable[FetchPosition]:
             )
 
 
-def _denied_topics(positions: Sequence[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
+def _denied_topics(positions: Iterable[FetchPosition], context: RequestContext, *, is_follower: bool) -> frozenset[str]:
     """The topics that the client may not read; a client that claims to be a follower may read all or none."""
     if is_follower and context.allows_on_cluster(Operation.CLUSTER_ACTION):
         return frozenset()

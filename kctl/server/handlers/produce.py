@@ -20,7 +20,7 @@ Not implemented: the check that a partition was added to the transaction (KIP-89
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from operator import attrgetter
 
@@ -46,6 +46,7 @@ from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
+from kctl.server.requests.waiting_reply import waiting_reply
 
 ALL_IN_SYNC = -1
 MAGIC = 2
@@ -113,7 +114,7 @@ class ProduceHandler:
                     self._note_failure(topic.name, error, data.records)
                     _refuse(partition_result, error)
         self._replicas.partitions_moved(appends.take_moved())
-        return self._append_long(appends) if appends.long else self._respond(appends)
+        return self._append_long(appends) if appends.long else self._respond(appends, partial(waiting_reply, context))
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
@@ -158,7 +159,7 @@ class ProduceHandler:
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
             self._work.release_hold(sum(len(records) for _, _, records in appends.long))
-        response = self._respond(appends)
+        response = self._respond(appends, asyncio.get_running_loop().create_future)
         return await response if isinstance(response, asyncio.Future) else response
 
     async def _append_deferred(
@@ -228,13 +229,21 @@ class ProduceHandler:
                 )
             )
 
-    def _respond(self, appends: _Appends) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    def _respond(
+        self, appends: _Appends, create_future: Callable[[], asyncio.Future[ProduceResponse]]
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
         if appends.request.acks == 0:
             _raise_failures(appends.response)
             return None
         if not appends.waiting:
             return appends.response
-        return self._wait(appends.response, appends.waiting, appends.request.timeout_ms)
+        operation = DelayedProduce(appends.response, appends.waiting)
+        keys = [waiting.partition.topic_partition for waiting in appends.waiting]
+        if operation.try_complete(keys):
+            return appends.response
+        operation.future = create_future()
+        self._purgatory.watch(operation, keys, appends.request.timeout_ms)
+        return operation.future
 
     def _refuse_all(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
         response = ProduceResponse(responses=[])
@@ -257,17 +266,6 @@ class ProduceHandler:
         if topic in INTERNAL_TOPICS and appends.context.client_id != INTERNAL_WRITER:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return self._replicas.partition(topic, index)
-
-    def _wait(
-        self, response: ProduceResponse, appended: list[_Waiting], timeout_ms: int
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
-        operation = DelayedProduce(response, appended)
-        keys = [waiting.partition.topic_partition for waiting in appended]
-        if operation.try_complete(keys):
-            return response
-        operation.future = asyncio.get_running_loop().create_future()
-        self._purgatory.watch(operation, keys, timeout_ms)
-        return operation.future
 
 
 class _Appends:

@@ -1,4 +1,4 @@
-"""Bytes and file slices to be sent to a socket: gathered into few system calls, file slices by sendfile.
+"""Bytes and file slices to be sent to a socket: gathered into few system calls, long file slices by sendfile.
 
 See tls_outbox for connections with TLS.
 
@@ -7,6 +7,8 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
@@ -20,6 +22,10 @@ from kctl.operating_system import MSG_MORE, send_file
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
 _IN_MEMORY = (bytes, bytearray, memoryview)
+_READ_BYTES_MAX = 1 << 13
+"""A slice of at most this size is read: one call to read it and one to send the response, instead of one for the bytes
+before, one for the slice and one for the bytes after.
+"""
 
 
 @runtime_checkable
@@ -67,8 +73,12 @@ class Outbox(ABC):
             chunk_bytes = len(chunk)
             if chunk_bytes:
                 size += chunk_bytes
-                self._chunks.append(chunk if isinstance(chunk, _IN_MEMORY) else SliceLeft(chunk))
+                self._chunks.append(chunk if isinstance(chunk, _IN_MEMORY) else self._queued(chunk))
         return size
+
+    def _queued(self, chunk: FileSlice) -> bytes | SliceLeft:
+        """What is queued for a file slice."""
+        return SliceLeft(chunk)
 
     @property
     def memory_bytes(self) -> int:
@@ -127,6 +137,14 @@ class PlainOutbox(Outbox):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self._sock = sock
+
+    def _queued(self, chunk: FileSlice) -> bytes | SliceLeft:
+        if chunk.size <= _READ_BYTES_MAX:
+            with contextlib.suppress(OSError):  # Sending the slice reports it.
+                read = os.pread(chunk.fileno(), chunk.size, chunk.position)
+                if len(read) == chunk.size:
+                    return read
+        return SliceLeft(chunk)
 
     def _send_bytes(self) -> bool:
         chunks = self._chunks

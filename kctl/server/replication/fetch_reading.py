@@ -33,7 +33,7 @@ from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from kctl.server.replication import old_formats
-from kctl.server.replication.fetch_session import FetchPosition
+from kctl.server.replication.fetch_session import FetchPosition, FetchSession
 from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
@@ -45,6 +45,8 @@ from kctl.storage.lookup import RecordsSlice
 
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
+FetchKey = TopicPartition | FetchSession
+"""What a waiting fetch watches: its partitions or, to be independent of their number, its session."""
 EMPTY = b""
 _EXPECTED = frozenset(
     {
@@ -73,14 +75,17 @@ class Reader:
     listener: str = ""
     is_follower: bool = field(init=False)
     """True for a replica fetch."""
+    needs_leader: bool = field(init=False)
+    """True if only the leader may serve this reader: followers, and consumers before version 11."""
 
     def __post_init__(self) -> None:
         self.is_follower = self.replica_id >= 0
+        self.needs_leader = self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
 
     @property
-    def needs_leader(self) -> bool:
-        """True if only the leader may serve this reader: followers, and consumers before version 11."""
-        return self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
+    def kind(self) -> tuple[int, bool]:
+        """A reader of another kind may be sent something else."""
+        return (self.replica_id, self.needs_leader)
 
 
 @dataclass(slots=True)
@@ -96,8 +101,6 @@ class Reading:
     """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
     while there are less than min_bytes.
     """
-    unchanged: list[Partition] = field(default_factory=list)
-    """Partitions of a session of which the reader has everything already; they are not in `results`."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -107,7 +110,8 @@ def is_of_one_history(log: Log, position: FetchPosition) -> bool:
     offset until then.  Kafka: ReplicaManager.updateFollowerFetchState, which skips such partitions.
     """
     is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-    return is_in_range and _diverging_epoch(log, position) is None
+    is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
+    return is_in_range and (is_in_latest_epoch or _diverging_epoch(log, position) is None)
 
 
 def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
@@ -139,6 +143,7 @@ class Fetch:
         positions: list[FetchPosition],
         reader: Reader,
         *,
+        session: FetchSession | None = None,
         quota: ReplicationQuota,
         selector: ReplicaSelector,
         clock: Clock,
@@ -146,9 +151,14 @@ class Fetch:
         max_bytes: int,
         denied: frozenset[str] = frozenset(),
     ) -> None:
-        """`denied` are the topics that the client may not read."""
+        """`denied` are the topics that the client may not read.
+
+        With a session, the positions are its active ones, which may be others at each reading.
+        """
         self._denied = denied
+        self._session = session
         self.positions = positions
+        self._has_partitions = bool(positions if session is None else session.positions)
         self.reader = reader
         self._is_follower = reader.is_follower
         self._needs_leader = reader.needs_leader
@@ -173,12 +183,18 @@ class Fetch:
     def is_enough(self, reading: Reading) -> bool:
         """True if the response is sent now, without waiting for more records."""
         has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
-        return not self.positions or reading.is_urgent or has_bytes
+        return not self._has_partitions or reading.is_urgent or has_bytes
 
     @property
     def needs_bytes(self) -> bool:
         """False if the reader accepts a response without records at once: its min_bytes or max_bytes is 0."""
         return min(self._min_bytes, self._max_bytes) > 0
+
+    @property
+    def is_long(self) -> bool:
+        """True if more partitions are to be read than one slice has."""
+        count = len(self.positions) if self._session is None else self._session.active_count
+        return count > READ_PER_SLICE_MAX
 
     @property
     def is_converted(self) -> bool:
@@ -201,41 +217,101 @@ class Fetch:
         return (
             self._may_skip
             and self.needs_bytes
-            and bool(self.positions)
+            and self._has_partitions
             and not any(map(self._could_have_more, self.positions))
         )
+
+    @property
+    def watched_keys(self) -> Sequence[FetchKey]:
+        """What a fetch that waits watches; call `watch` for its positions too."""
+        if self._session is not None:
+            return (self._session,)
+        return [position.topic_partition for position in self.positions]
+
+    def watch(self, positions: Iterable[FetchPosition]) -> None:
+        """Lets these positions of a session be notified of changes; those that rest are already."""
+        if self._session is not None:
+            for position in positions:
+                partition = self._replicas.partitions.get(position.topic_partition)
+                if partition is not None and position.watched is not partition.watchers:
+                    position.watch(partition)
+
+    def moved(self, keys: Iterable[FetchKey]) -> list[FetchPosition]:
+        """The positions that have changed, of a fetch that waits."""
+        if self._session is None:
+            waiting = self._waiting_positions
+            return [waiting[key] for key in keys if key in waiting]
+        return self._session.take_moved()
+
+    def rest(self, session: FetchSession, positions: Iterable[FetchPosition], reading: Reading) -> None:
+        """Called when a reading is sent: the positions with nothing to send before a change rest."""
+        if self._may_skip:
+            for position in positions:
+                if position.topic_partition not in reading.record_bytes:
+                    self._rest(session, position)
+
+    def _rest(self, session: FetchSession, position: FetchPosition) -> None:
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if (
+            partition is None
+            or position.session is not session
+            or not self._is_sent(partition, position)
+            or self._could_have_more(position)
+        ):
+            return
+        high_watermark, follower = partition.high_watermark, None
+        if not self._is_follower:
+            # A transaction may be complete before the high watermark moves again.
+            if position.fetch_offset < high_watermark:
+                return
+        else:
+            # While one of these differs, each fetch may advance the high watermark or add the follower to the ISR.
+            follower = partition.followers.get(self.reader.replica_id)
+            end = partition.log.log_end_offset
+            if (
+                follower is None
+                or not position.fetch_offset == follower.log_end_offset == high_watermark == end
+                or follower.log_start_offset != position.log_start_offset
+                or self.reader.replica_id not in partition.isr
+                or partition.pending_isr is not None
+            ):
+                return
+        session.rest(position, partition, follower)
 
     def wait_after(self, reading: Reading) -> None:
         """The reading was not enough: counts what it found, for `read_if_enough`."""
         self._available = dict(reading.record_bytes)
         self._available_bytes = reading.total_bytes
 
-    def read_if_enough(self, changed: Iterable[TopicPartition]) -> Reading | None:
-        """A new reading when these partitions have changed, or None if there is not enough for a response.
+    def read_if_enough(self, keys: Iterable[FetchKey]) -> Reading | None:
+        """A new reading when these keys have changed, or None if there is not enough for a response.
 
         Reads all partitions only in the first case.
         """
+        changed = self.moved(keys)
+        if self._session is not None:
+            self.positions = self._session.active()
         if len(self.positions) == 1:
             if not self._could_have_more(self.positions[0]):
                 return None
-            reading = self.read()
+            reading = self._read_all()
             return reading if self.is_enough(reading) else None
         if not self.has_become_enough(changed):
             return None
-        reading = self.read()
+        reading = self._read_all()
         self.wait_after(reading)
         return reading
 
-    def has_become_enough(self, changed: Iterable[TopicPartition]) -> bool:
-        """Whether there is enough for a response, when these partitions have changed.
+    def has_become_enough(self, changed: Iterable[FetchPosition]) -> bool:
+        """Whether there is enough for a response, when these positions have changed.
 
         As in Kafka, what is available is counted by partition: the next reading may be smaller, if max_bytes do not
         hold a batch of each.
         """
         is_due = False
-        for topic_partition in changed:
-            position = self._waiting_positions.get(topic_partition)
-            if position is not None and self._could_have_more(position):
+        for position in changed:
+            if self._could_have_more(position):
+                topic_partition = position.topic_partition
                 answer = self._read_one(position, self._max_bytes, is_first=True)
                 size = len(answer.records) if answer.records is not None else 0
                 self._available_bytes += size - self._available.get(topic_partition, 0)
@@ -255,27 +331,27 @@ class Fetch:
         log, offset = partition.log, position.fetch_offset
         if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
             return True
-        if offset < log.log_end_offset and self._upper_bound(partition) > offset and not self._is_throttled(partition):
-            return True
-        return _diverging_epoch(log, position) is not None
-
-    def _skips(self, reading: Reading, position: FetchPosition) -> bool:
-        """Whether the reader of a session has everything of the partition; then adds it to `unchanged`."""
-        partition = self._replicas.partitions.get(position.topic_partition)
         if (
-            partition is None
-            or partition.high_watermark != position.sent_high_watermark
-            or partition.log.log_start_offset != position.sent_log_start_offset
-            or self._could_have_more(position)
+            offset < log.log_end_offset
+            and (self._is_follower or self._upper_bound(partition) > offset)
+            and not (self.reader.replica_id not in partition.isr and self._is_throttled(partition))
         ):
-            return False
-        reading.unchanged.append(partition)
-        return True
+            return True
+        is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
+        return not is_in_latest_epoch and _diverging_epoch(log, position) is not None
 
-    def note_unchanged(self, reading: Reading) -> None:
-        """Called when a reading is sent: counts the partitions without a result for metrics."""
-        for partition in reading.unchanged:
-            partition.traffic.fetch_requests += 1
+    def _is_unchanged(self, position: FetchPosition) -> bool:
+        """Whether the reader of a session has everything of the partition."""
+        partition = self._replicas.partitions.get(position.topic_partition)
+        return partition is not None and self._is_sent(partition, position) and not self._could_have_more(position)
+
+    @staticmethod
+    def _is_sent(partition: Partition, position: FetchPosition) -> bool:
+        """Whether the reader has the high watermark and the start of the log."""
+        return (
+            partition.high_watermark == position.sent_high_watermark
+            and partition.log.log_start_offset == position.sent_log_start_offset
+        )
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
@@ -307,12 +383,19 @@ class Fetch:
 
     def read(self) -> Reading:
         """Reads all partitions in order until max_bytes is used up."""
+        if self._session is not None:
+            self.positions = self._session.active()
+        return self._read_all()
+
+    def _read_all(self) -> Reading:
         reading = Reading({}, {})
         self._read_into(reading, self.positions)
         return reading
 
     def read_in_slices(self) -> Generator[None, None, Reading]:
         """As `read`, for many partitions: each is read in the state that it has in its slice."""
+        if self._session is not None:
+            self.positions = self._session.active()
         reading = Reading({}, {})
         for piece in pieces(self.positions, READ_PER_SLICE_MAX):
             self._read_into(reading, piece)
@@ -324,7 +407,7 @@ class Fetch:
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
         enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
-            if self._may_skip and self._skips(reading, position):
+            if self._may_skip and self._is_unchanged(position):
                 continue
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total

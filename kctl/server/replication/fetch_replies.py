@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.replication.fetch_reading import Fetch, Reading
+from kctl.server.replication.fetch_reading import Fetch, FetchKey, Reading
 from kctl.server.replication.fetch_session import NO_SESSION, FetchSession
 from kctl.server.requests.slices import pause, pieces
 
@@ -47,12 +47,15 @@ class FetchReply:
             return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
-        self.fetch.note_unchanged(reading)
         self._send(reading.results, reading, session, topics)
+        if session is not None:
+            self.fetch.rest(session, self.fetch.positions, reading)
         return self._response(topics, session)
 
     async def response_in_slices(self, reading: Reading) -> FetchResponse:
         """As `response`, for many partitions."""
+        if not self.fetch.is_long:
+            return self.response(reading)
         account = self._account
         if account is not None:
             has_quota = account.fetch_bytes_max is not None and not self.fetch.reader.is_follower
@@ -61,10 +64,13 @@ class FetchReply:
                 return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
-        self.fetch.note_unchanged(reading)
         for piece in pieces(list(reading.results.items()), READ_PER_SLICE_MAX):
             await pause()
             self._send(dict(piece), reading, session, topics)
+        if session is not None:
+            for positions in pieces(self.fetch.positions, READ_PER_SLICE_MAX):
+                await pause()
+                self.fetch.rest(session, positions, reading)
         return self._response(topics, session)
 
     def _session_of(self, reading: Reading) -> FetchSession | None:
@@ -118,11 +124,11 @@ class FetchReply:
 class DelayedFetch:
     """A fetch that waits until min_bytes are available."""
 
-    def __init__(self, reply: FetchReply) -> None:
-        self.future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    def __init__(self, reply: FetchReply, future: asyncio.Future[FetchResponse]) -> None:
+        self.future = future
         self._reply = reply
 
-    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+    def try_complete(self, changed: Collection[FetchKey]) -> bool:
         """Completes if min_bytes are available or something is urgent."""
         reading = self._reply.fetch.read_if_enough(changed)
         if reading is None:

@@ -33,23 +33,41 @@ class NextFetch(NamedTuple):
 
 
 class FetchRequests:
-    """The session of one fetcher with one leader; initially none."""
+    """The partitions that one fetcher fetches from one leader, and its session, initially none.
+
+    The cost of a request depends on the partitions that have changed, not on their number.
+    """
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[TopicPartition, Position] = {}
+        self._positions: dict[TopicPartition, Position] = {}
+        self._changed: dict[TopicPartition, Position] = {}
+        self._forgotten: dict[TopicPartition, None] = {}
 
-    def next(self, positions: Mapping[TopicPartition, Position]) -> NextFetch:
-        """The request for these partitions: all of them, or those that changed since the last request."""
-        if self._epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
-            self._known = dict(positions)
-            return NextFetch(self._session_id, self._epoch, dict(positions), ())
-        changed = {tp: position for tp, position in positions.items() if self._known.get(tp) != position}
-        is_smaller = not self._known.keys() <= positions.keys()
-        forgotten = tuple(tp for tp in self._known if tp not in positions) if is_smaller else ()
-        self._known = dict(positions)
-        return NextFetch(self._session_id, self._epoch, changed, forgotten)
+    def __len__(self) -> int:
+        """The number of partitions."""
+        return len(self._positions)
+
+    def put(self, topic_partition: TopicPartition, position: Position) -> None:
+        """Fetches the partition at this position."""
+        if self._positions.get(topic_partition) != position:
+            self._positions[topic_partition] = self._changed[topic_partition] = position
+            self._forgotten.pop(topic_partition, None)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Fetches the partition no more."""
+        if self._positions.pop(topic_partition, None) is not None:
+            self._changed.pop(topic_partition, None)
+            self._forgotten[topic_partition] = None
+
+    def next(self) -> NextFetch:
+        """The next request: with all partitions, or with those that have changed since the last request."""
+        is_full = self._epoch in {INITIAL_EPOCH, FINAL_EPOCH}
+        positions = dict(self._positions) if is_full else self._changed
+        forgotten = () if is_full else tuple(self._forgotten)
+        self._changed, self._forgotten = {}, {}
+        return NextFetch(self._session_id, self._epoch, positions, forgotten)
 
     def on_response(self, session_id: int) -> None:
         """Handles a response without a session error: continues the session that it names."""

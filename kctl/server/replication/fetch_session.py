@@ -7,13 +7,18 @@ A session is an ordered set of partitions, the least recently served first.  The
 Epochs increase by one per request and wrap from 2^31-1 to 1; any other epoch gets INVALID_FETCH_SESSION_EPOCH and
 changes nothing.  It is always valid to respond with session id 0, "no session", as a full cache does.
 
+A request examines only the active partitions of its session, so that its cost does not grow with the session.  All
+partitions are active at first.  One rests when its reader has everything: there is nothing to send before a change of
+its log, high watermark or role.  Such a change makes it active again, see partition.Watcher.
+
 Owner: event loop.  Pure: the caller passes time and ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from kctl.errors import ApiError, ErrorCode
@@ -28,7 +33,35 @@ EVICTION_MS = 120_000
 """A session unused for this long may be evicted.  Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS."""
 
 
-@dataclass(slots=True)
+_BY_ORDER = attrgetter("order")
+
+
+class WatchedPartition(Protocol):
+    """What a position needs of its partition."""
+
+    @property
+    def watchers(self) -> object:
+        """Identifies the partition as long as it exists."""
+        ...
+
+    def watch(self, watcher: FetchPosition) -> None:
+        """Notifies the position of changes from now on."""
+        ...
+
+
+class Follower(Protocol):
+    """What a session needs of the state of its follower in one partition."""
+
+    def begin_rest(self, session: FetchSession) -> None:
+        """From now on the fetches of the session count without being recorded."""
+        ...
+
+    def end_rest(self) -> None:
+        """From now on each fetch is recorded."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
 class FetchPosition:
     """A client's fetch position in one partition, and the offsets that it was last sent."""
 
@@ -40,6 +73,40 @@ class FetchPosition:
     log_start_offset: int = -1
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
+    session: FetchSession | None = None
+    order: int = 0
+    """Positions with lower numbers are served first."""
+    is_resting: bool = False
+    follower: Follower | None = None
+    """For which fetches count while the position rests."""
+    watched: object = None
+    """The watchers of the partition that notifies it."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the position belongs to an open session."""
+        return self.session is not None and self.session.is_open
+
+    def watch(self, partition: WatchedPartition) -> None:
+        """Is notified of changes of the partition from now on."""
+        if self.watched is not partition.watchers:
+            partition.watch(self)
+            self.watched = partition.watchers
+
+    def moved(self) -> None:
+        """The partition has changed: it is active, and a fetch that waits is to examine it."""
+        session = self.session
+        if session is not None and session.is_open:
+            session.moved(self)
+
+    def high_watermark_moved(self) -> None:
+        """The high watermark has changed.  A follower that waits for records goes on waiting (KAFKA-9952)."""
+        session = self.session
+        if session is not None and session.is_open:
+            if session.is_follower:
+                session.activate(self)
+            else:
+                session.moved(self)
 
     def take(self, newer: FetchPosition) -> None:
         """Takes over the fields that the client sends and keeps the offsets that it was sent."""
@@ -67,25 +134,115 @@ class PartitionResult(Protocol):
 class FetchSession:
     """The partitions of one client."""
 
-    __slots__ = ("epoch", "is_follower", "last_used_ms", "positions", "session_id")
+    __slots__ = (
+        "_active",
+        "_moved",
+        "_next_order",
+        "epoch",
+        "followed_ms",
+        "is_follower",
+        "is_open",
+        "last_used_ms",
+        "positions",
+        "reader",
+        "session_id",
+        "woken",
+    )
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.is_follower = is_follower
         self.last_used_ms = now_ms
+        self.followed_ms = now_ms
+        """When the fetch offsets of this follower were last noted."""
+        self.is_open = True
         self.positions: dict[TopicPartition, FetchPosition] = {}
+        self.reader: Hashable = None
+        """What the positions that rest were examined for."""
+        self.woken: dict[FetchSession, None] = {}
+        """The sessions with changes that a waiting fetch has not examined; shared by the sessions of a broker."""
+        self._active: dict[TopicPartition, FetchPosition] = {}
+        self._moved: dict[TopicPartition, FetchPosition] = {}
+        self._next_order = 0
 
     def update(self, changed: Iterable[FetchPosition], forgotten: Iterable[TopicPartition]) -> None:
         """Applies an incremental request."""
         for position in changed:
             known = self.positions.get(position.topic_partition)
             if known is None:
-                self.positions[position.topic_partition] = position
+                self.positions[position.topic_partition] = self._active[position.topic_partition] = position
+                position.session = self
+                self._move_to_end(position)
             else:
                 known.take(position)
+                if known.is_resting:
+                    self.activate(known)
         for topic_partition in forgotten:
-            self.positions.pop(topic_partition, None)
+            removed = self.positions.pop(topic_partition, None)
+            if removed is not None:
+                self.activate(removed)
+                removed.session = None
+                del self._active[topic_partition]
+                self._moved.pop(topic_partition, None)
+
+    @property
+    def active_count(self) -> int:
+        """The number of active partitions."""
+        return len(self._active)
+
+    def active(self) -> list[FetchPosition]:
+        """The active partitions, in the order of the session."""
+        active = list(self._active.values())
+        if len(active) > 1:
+            active.sort(key=_BY_ORDER)
+        return active
+
+    def activate(self, position: FetchPosition) -> None:
+        """The position is examined by the next request."""
+        if position.follower is not None:
+            position.follower.end_rest()
+            position.follower = None
+        position.is_resting = False
+        self._active[position.topic_partition] = position
+
+    def activate_all(self) -> None:
+        """The next request examines all partitions."""
+        for position in self.positions.values():
+            self.activate(position)
+
+    def rest(self, position: FetchPosition, partition: WatchedPartition, follower: Follower | None) -> None:
+        """The position is not examined before the partition changes.
+
+        Meanwhile the fetches of the session count as fetches of `follower`.
+        """
+        position.watch(partition)
+        position.is_resting = True
+        self._active.pop(position.topic_partition, None)
+        position.follower = follower
+        if follower is not None:
+            follower.begin_rest(self)
+
+    def moved(self, position: FetchPosition) -> None:
+        """A partition has changed."""
+        if position.is_resting:
+            self.activate(position)
+        self._moved[position.topic_partition] = position
+        self.woken[self] = None
+
+    def take_moved(self) -> list[FetchPosition]:
+        """The partitions that have changed since the last call."""
+        moved, self._moved = list(self._moved.values()), {}
+        return moved
+
+    def close(self) -> None:
+        """The session has no partitions any more."""
+        self.is_open = False
+        self.positions, self._active, self._moved = {}, {}, {}
+
+    def _move_to_end(self, position: FetchPosition) -> None:
+        position.order = self._next_order
+        self._next_order += 1
 
     def pending(
         self, results: Mapping[TopicPartition, PartitionResult], record_bytes: Mapping[TopicPartition, int]
@@ -118,6 +275,7 @@ class FetchSession:
             position.sent_log_start_offset = result.log_start_offset
             if has_records:
                 self.positions[topic_partition] = self.positions.pop(topic_partition)
+                self._move_to_end(position)
         return changes
 
 
@@ -204,6 +362,7 @@ class FetchSessionCache:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partition_count -= len(session.positions)
+            session.close()
 
     def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots_max:

@@ -27,6 +27,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.replication.truncation import UNDEFINED, truncation
+from kctl.storage.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,18 @@ class FetchSettings:
     versions: InterBrokerVersions
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Following:
     """One partition of a fetcher."""
 
     partition: Partition
     leader_epoch: int
+    unexamined: dict[TopicPartition, _Following]
+    """Those of the fetcher whose next fetch may be another one than the last."""
+    is_watching: bool = True
+    """Whether the fetcher still has it."""
+    is_fetched: bool = False
+    """Whether it is in the fetches of the fetcher."""
     needs_truncation: bool = True
     not_before_ms: int = 0
     """The last problem with the leader's data, logged once."""
@@ -56,6 +63,14 @@ class _Following:
     """Records below the leader's high watermark that it did not have at the leader's last response."""
     is_caught_up: bool = False
     """True if it had all committed records at the leader's last response: then it is not throttled."""
+
+    def moved(self) -> None:
+        """The position of the next fetch may have changed."""
+        if self.is_watching:
+            self.unexamined[self.partition.topic_partition] = self
+
+    def high_watermark_moved(self) -> None:
+        """It does not matter for a fetch."""
 
 
 class ReplicaFetcher:
@@ -81,6 +96,7 @@ class ReplicaFetcher:
         self.byte_count = 0
         """Bytes of batches that were appended."""
         self._following: dict[TopicPartition, _Following] = {}
+        self._unexamined: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
@@ -90,12 +106,20 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         """Starts fetching the partition; one that is fetched already starts again with its new epoch."""
-        self._following[partition.topic_partition] = _Following(partition, partition.leader_epoch)
+        self.remove(partition.topic_partition)
+        following = _Following(partition, partition.leader_epoch, self._unexamined)
+        self._following[partition.topic_partition] = following
+        partition.watch(following)
+        following.moved()
         self._changed.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stops fetching the partition; a pending response for it is ignored."""
-        self._following.pop(topic_partition, None)
+        following = self._following.pop(topic_partition, None)
+        if following is not None:
+            following.is_watching = False
+            self._unexamined.pop(topic_partition, None)
+            self._leader.session.forget(topic_partition)
 
     @property
     def partitions(self) -> list[Partition]:
@@ -127,21 +151,38 @@ class ReplicaFetcher:
 
     async def _round(self) -> None:
         """Truncates the partitions that need it, then sends one fetch; waits while no partition is due."""
-        now_ms = self._clock.monotonic_ms()
-        due = {tp: each for tp, each in self._following.items() if each.not_before_ms <= now_ms}
-        if not due:
+        untruncated = self._examine()
+        if not untruncated and not len(self._leader.session):
             await self._wait_for_change()
             return
         await self._leader.connect()
-        untruncated = {tp: each for tp, each in due.items() if each.needs_truncation}
         if untruncated:
             await self._truncate(untruncated)
-            due = {tp: each for tp, each in due.items() if not each.needs_truncation}
-        fetching = {tp: each for tp, each in due.items() if each.is_caught_up or not self._is_throttled(tp)}
-        if fetching:
-            await self._fetch(fetching)
-        elif due:
-            await self._wait_for_change()
+            self._examine()
+        if len(self._leader.session):
+            await self._fetch()
+
+    def _examine(self) -> dict[TopicPartition, _Following]:
+        """Updates what the next fetch fetches, and returns the partitions that have to be truncated before.
+
+        Only partitions that were changed, delayed or not caught up may have another position than before.
+        """
+        now_ms, session = self._clock.monotonic_ms(), self._leader.session
+        untruncated: dict[TopicPartition, _Following] = {}
+        for topic_partition, each in list(self._unexamined.items()):
+            is_due = each.not_before_ms <= now_ms
+            if is_due and each.needs_truncation:
+                untruncated[topic_partition] = each
+            each.is_fetched = (
+                is_due and not each.needs_truncation and (each.is_caught_up or not self._is_throttled(topic_partition))
+            )
+            if not each.is_fetched:
+                session.forget(topic_partition)
+                continue
+            session.put(topic_partition, _position(each, has_epoch=self._leader.supports_divergence))
+            if each.is_caught_up:
+                del self._unexamined[topic_partition]
+        return untruncated
 
     def _is_throttled(self, topic_partition: TopicPartition) -> bool:
         """True if the throttle stops a replica that is not caught up from fetching for now.
@@ -170,6 +211,7 @@ class ReplicaFetcher:
         return found is following and following.leader_epoch == following.partition.leader_epoch
 
     def _delay(self, following: _Following) -> None:
+        following.moved()
         following.not_before_ms = self._clock.monotonic_ms() + self._settings.backoff_ms
 
     # Truncation
@@ -230,25 +272,27 @@ class ReplicaFetcher:
             return
         partition.follow_high_watermark(partition.high_watermark)
         following.needs_truncation = not is_final
+        following.moved()
 
     # Fetching
 
-    async def _fetch(self, fetching: Mapping[TopicPartition, _Following]) -> None:
-        has_epoch = self._leader.supports_divergence
+    async def _fetch(self) -> None:
         results = await self._leader.fetch(
-            {tp: _position(each, has_epoch=has_epoch) for tp, each in fetching.items()},
             wait_max_ms=self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             partition_max_bytes=self._settings.max_bytes,
             response_max_bytes=self._settings.response_max_bytes,
         )
         self.request_count += 1
+        unflushed: list[Log] = []
         for topic_partition, result in results:
-            found = fetching.get(topic_partition)
-            if found is not None and self._is_current(found):
+            found = self._following.get(topic_partition)
+            # One that was added after the request is not fetched yet.
+            if found is not None and found.is_fetched and found.leader_epoch == found.partition.leader_epoch:
                 await self._take(found, result)
+                if found.partition.log.awaits_flush:
+                    unflushed.append(found.partition.log)
         # The next fetch reports to the leader up to where this replica has flushed.
-        unflushed = [each.partition.log for each in fetching.values() if each.partition.log.awaits_flush]
         if unflushed:
             await self._replicas.flushes.settle(unflushed)
 
@@ -283,6 +327,8 @@ class ReplicaFetcher:
             return
         following.lag = max(result.high_watermark - partition.log.log_end_offset, 0)
         following.is_caught_up = partition.log.log_end_offset >= result.high_watermark
+        if not following.is_caught_up:
+            following.moved()
         partition.follow_high_watermark(result.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
 
@@ -328,7 +374,7 @@ class ReplicaFetcher:
         topic_partition = following.partition.topic_partition
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             log.info("fenced by the leader partition=%s epoch=%s", topic_partition, following.leader_epoch)
-            self._following.pop(topic_partition, None)
+            self.remove(topic_partition)
             return
         if code is ErrorCode.CORRUPT_MESSAGE:
             self._log_and_delay(following, "the leader cannot read its log, which is corrupt")
@@ -350,7 +396,7 @@ class ReplicaFetcher:
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
-        self._following.pop(following.partition.topic_partition, None)
+        self.remove(following.partition.topic_partition)
         self._replicas.log_dir_failed(failure)
 
 

@@ -1,6 +1,6 @@
 """Requests that a fetcher sends to a leader, over one connection.
 
-    fetch               records from these offsets; the fetch session lists only what has changed
+    fetch               records of the partitions in `session`, which lists only what has changed
     epoch_end_offsets   where the leader's log ends in the last epochs of these partitions
     end_offset          the leader's log end offset
     start_offset        the leader's log start offset
@@ -73,7 +73,8 @@ class LeaderEndpoint:
         self._replica_id = replica_id
         self._peers = peers
         self._versions = versions
-        self._session = FetchRequests()
+        self.session = FetchRequests()
+        """The partitions to fetch."""
         self._connection: Connection | None = None
 
     @property
@@ -89,30 +90,24 @@ class LeaderEndpoint:
     async def connect(self) -> None:
         """Connects unless connected.  Raises ConnectionLost."""
         if self._connection is None or not self._connection.is_open:
-            self._session.lost()
+            self.session.lost()
             self._connection = await self._peers.connect(self.leader_id, Purpose.REPLICA)
 
     async def disconnect(self) -> None:
         """Ends the session and the connection, if any."""
-        self._session.lost()
+        self.session.lost()
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
 
     async def fetch(
-        self,
-        positions: Mapping[TopicPartition, Position],
-        *,
-        wait_max_ms: int,
-        min_bytes: int,
-        partition_max_bytes: int,
-        response_max_bytes: int,
+        self, *, wait_max_ms: int, min_bytes: int, partition_max_bytes: int, response_max_bytes: int
     ) -> list[tuple[TopicPartition, PartitionData]]:
         """Fetches; returns the partitions in the response.
 
         Raises ConnectionLost, MalformedRequest, and ApiError when the leader refuses the session.
         """
-        fetch = self._session.next(positions)
+        fetch = self.session.next()
         request = FetchRequest(
             replica_id=self._replica_id,
             max_wait_ms=wait_max_ms,
@@ -125,9 +120,9 @@ class LeaderEndpoint:
         )
         response = await self._connected.send(request, FetchResponse, version=self._versions.fetch)
         if response.error_code != ErrorCode.NONE:
-            self._session.lost()
+            self.session.lost()
             raise ApiError(ErrorCode.of(response.error_code))
-        self._session.on_response(response.session_id)
+        self.session.on_response(response.session_id)
         return [
             (TopicPartition(topic.topic, result.partition_index), result)
             for topic in response.responses

@@ -288,7 +288,7 @@ class LogDirMoves:
 
     def _replace(self, move: _Move, copy: Log) -> None:
         tp = move.partition.topic_partition
-        move.partition.log = self._logs.replace_with_future(tp)
+        move.partition.replace_log(self._logs.replace_with_future(tp))
         self.stop(tp)
         log.info("moved replica partition=%s to=%s", tp, copy.directory)
         self._replicas.partition_moved(tp)

@@ -42,15 +42,60 @@ class PartitionState(Protocol):
     controller_epoch: int
 
 
+class Watcher(Protocol):
+    """Is notified of changes of a partition."""
+
+    @property
+    def is_watching(self) -> bool:
+        """False when it no longer needs notifications."""
+        ...
+
+    def moved(self) -> None:
+        """The log or the role has changed; a role is about to."""
+        ...
+
+    def high_watermark_moved(self) -> None:
+        """Only the high watermark has changed."""
+        ...
+
+
+class FetchTimes(Protocol):
+    """The fetches of one follower's session."""
+
+    @property
+    def followed_ms(self) -> int:
+        """The time of the last one."""
+        ...
+
+
 @dataclass(slots=True)
 class FollowerState:
     """The state of one follower, from its fetches."""
 
     log_end_offset: int = -1
     log_start_offset: int = -1
-    last_caught_up_ms: int = NEVER_MS
+    caught_up_ms: int = NEVER_MS
     last_fetch_ms: int = 0
     leader_end_offset_at_last_fetch: int = 0
+    session: FetchTimes | None = None
+    """The session whose fetches count for this follower without being recorded, as long as it is caught up."""
+
+    @property
+    def last_caught_up_ms(self) -> int:
+        """When the follower last had all records of the leader."""
+        return self.caught_up_ms if self.session is None else max(self.caught_up_ms, self.session.followed_ms)
+
+    def begin_rest(self, session: FetchTimes) -> None:
+        """From now on the fetches of the session count as fetches at the log end, without being recorded."""
+        self.session = session
+
+    def end_rest(self) -> None:
+        """Records the last fetch of the session: from now on each fetch is recorded."""
+        if self.session is not None:
+            self.caught_up_ms = self.last_caught_up_ms
+            self.last_fetch_ms = self.session.followed_ms
+            self.leader_end_offset_at_last_fetch = self.log_end_offset
+            self.session = None
 
 
 class Partition:
@@ -74,6 +119,7 @@ class Partition:
         "replicas",
         "topic_partition",
         "traffic",
+        "watchers",
     )
 
     def __init__(
@@ -106,6 +152,24 @@ class Partition:
         self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.watchers: list[Watcher] = []
+        log.watchers = self.watchers
+
+    def watch(self, watcher: Watcher) -> None:
+        """Notifies it of changes from now on, until its `is_watching` is False."""
+        self.watchers[:] = [*(each for each in self.watchers if each.is_watching), watcher]
+
+    def replace_log(self, log: Log) -> None:
+        """The replica is in another log directory from now on."""
+        self.log.watchers = ()
+        self.log = log
+        log.watchers = self.watchers
+        self.notify()
+
+    def notify(self) -> None:
+        """Notifies the watchers of a change."""
+        for watcher in self.watchers:
+            watcher.moved()
 
     @property
     def is_leader(self) -> bool:
@@ -130,6 +194,7 @@ class Partition:
         """
         if state.leader_epoch <= self.leader_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.notify()
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -144,7 +209,7 @@ class Partition:
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.assign_epoch(self.leader_epoch, self.log.log_end_offset)
             self.followers = {
-                replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
+                replica: FollowerState(caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
                 for replica in self.replicas
                 if replica != self.broker_id
             }
@@ -152,6 +217,7 @@ class Partition:
 
     def resign(self) -> None:
         """The controller stopped this replica; it has no role until the next LeaderAndIsr."""
+        self.notify()
         self.leader = NO_LEADER
         self.followers = {}
 
@@ -183,6 +249,8 @@ class Partition:
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
+        for watcher in self.watchers:
+            watcher.high_watermark_moved()
         return True
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
@@ -191,6 +259,8 @@ class Partition:
         if high_watermark == self.high_watermark:
             return False
         self.high_watermark = high_watermark
+        for watcher in self.watchers:
+            watcher.high_watermark_moved()
         return True
 
     def lagging(self, now_ms: int) -> set[int]:
@@ -223,11 +293,12 @@ class Partition:
         follower = self.followers.get(replica_id)
         if follower is None:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        follower.end_rest()
         end = self.log.log_end_offset
         if offset >= end:
-            follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         elif offset >= follower.leader_end_offset_at_last_fetch:
-            follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.last_fetch_ms)
         follower.log_end_offset = offset
         has_moved_start = follower.log_start_offset != log_start_offset
         follower.log_start_offset = log_start_offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.server.control_request_checks import check_partition_name, check_role
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
+from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
@@ -51,7 +52,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         clock: Clock,
         produce_purgatory: Purgatory[TopicPartition],
-        fetch_purgatory: Purgatory[TopicPartition],
+        fetch_purgatory: Purgatory[TopicPartition | FetchSession],
         log_config: Callable[[str], LogConfig],
         lag_time_max_ms: int,
         min_insync_replicas: Callable[[str], int],
@@ -62,6 +63,8 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.controller_epoch = -1
         self.traffic = BrokerTraffic()
+        self.woken_sessions: dict[FetchSession, None] = {}
+        """Fetch sessions with partitions that have changed since `partition_moved` was called."""
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
@@ -121,16 +124,20 @@ class ReplicaManager:
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
         """The log end or the high watermark of the partition moved: checks the requests that wait for it."""
-        if self._produce_purgatory.watches(topic_partition):
-            self._produce_purgatory.check(topic_partition)
-        if self._fetch_purgatory.watches(topic_partition):
-            self._fetch_purgatory.check(topic_partition)
+        self.partitions_moved((topic_partition,))
 
-    def partitions_moved(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    def partitions_moved(self, topic_partitions: Collection[TopicPartition]) -> None:
         """As `partition_moved` for many partitions; a request that waits for several of them is checked once."""
-        moved = tuple(topic_partitions)
-        self._produce_purgatory.check(*moved)
-        self._fetch_purgatory.check(*moved)
+        produces, fetches, woken = self._produce_purgatory, self._fetch_purgatory, self.woken_sessions
+        if not produces.watched.isdisjoint(topic_partitions):
+            produces.check(*topic_partitions)
+        if not woken:
+            if not fetches.watched.isdisjoint(topic_partitions):
+                fetches.check(*topic_partitions)
+            return
+        sessions = list(woken)
+        woken.clear()
+        fetches.check(*topic_partitions, *sessions)
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
@@ -154,7 +161,7 @@ class ReplicaManager:
             except LogDirFailure as failure:
                 outcome[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 self.log_dir_failed(failure)
-        self.partitions_moved(partition.topic_partition for partition in changed)
+        self.partitions_moved([partition.topic_partition for partition in changed])
         return outcome, changed
 
     def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
@@ -185,7 +192,7 @@ class ReplicaManager:
                     self.partitions.pop(topic_partition, None)
                     deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
-        self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
+        self.partitions_moved([tp for tp, error in outcome.items() if error is ErrorCode.NONE])
         self._has_deletions |= self.logs.retire(*deleted)
         if deleted:
             self.traffic.keep({topic_partition.topic for topic_partition in self.partitions})
@@ -225,11 +232,10 @@ class ReplicaManager:
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
         log.error("log directory is offline, not serving its partitions error=%s", failure)
-        self.partitions_moved(
-            topic_partition
-            for topic_partition, partition in self.partitions.items()
-            if not partition.log.log_directory.is_online
-        )
+        offline = [partition for partition in self.partitions.values() if not partition.log.log_directory.is_online]
+        for partition in offline:
+            partition.notify()
+        self.partitions_moved([partition.topic_partition for partition in offline])
 
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""

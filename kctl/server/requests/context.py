@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
@@ -174,6 +174,8 @@ class RequestContext:
     """Where the request is counted; None if metrics are off."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
+    encode: Callable[[RequestContext, Any], Any] | None = None
+    """Encodes the response as a reply; set by the dispatcher."""
 
     @property
     def client_host(self) -> str:

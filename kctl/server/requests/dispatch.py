@@ -13,6 +13,7 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from kctl.environment import Clock
@@ -28,6 +29,7 @@ from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.slices import held
+from kctl.server.requests.waiting_reply import WaitingReply
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ class Dispatcher:
         self._request_log: RequestLog | None = None
         self._quotas = quotas
         self._clock = clock
-        self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
+        self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
@@ -61,7 +63,7 @@ class Dispatcher:
     def register(self, api_name: str, handler: Handler) -> None:
         """Registers the handler of an API, for the versions in the registry."""
         api = registry.api_named(api_name)
-        self._handlers[api.key] = (api, handler)
+        self._handlers[api.key] = (api, handler, partial(self._encode, api))
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
         """Logs requests from now on, or no more."""
@@ -72,7 +74,7 @@ class Dispatcher:
         if len(self._api_versions) != len(self._handlers):
             self._api_versions = [
                 ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
-                for key, (api, _) in sorted(self._handlers.items())
+                for key, (api, _, _) in sorted(self._handlers.items(), key=itemgetter(0))
             ]
         return self._api_versions
 
@@ -82,7 +84,7 @@ class Dispatcher:
         entry = self._handlers.get(header.api_key)
         if entry is None:
             raise MalformedRequest(f"API key {header.api_key} is not served")
-        api, handler = entry
+        api, handler, encode = entry
         version = header.api_version
         if version not in api.served:
             if api.key == API_VERSIONS_KEY:
@@ -104,11 +106,16 @@ class Dispatcher:
         if codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
+        context.encode = encode
         result = handler(request, context)
         if context.times is not None:
             context.times.handled_s = asyncio.get_running_loop().time()
         if recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
             context.record = recorder.follower_fetches
+        if isinstance(result, WaitingReply):
+            if context.account is not None:
+                context.account.paused()
+            return result
         if result is None:
             return self._encode(api, context, None)
         if not isinstance(result, api.response) and isinstance(result, Awaitable):
@@ -175,9 +182,7 @@ class Dispatcher:
         else:
             try:
                 response = wait.result()
-                # Fetch serves long requests in tasks, other requests that wait by futures.
-                is_examined = api.key not in _PRODUCE_AND_FETCH or isinstance(wait, asyncio.Task)
-                if response is None or not is_examined or not codec.is_long_to_encode(response):
+                if response is None or not codec.is_long_to_encode(response):
                     reply.set_result(self._encode(api, context, response))
                 else:
                     self._encoded_off_loop(api, context, response).add_done_callback(partial(_pass_on, reply))

@@ -11,7 +11,7 @@ An operation is removed when its future is cancelled, that is, when its caller i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -101,6 +101,8 @@ class Purgatory(Generic[K]):
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
         self._watchers: dict[K, dict[_Waiting[K], None]] = {}
+        self.watched: KeysView[K] = self._watchers.keys()
+        """The keys that operations watch; a view, for a cheap check before `check`."""
         self._size = 0
         self.expired_count = 0
         """Operations that ended by their timeout, or at shutdown."""
@@ -137,7 +139,8 @@ class Purgatory(Generic[K]):
                 listed += piece
                 for key in piece:
                     self._watchers.setdefault(key, {})[waiting] = None
-                await pause()
+                if len(listed) < len(keys):
+                    await pause()
         except BaseException:
             self._stop(waiting)
             raise
@@ -156,10 +159,6 @@ class Purgatory(Generic[K]):
             waiting.on_caller_done = partial(self._caller_done, waiting)
             operation.future.add_done_callback(waiting.on_caller_done)
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
-
-    def watches(self, key: K) -> bool:
-        """True if an operation watches this key; a cheap check for the hot path."""
-        return key in self._watchers
 
     def check(self, *keys: K) -> None:
         """Completes the operations of these keys that can complete.

@@ -29,7 +29,7 @@ FETCH_S = 0.1
 
 
 class OneLeader:
-    """Peers, and the connection to the only one: the leader of `orders`, which has one partition."""
+    """Peers, and the connection to the only one: the leader of `orders` and of empty topics, of one partition each."""
 
     address = "leader:9092"
     versions = BrokerVersions({})
@@ -37,11 +37,13 @@ class OneLeader:
 
     def __init__(self, session_id: int = 0) -> None:
         self.fetches = 0
+        self.listed: list[int] = []
+        """The number of partitions in each request."""
         self._session_id = session_id
 
     @abstractmethod
     def reply(self, requested: FetchPartition) -> PartitionData:
-        """The response for the partition."""
+        """The response for the partition of `orders`."""
 
     async def connect(self, _broker_id: int, _purpose: Purpose) -> Connection:
         return self
@@ -50,10 +52,16 @@ class OneLeader:
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
         assert isinstance(request, FetchRequest)
-        ((requested,),) = [topic.partitions for topic in request.topics]
         self.fetches += 1
+        self.listed.append(len(request.topics))
         await asyncio.sleep(FETCH_S)
-        topics = [FetchableTopicResponse(topic="orders", partitions=[self.reply(requested)])]
+        empty = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=b"")
+        topics = [
+            FetchableTopicResponse(
+                topic=each.topic, partitions=[self.reply(each.partitions[0]) if each.topic == "orders" else empty]
+            )
+            for each in request.topics
+        ]
         response = FetchResponse(session_id=self._session_id, responses=topics)
         assert isinstance(response, response_class)
         return response

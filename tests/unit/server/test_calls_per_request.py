@@ -46,7 +46,7 @@ NOT_COUNTED = (sysconfig.get_path("stdlib"), str(KCTL / "testing"), str(KCTL / "
 TOPIC = "topic"
 WARM_UP = 3
 """Requests before the one that is counted: codecs are compiled, files opened."""
-CALLS_MAX = {"produce": 77, "fetch": 93, "fetch at the end": 64, "metadata": 47, "api versions": 20}
+CALLS_MAX = {"produce": 74, "fetch": 89, "fetch at the end": 63, "metadata": 47, "api versions": 20}
 NETWORK_CALLS_MAX = 28
 
 

@@ -23,8 +23,10 @@ from kctl.protocol.apis.update_metadata import (
 )
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
+from kctl.server.network.channel import Reply
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.requests.waiting_reply import waiting_reply
 from tests.unit.server.quota_free import quota_free_dispatcher
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
@@ -148,3 +150,48 @@ def test_a_long_request_of_a_controller_is_decoded_off_the_loop() -> None:
 
     asyncio.run(main())
     assert handled_by == [threading.get_ident()] * 2
+
+
+def waiting_metadata(made: Dispatcher, futures: list[asyncio.Future[MetadataResponse]]) -> asyncio.Future[Reply]:
+    """The reply to a request whose response the test sets in `futures`."""
+
+    def wait(_: MetadataRequest, context: RequestContext) -> asyncio.Future[MetadataResponse]:
+        futures.append(waiting_reply(context))
+        return futures[-1]
+
+    made.register("metadata", wait)
+    reply = made.handle(frame(3, 9, codec.encode_bytes(MetadataRequest(topics=None), 9)), PEER)
+    assert isinstance(reply, asyncio.Future)
+    return reply
+
+
+def test_a_waiting_response_is_encoded_when_it_is_set_without_another_iteration_of_the_loop() -> None:
+    async def main() -> None:
+        made, futures = dispatcher(), list[asyncio.Future[MetadataResponse]]()
+        at_once = made.handle(frame(3, 9, codec.encode_bytes(MetadataRequest(topics=None), 9)), PEER)
+        reply = waiting_metadata(made, futures)
+        assert not reply.done()
+        futures[0].set_result(metadata(MetadataRequest(topics=None), RequestContext(9, 77, "test", PEER)))
+        assert reply.result() == at_once
+
+    asyncio.run(main())
+
+
+def test_a_waiting_response_that_cannot_be_encoded_fails_its_request() -> None:
+    async def main() -> None:
+        futures: list[asyncio.Future[MetadataResponse]] = []
+        reply = waiting_metadata(dispatcher(), futures)
+        futures[0].set_result(MetadataResponse(brokers=[], topics=[], controller_id=1 << 40))
+        assert isinstance(reply.exception(), ValueError)
+
+    asyncio.run(main())
+
+
+def test_a_closed_connection_cancels_the_wait_for_a_response() -> None:
+    async def main() -> None:
+        futures: list[asyncio.Future[MetadataResponse]] = []
+        reply = waiting_metadata(dispatcher(), futures)
+        reply.cancel()
+        assert futures[0].cancelled()
+
+    asyncio.run(main())

@@ -118,3 +118,40 @@ def test_forgotten_partitions_are_removed_and_changed_ones_are_updated() -> None
     assert session is not None
     session.update([position(1, offset=9), position(2, offset=4)], [tp(0)])
     assert {p: s.fetch_offset for p, s in session.positions.items()} == {tp(1): 9, tp(2): 4}
+
+
+class Watched:
+    """A partition whose watchers the test notifies."""
+
+    def __init__(self) -> None:
+        self.watchers: list[FetchPosition] = []
+
+    def watch(self, watcher: FetchPosition) -> None:
+        self.watchers.append(watcher)
+
+
+def test_a_closed_session_keeps_none_of_its_partitions() -> None:
+    """A partition may notify it until another session watches the partition."""
+    cache, partition = FetchSessionCache(1), Watched()
+    session = cache.create(1, [position(0)], is_follower=False, now_ms=0)
+    assert session is not None
+    session.rest(session.positions[tp(0)], partition, None)
+    cache.close(1)
+    (watcher,) = partition.watchers
+    watcher.moved()
+    watcher.high_watermark_moved()
+    assert not watcher.is_watching
+    assert (session.active_count, session.take_moved(), session.woken) == (0, [], {})
+
+
+@pytest.mark.parametrize(("is_follower", "wakes"), [(True, False), (False, True)])
+def test_a_new_high_watermark_wakes_the_fetch_of_a_consumer_only(*, is_follower: bool, wakes: bool) -> None:
+    """A follower gets it with the next records (KAFKA-9952), so its position is active again, but not checked now."""
+    session = FetchSessionCache(1).create(1, [position(0)], is_follower=is_follower, now_ms=0)
+    assert session is not None
+    first = session.positions[tp(0)]
+    session.rest(first, Watched(), None)
+    assert session.active() == []
+    first.high_watermark_moved()
+    assert session.active() == [first]
+    assert bool(session.woken) is wakes

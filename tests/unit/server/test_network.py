@@ -10,6 +10,7 @@ import socket
 import struct
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,44 @@ async def listening(handle: Handle, *, buffer_bytes: int = -1) -> tuple[Acceptor
     port = acceptor.bind(LOOPBACK).port
     acceptor.start()
     return acceptor, port
+
+
+class CountedSocket(socket.socket):
+    """Counts the calls that send bytes."""
+
+    sends = 0
+
+    def sendmsg(self, *args: Any) -> int:
+        self.sends += 1
+        return super().sendmsg(*args)
+
+    def send(self, *args: Any) -> int:
+        self.sends += 1
+        return super().send(*args)
+
+
+@pytest.mark.parametrize("size", [1, 5_000])
+def test_a_short_slice_is_sent_with_the_bytes_around_it_by_one_call(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "slice"
+    path.write_bytes(bytes(100) + b"x" * size)
+    ours, theirs = socket.socketpair()
+    with path.open("rb") as file, CountedSocket(fileno=ours.detach()) as sock, theirs:
+        outbox = PlainOutbox(sock)
+        outbox.put([b"before", Slice(file.fileno(), 100, size), b"after"])
+        assert outbox.flush()
+        assert theirs.recv(10_000) == b"before" + b"x" * size + b"after"
+        assert sock.sends == 1
+
+
+def test_a_short_slice_beyond_the_end_of_its_file_ends_the_connection(tmp_path: Path) -> None:
+    path = tmp_path / "slice"
+    path.write_bytes(bytes(100))
+    ours, theirs = socket.socketpair()
+    with path.open("rb") as file, ours, theirs:
+        outbox = PlainOutbox(ours)
+        outbox.put([Slice(file.fileno(), 100, 10)])
+        with pytest.raises(ConnectionAbortedError):
+            outbox.flush()
 
 
 @given(

@@ -61,7 +61,7 @@ def test_a_completable_operation_does_not_wait() -> None:
     need = Need(0)
     purgatory.complete_or_watch(need, ["a"], 100)
     assert need.outcome == ["completed"]
-    assert not purgatory.watches("a")
+    assert "a" not in purgatory.watched
     assert len(purgatory) == 0
 
 
@@ -77,7 +77,7 @@ def test_a_check_of_any_key_completes_the_operation_and_removes_all_keys() -> No
     purgatory.check("a")
     timer.advance(200)
     assert need.outcome == ["completed"]
-    assert not purgatory.watches("a")
+    assert "a" not in purgatory.watched
     assert len(timer.wheel) == 0
 
 
@@ -180,7 +180,7 @@ def test_failing_operation_raises_only_to_its_caller(by: str) -> None:
         assert isinstance(failing.future.exception(), RuntimeError)
         assert other.outcome == ["completed" if by == "check" else "timed out"]
         assert len(purgatory) == 0
-        assert not purgatory.watches("a")
+        assert "a" not in purgatory.watched
         assert len(timer.wheel) == 0
 
     asyncio.run(main())
@@ -199,7 +199,7 @@ def test_operation_of_a_cancelled_caller_is_removed(tries: int) -> None:
         need.future.cancel()
         await asyncio.sleep(0)
         assert len(purgatory) == 0
-        assert not purgatory.watches("a")
+        assert "a" not in purgatory.watched
         assert len(timer.wheel) == 0
 
     asyncio.run(main())

@@ -115,7 +115,7 @@ class Waiting:
     def __init__(self) -> None:
         self.looks = 0
 
-    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+    def try_complete(self, changed: Collection[object]) -> bool:
         self.looks += 1
         return False
 

@@ -22,7 +22,7 @@ OF_TOPICS = {
     "bytes_out": _of_topic("BytesOutPerSec", "bytes", "Size of record batches sent to consumers"),
     "bytes_rejected": _of_topic("BytesRejectedPerSec", "bytes", "Size of batches refused because they were too large"),
     "produce_requests": _of_topic("TotalProduceRequestsPerSec", "partitions", "Partitions in Produce requests"),
-    "fetch_requests": _of_topic("TotalFetchRequestsPerSec", "partitions", "Partitions in Fetch requests"),
+    "fetch_requests": _of_topic("TotalFetchRequestsPerSec", "partitions", "Partitions in responses to Fetch requests"),
     "failed_produce_requests": _of_topic(
         "FailedProduceRequestsPerSec", "partitions", "Partitions in Produce requests that failed unexpectedly"
     ),
