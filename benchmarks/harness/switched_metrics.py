@@ -38,7 +38,7 @@ def switch(number: int, _: object) -> None:
         _recorders[:] = [dispatcher.recorder]
     dispatcher.recorder = _recorders[0] if number == signal.SIGRTMIN else None
     measuring = acceptor._settings.measuring  # noqa: SLF001 - a broker does not switch metrics
-    measuring.for_metrics = dispatcher.recorder is not None
+    measuring.switch(for_metrics=dispatcher.recorder is not None)
 
 
 if __name__ == "__main__":

@@ -70,16 +70,19 @@ class RequestTimes:
 class Measuring:
     """Whether connections record times."""
 
-    __slots__ = ("for_log", "for_metrics")
+    __slots__ = ("_for_log", "_for_metrics", "is_on")
 
     def __init__(self, *, for_metrics: bool = False) -> None:
-        self.for_metrics = for_metrics
-        self.for_log = False
-
-    @property
-    def is_on(self) -> bool:
+        self._for_metrics = for_metrics
+        self._for_log = False
+        self.is_on = for_metrics
         """True for metrics or for the request log."""
-        return self.for_metrics or self.for_log
+
+    def switch(self, *, for_metrics: bool | None = None, for_log: bool | None = None) -> None:
+        """Times are recorded for these from now on, or no more; None for no change."""
+        self._for_metrics = self._for_metrics if for_metrics is None else for_metrics
+        self._for_log = self._for_log if for_log is None else for_log
+        self.is_on = self._for_metrics or self._for_log
 
 
 class ConnectionTiming:

@@ -17,7 +17,7 @@ import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
@@ -38,6 +38,7 @@ from kctl.server.network.connection import Connection
 from kctl.server.network.turns import Turns
 from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import ConnectionTiming, Measuring, Peer
+from kctl.server.requests.recorder import RequestRecorder
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 
@@ -46,7 +47,13 @@ NOT_COUNTED = (sysconfig.get_path("stdlib"), str(KCTL / "testing"), str(KCTL / "
 TOPIC = "topic"
 WARM_UP = 3
 """Requests before the one that is counted: codecs are compiled, files opened."""
+PRODUCED = WARM_UP + 4
+"""Requests of each kind, see `counts_of_requests`."""
 CALLS_MAX = {"produce": 77, "fetch": 93, "fetch at the end": 64, "metadata": 47, "api versions": 20}
+METRICS_CALLS_MAX = 1
+"""Further calls with metrics.port, of a request that is not timed: of a frequent API one of 64 is timed."""
+TIMED_CALLS_MAX = 11
+"""Further calls for one that is timed."""
 NETWORK_CALLS_MAX = 28
 
 
@@ -87,7 +94,7 @@ def fetch(offset: int) -> bytes:
 REQUESTS: dict[str, Callable[[], bytes]] = {
     "produce": produce,
     "fetch": partial(fetch, 0),
-    "fetch at the end": partial(fetch, WARM_UP + 1),
+    "fetch at the end": partial(fetch, PRODUCED),
     "metadata": lambda: frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 8),
     "api versions": lambda: frame(ApiVersionsRequest(), 2),
 }
@@ -99,7 +106,22 @@ def frame(request: object, version: int) -> bytes:
 
 
 def test_calls_of_a_broker_without_quotas_authorizer_and_metrics() -> None:
-    counts: dict[str, Counter[str]] = {}
+    for name, (calls, _, _) in counts_of_requests().items():
+        assert 0 < calls.total() <= CALLS_MAX[name], f"{name}: {described(calls)}"
+
+
+def test_further_calls_of_a_broker_with_metrics() -> None:
+    for name, (calls, counted_calls, timed_calls) in counts_of_requests().items():
+        further = counted_calls - calls
+        assert 0 < further.total() <= METRICS_CALLS_MAX, f"{name}: {described(further)}"
+        further = timed_calls - calls
+        assert METRICS_CALLS_MAX < further.total() <= TIMED_CALLS_MAX, f"{name}: {described(further)}"
+
+
+@cache
+def counts_of_requests() -> dict[str, tuple[Counter[str], Counter[str], Counter[str]]]:
+    """The calls for each request without metrics, with them, and with them for a timed request."""
+    counts: dict[str, tuple[Counter[str], Counter[str], Counter[str]]] = {}
 
     async def main(loop: SimLoop) -> None:
         cluster = SimCluster(loop)
@@ -111,21 +133,30 @@ def test_calls_of_a_broker_without_quotas_authorizer_and_metrics() -> None:
         broker = cluster.brokers[0].broker
         assert broker is not None
         dispatcher = broker._dispatcher
-        peer = Peer("/client", "PLAINTEXT")
-        for name, made in REQUESTS.items():
-            for _ in range(WARM_UP):
-                dispatcher.handle(memoryview(bytearray(made())), peer)
+        peer = Peer("/client", "PLAINTEXT", timing=ConnectionTiming(Measuring(for_metrics=True)))
+
+        def calls_of(made: Callable[[], bytes]) -> Counter[str]:
             received = memoryview(bytearray(made()))
             with counted() as calls:
                 reply = dispatcher.handle(received, peer)
-            counts[name] = calls
-            assert isinstance(reply, list), f"{name} is not answered at once"
+            assert isinstance(reply, list), "not answered at once"
+            return calls
+
+        for name, made in REQUESTS.items():
+            dispatcher.recorder = None
+            for _ in range(WARM_UP):
+                calls_of(made)
+            without = calls_of(made)
+            dispatcher.recorder = RequestRecorder(loop.time)
+            calls_of(made)  # The first chooses how errors are counted.
+            (record,) = dispatcher.recorder.apis.values()
+            record.until_timed = 1
+            counts[name] = without, calls_of(made), calls_of(made)
         await cluster.stop()
 
     simulate(main, seed=1)
     assert list(counts) == list(CALLS_MAX)
-    for name, calls in counts.items():
-        assert 0 < calls.total() <= CALLS_MAX[name], f"{name}: {described(calls)}"
+    return counts
 
 
 def test_calls_of_the_network_for_one_request() -> None:
