@@ -887,6 +887,12 @@ METRICS_LAG_CACHE_MS = _limit(
     "ms",
     on_excess="it is read again, and used for ten times as long as that took",
 )
+METRICS_LAG_WAIT_MS = _limit(
+    "time for which a scrape of a broker waits for the lag of groups, if there is an earlier one",
+    50,
+    "ms",
+    on_excess="the scrape has the earlier one",
+)
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
     200,
