@@ -937,6 +937,18 @@ TOP_GROUPS_MAX = _limit(
     "groups",
     on_excess="the first by name are shown, and a line says so",
 )
+TOP_RETENTIONS_MAX = _limit(
+    "topics whose limits kctl top reads in one refresh",
+    500,
+    "topics",
+    on_excess="the others are read in the next refreshes",
+)
+TOP_UNREAD_BYTES_MAX = _limit(
+    "records that kctl top fetches in one refresh, for the age of what groups have not read",
+    4 << 20,
+    "bytes",
+    on_excess="further partitions are read in the next refreshes",
+)
 METRICS_READ_BYTES_MAX = _limit(
     "response of an endpoint for metrics that `kctl metrics show` reads",
     256 << 20,
