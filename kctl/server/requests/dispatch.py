@@ -237,12 +237,9 @@ class Dispatcher:
         mute_ms = _settle_account(api, context, response)
         if response is None:
             return ThrottledReply(None, mute_ms) if mute_ms else None
+        chunks = framed_response(api, context, response)
         if account.is_timed:
-            account.resumed()
-            chunks = framed_response(api, context, response)
             account.encoded()
-        else:
-            chunks = framed_response(api, context, response)
         return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import pytest
 
@@ -32,29 +33,40 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from kctl.security.authorization import AccessPolicy
+from kctl.server.authorization.access import Access
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.connection import Connection
 from kctl.server.network.turns import Turns
 from kctl.server.network.unread_responses import UnreadResponses
-from kctl.server.requests.context import ConnectionTiming, Measuring, Peer
+from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, ConnectionTiming, Measuring, Peer
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.zookeeper.operations import ZooKeeper
 
 KCTL = Path(kctl.testing.__file__).parent.parent
 NOT_COUNTED = (sysconfig.get_path("stdlib"), str(KCTL / "testing"), str(KCTL / "records" / "walk.py"), "<frozen")
 TOPIC = "topic"
 WARM_UP = 3
 """Requests before the one that is counted: codecs are compiled, files opened."""
-PRODUCED = WARM_UP + 4
+PRODUCED = WARM_UP + 8
 """Requests of each kind, see `counts_of_requests`."""
 CALLS_MAX = {"produce": 77, "fetch": 93, "fetch at the end": 64, "metadata": 47, "api versions": 20}
-METRICS_CALLS_MAX = 1
-"""Further calls with metrics.port, of a request that is not timed: of a frequent API one of 64 is timed."""
-TIMED_CALLS_MAX = 11
-"""Further calls for one that is timed."""
+FURTHER_CALLS_MAX = {
+    "metrics": dict.fromkeys(CALLS_MAX, 1),
+    # Of frequent requests one of 64.
+    "metrics, timed": dict.fromkeys(CALLS_MAX, 10),
+    # The size of a fetch response is computed before it is admitted.
+    "quotas": {"produce": 11, "fetch": 33, "fetch at the end": 30, "metadata": 9, "api versions": 9},
+    "acls": {"produce": 3, "fetch": 3, "fetch at the end": 3, "metadata": 3, "api versions": 0},
+}
+"""Further calls of a broker that has these, for a client whose quotas and permissions are cached."""
 NETWORK_CALLS_MAX = 28
+PLENTY = str(10**12)
+QUOTAS = {"producer_byte_rate": PLENTY, "consumer_byte_rate": PLENTY, "request_percentage": PLENTY}
 
 
 @contextmanager
@@ -106,22 +118,23 @@ def frame(request: object, version: int) -> bytes:
 
 
 def test_calls_of_a_broker_without_quotas_authorizer_and_metrics() -> None:
-    for name, (calls, _, _) in counts_of_requests().items():
+    for name, calls in counts_of_requests()["plain"].items():
         assert 0 < calls.total() <= CALLS_MAX[name], f"{name}: {described(calls)}"
 
 
-def test_further_calls_of_a_broker_with_metrics() -> None:
-    for name, (calls, counted_calls, timed_calls) in counts_of_requests().items():
-        further = counted_calls - calls
-        assert 0 < further.total() <= METRICS_CALLS_MAX, f"{name}: {described(further)}"
-        further = timed_calls - calls
-        assert METRICS_CALLS_MAX < further.total() <= TIMED_CALLS_MAX, f"{name}: {described(further)}"
+@pytest.mark.parametrize("what", FURTHER_CALLS_MAX)
+def test_further_calls_of_a_broker_with(what: str) -> None:
+    counts = counts_of_requests()
+    for name, calls in counts[what].items():
+        further = calls - counts["plain"][name]
+        assert further.total() <= FURTHER_CALLS_MAX[what][name], f"{name}: {described(further)}"
+    assert (counts[what]["produce"] - counts["plain"]["produce"]).total() > 0, "it was not on"
 
 
 @cache
-def counts_of_requests() -> dict[str, tuple[Counter[str], Counter[str], Counter[str]]]:
-    """The calls for each request without metrics, with them, and with them for a timed request."""
-    counts: dict[str, tuple[Counter[str], Counter[str], Counter[str]]] = {}
+def counts_of_requests() -> dict[str, dict[str, Counter[str]]]:
+    """The calls for each request, plain and with each of FURTHER_CALLS_MAX."""
+    counts: dict[str, dict[str, Counter[str]]] = {what: {} for what in ("plain", *FURTHER_CALLS_MAX)}
 
     async def main(loop: SimLoop) -> None:
         cluster = SimCluster(loop)
@@ -135,6 +148,9 @@ def counts_of_requests() -> dict[str, tuple[Counter[str], Counter[str], Counter[
         dispatcher = broker._dispatcher
         peer = Peer("/client", "PLAINTEXT", timing=ConnectionTiming(Measuring(for_metrics=True)))
 
+        policy = AccessPolicy(super_users=frozenset({ANONYMOUS}))
+        acls = ZooKeeperAcls(cast("ZooKeeper", None), policy, dispatcher._clock)  # Decisions use the cache only.
+
         def calls_of(made: Callable[[], bytes]) -> Counter[str]:
             received = memoryview(bytearray(made()))
             with counted() as calls:
@@ -143,19 +159,30 @@ def counts_of_requests() -> dict[str, tuple[Counter[str], Counter[str], Counter[
             return calls
 
         for name, made in REQUESTS.items():
-            dispatcher.recorder = None
             for _ in range(WARM_UP):
                 calls_of(made)
-            without = calls_of(made)
+            counts["plain"][name] = calls_of(made)
+
             dispatcher.recorder = RequestRecorder(loop.time)
-            calls_of(made)  # The first chooses how errors are counted.
+            calls_of(made)  # The first selects how errors are counted.
             (record,) = dispatcher.recorder.apis.values()
             record.until_timed = 1
-            counts[name] = without, calls_of(made), calls_of(made)
+            counts["metrics"][name] = calls_of(made)
+            counts["metrics, timed"][name] = calls_of(made)
+            dispatcher.recorder = None
+
+            await dispatcher._quotas.change("clients/<default>", QUOTAS)
+            calls_of(made)  # The first finds the limits of the client.
+            counts["quotas"][name] = calls_of(made)
+            await dispatcher._quotas.change("clients/<default>", {})
+
+            dispatcher.access = Access(acls)
+            calls_of(made)  # The first decides.
+            counts["acls"][name] = calls_of(made)
+            dispatcher.access = EVERYTHING_ALLOWED
         await cluster.stop()
 
     simulate(main, seed=1)
-    assert list(counts) == list(CALLS_MAX)
     return counts
 
 
