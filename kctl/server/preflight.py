@@ -42,6 +42,7 @@ from kctl.server.tokens.token_cache import TokenCache
 from kctl.storage.checkpoints import MetaProperties, parse_meta_properties
 from kctl.storage.names import LOCK, META_PROPERTIES
 from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.security import zookeeper_security
 from kctl.zookeeper.session import ZooKeeperSession
 
@@ -349,7 +350,7 @@ async def _registration(session: ZooKeeperSession, config: BrokerConfig) -> Iter
     path = paths.broker(config.broker_id)
     try:
         data, _ = await session.get(path)
-        other = znodes.decode_broker(path, data)
+        other = decode_broker(path, data)
     except (NoNodeError, ValueError):
         return []
     ports = {endpoint.port for endpoint in listener_endpoints(config)}

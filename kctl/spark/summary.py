@@ -1,4 +1,4 @@
-"""Summary of an export or a dry run, as rows and as a JSON document.  Pure."""
+"""Summary of an export or a dry run, as rows and as a JSON document."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ from kctl.server.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
 from kctl.server.replication.state_stores import ControllerStates
 from kctl.testing.sim_loop import SimLoop, simulate
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
 from tests.unit.handlers.world import World, exchange
 from tests.unit.handlers.world import play as play_world
 
