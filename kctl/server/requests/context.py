@@ -221,8 +221,8 @@ class RequestContext:
         access, peer, api = self.access, self.peer, self.api_name
         if access is EVERYTHING_ALLOWED:
             return _NONE
-        return frozenset(
-            name
-            for name in dict.fromkeys(names)
-            if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged)
-        )
+        denied = []
+        for name in dict.fromkeys(names):
+            if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged):
+                denied.append(name)  # noqa: PERF401 - a comprehension is one call more
+        return frozenset(denied) if denied else _NONE

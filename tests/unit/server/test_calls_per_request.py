@@ -61,7 +61,7 @@ FURTHER_CALLS_MAX = {
     "metrics, timed": dict.fromkeys(CALLS_MAX, 10),
     # The size of a fetch response is computed before it is admitted.
     "quotas": {"produce": 11, "fetch": 33, "fetch at the end": 30, "metadata": 9, "api versions": 9},
-    "acls": {"produce": 3, "fetch": 3, "fetch at the end": 3, "metadata": 3, "api versions": 0},
+    "acls": {"produce": 2, "fetch": 2, "fetch at the end": 2, "metadata": 2, "api versions": 0},
 }
 """Further calls of a broker that has these, for a client whose quotas and permissions are cached."""
 NETWORK_CALLS_MAX = 28
