@@ -66,9 +66,9 @@ class Severity(Enum):
     """Whether the broker would start."""
 
     ERROR = "error"
-    """It would not."""
+    """The broker would not start."""
     WARNING = "warning"
-    """It would, but differently from what the property or the file says."""
+    """The broker would start, but not as the property or the file specifies."""
 
 
 class Finding(NamedTuple):

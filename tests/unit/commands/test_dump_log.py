@@ -328,7 +328,7 @@ def internal(folder: Path, records: list[tuple[bytes, bytes | None]]) -> None:
     (folder / "00000000000000000000.log").write_bytes(log)
 
 
-def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
+def test_offsets_decoder_shows_groups_and_offsets(kctl: Kctl, folder: Path) -> None:
     assignment = ConsumerProtocolAssignment(assigned_partitions=[TopicPartitions(topic="orders", partitions=[1, 0])])
     member = MemberMetadata(
         member_id="m-1", client_id="app", client_host="/10.0.0.1", rebalance_timeout=300_000, session_timeout=45_000,
@@ -363,7 +363,7 @@ def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
     assert json.loads(row[4]) == committed
 
 
-def test_transaction_log_decoder(kctl: Kctl, folder: Path) -> None:
+def test_transaction_log_decoder_shows_transactions(kctl: Kctl, folder: Path) -> None:
     value = TransactionLogValue(
         producer_id=7, producer_epoch=1, transaction_timeout_ms=60_000, transaction_status=1,
         transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[2, 0])],
@@ -587,7 +587,7 @@ def test_sanity_check_is_that_of_a_broker(kctl: Kctl, folder: Path) -> None:
 @pytest.mark.parametrize("words", ["", "--dry-run orders-3", "--compat kafka-4 --offset 1: orders-3",
                                    "--rebuild-index orders-3/00000000000000000106.snapshot",
                                    "--key-decoder hex --key xyz orders-3", "--compat kafka-5 orders-3"])  # fmt: skip
-def test_lines_that_make_no_sense_are_refused(kctl: Kctl, folder: Path, words: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, folder: Path, words: str) -> None:
     assert kctl(f"dump-log {words}").status == 2
 
 

@@ -255,7 +255,7 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
 
 
 def test_isr_change_replaced_by_one_of_another_epoch_gets_a_response() -> None:
-    """It never got a response, and the partition waited for it until its leader changed."""
+    """Such a change never got a response, and the partition waited for it until its leader changed."""
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.responses = [response(1), response(0, code=ErrorCode.FENCED_LEADER_EPOCH)]

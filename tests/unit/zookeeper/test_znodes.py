@@ -117,7 +117,7 @@ def test_partition_epoch_is_the_version_of_the_node() -> None:
     assert znodes.decode_partition_state(HERE, recovering, 12) == state
 
 
-def test_controller_and_its_epoch() -> None:
+def test_controller_and_epoch_have_kafkas_format() -> None:
     data = b'{"version":1,"brokerid":2,"timestamp":"1600000000000"}'
     assert znodes.encode_controller(znodes.Controller(2, 1600000000000)) == data
     assert znodes.decode_controller(HERE, data) == znodes.Controller(2, 1600000000000)
@@ -149,7 +149,7 @@ def test_producer_id_blocks_have_strings_for_bounds() -> None:
     assert znodes.decode_producer_id_block(HERE, b"") is None
 
 
-def test_requests_to_the_controller() -> None:
+def test_requests_to_the_controller_have_kafkas_format() -> None:
     tp = TopicPartition("orders", 1)
     reassignment = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[1,2]}]}'
     assert znodes.encode_reassignment({tp: (1, 2)}) == reassignment
@@ -162,7 +162,7 @@ def test_requests_to_the_controller() -> None:
     assert znodes.decode_log_dir_event(HERE, event) == znodes.LogDirEvent(3)
 
 
-def test_features_of_both_versions() -> None:
+def test_both_versions_of_features_are_read() -> None:
     assert znodes.encode_features(znodes.Features()) == b'{"version":1,"status":1,"features":{}}'
     first = b'{"version":1,"status":1,"features":{"f":{"min_version_level":2,"max_version_level":3}}}'
     assert znodes.decode_features(HERE, first).levels == {"f": (2, 3)}
