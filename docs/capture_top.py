@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.peers import probe
 from tests.peers.kctl_broker import kctl_broker
@@ -24,8 +25,11 @@ from tests.peers.process import Process
 PAGE = Path(__file__).with_name("top.md")
 START, END = "<!-- screens: written by docs/capture_top.py -->\n", "<!-- end of screens -->\n"
 SIZES = ((80, 24), (200, 34))
+GROUPS = ("billing ", "search-index ", "nightly-report ")
 RECORDS_PER_S = 2_000
 TIMEOUT_S = 120
+AUDIT_AGE_S = 3_300
+"""Less than the retention of an hour by so much that no record expires meanwhile."""
 
 
 def main() -> None:
@@ -72,6 +76,7 @@ def load(bootstrap: str) -> Iterator[None]:
     """Producers, a group that keeps up and one that does not, until the end of the block."""
     for topic, partitions in (("orders", 6), ("payments", 3), ("clicks", 12)):
         kctl("topics", "create", topic, "--partitions", str(partitions), "--bootstrap-server", bootstrap)
+    leave_behind(bootstrap)
     is_over = threading.Event()
     readers = (("billing", 1_000), ("search-index", 200))
     threads = [threading.Thread(target=produce, args=(bootstrap, is_over))]
@@ -84,6 +89,19 @@ def load(bootstrap: str) -> Iterator[None]:
         is_over.set()
         for thread in threads:
             thread.join()
+
+
+def leave_behind(bootstrap: str) -> None:
+    """A group without members, whose unread records are nearly as old as the limit of their topic."""
+    at = ("--bootstrap-server", bootstrap)
+    kctl("topics", "create", "audit", "--partitions", "1", "--config", "retention.ms=3600000", *at)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for _ in range(250):
+        producer.produce("audit", b"x" * 300, timestamp=round((time.time() - AUDIT_AGE_S) * 1000))
+    producer.flush(TIMEOUT_S)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nightly-report", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("audit", 0, 0)], asynchronous=False)
+    consumer.close()
 
 
 def produce(bootstrap: str, is_over: threading.Event) -> None:
@@ -124,8 +142,8 @@ def screen(bootstrap: str, metrics: Sequence[str], width: int, height: int) -> s
             nonlocal text
             captured = subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True)
             text = captured.stdout
-            groups = [line.split() for line in text.splitlines() if line.startswith(("billing ", "search-index "))]
-            return len(groups) == 2 and all("-" not in cells for cells in groups)
+            groups = [line.split() for line in text.splitlines() if line.startswith(GROUPS)]
+            return len(groups) == len(GROUPS) and all("-" not in cells for cells in groups) and "LOSING" in text
 
         probe.wait_until(is_complete, what="a screen with all values", timeout_s=TIMEOUT_S, interval_s=0.5)
         return "\n".join(line.rstrip() for line in text.rstrip().splitlines())

@@ -887,6 +887,12 @@ METRICS_LAG_CACHE_MS = _limit(
     "ms",
     on_excess="it is read again, and used for ten times as long as that took",
 )
+METRICS_LAG_WAIT_MS = _limit(
+    "time for which a scrape of a broker waits for the lag of groups, if there is an earlier one",
+    50,
+    "ms",
+    on_excess="the scrape has the earlier one",
+)
 METRICS_CLIENT_SOFTWARE_MAX = _limit(
     "names and versions of client software that are counted apart",
     200,
@@ -930,6 +936,18 @@ TOP_GROUPS_MAX = _limit(
     1_000,
     "groups",
     on_excess="the first by name are shown, with a note",
+)
+TOP_RETENTIONS_MAX = _limit(
+    "topics whose limits kctl top reads in one refresh",
+    500,
+    "topics",
+    on_excess="the others are read in the next refreshes",
+)
+TOP_UNREAD_BYTES_MAX = _limit(
+    "records that kctl top fetches in one refresh, for the age of what groups have not read",
+    4 << 20,
+    "bytes",
+    on_excess="further partitions are read in the next refreshes",
 )
 METRICS_READ_BYTES_MAX = _limit(
     "response of an endpoint for metrics that `kctl metrics show` reads",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.admin.broker_reading import BrokerReading
+from kctl.admin.lag_facts import Retention, Unread
 from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
@@ -40,5 +41,9 @@ class ClusterSample:
     """Free space of the brokers that report it for all their log directories in use."""
     ongoing: Mapping[TopicPartition, Ongoing] = field(default_factory=dict)
     groups: Mapping[str, GroupReading] = field(default_factory=dict)
+    retentions: Mapping[str, Retention] = field(default_factory=dict)
+    """The limits of topics that groups have not read to the end."""
+    unread: Mapping[tuple[TopicPartition, int], Unread] = field(default_factory=dict)
+    """What follows a committed offset; its timestamp is converted to the monotonic clock."""
     readings: Mapping[int, BrokerReading] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Awaitable, Collection, Mapping
-from time import monotonic
+from time import monotonic, time
 from typing import TypeVar
 
 from kctl.admin.broker_reading import NAMES, BrokerReading, reading_of
 from kctl.admin.cluster_sample import ClusterSample, GroupReading
 from kctl.admin.groups import list_groups, look_up_groups
 from kctl.admin.health import ongoing_if_supported
+from kctl.admin.lag_facts import LogRange
 from kctl.admin.log_dirs import describe_log_dirs, usable_bytes
 from kctl.admin.metrics import endpoint_of, read_metrics
+from kctl.admin.retention_facts import RetentionFacts, RetentionReader
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kctl.client.metadata import ClusterMetadata
@@ -42,6 +44,7 @@ class Sampler:
         self._reads_metrics = reads_metrics
         self._found: dict[int, tuple[int, Endpoint | None]] = {}
         """When it was looked up, and the endpoint, by broker."""
+        self._retention = RetentionReader(client)
         self._committed: set[TopicPartition] = set()
         """The partitions in which groups had committed in the last sample."""
 
@@ -60,6 +63,9 @@ class Sampler:
             self._committed = {tp for group in groups.values() for tp in group.committed}
             at_ms = client.transport.monotonic_ms()
             ends = await self._or_nothing(self._offsets(led, LATEST), "offsets", problems)
+            facts = await self._or_nothing(
+                self._retention_facts(groups, starts or {}, ends or {}), "retention of topics", problems
+            )
             readings = await self._readings(metadata)
         directories, failed = log_dirs or ([], [])
         problems += [f"broker {one.name}: {one.message or one.error.name}" for one in failed]
@@ -76,6 +82,8 @@ class Sampler:
             usable_bytes(directories),
             ongoing or {},
             groups,
+            facts.retentions if facts else {},
+            facts.unread if facts else {},
             readings,
             tuple(problems),
         )
@@ -123,6 +131,18 @@ class Sampler:
             for group in described
             if group.outcome.is_done
         }
+
+    async def _retention_facts(
+        self,
+        groups: Mapping[str, GroupReading],
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> RetentionFacts:
+        """What is known of unread records and their limits, in the time of the samples."""
+        logs = {tp: LogRange(start, ends[tp], ends[tp]) for tp, start in starts.items() if tp in ends}
+        now_ms = self._client.transport.monotonic_ms()
+        shift_ms = round(time() * 1000) - now_ms
+        return (await self._retention.read(groups.values(), logs, now_ms)).shifted(-shift_ms)
 
     async def _readings(self, metadata: ClusterMetadata) -> dict[int, BrokerReading]:
         if not self._reads_metrics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from kctl.admin.cluster_sample import ClusterSample
-from kctl.admin.lag_facts import WINDOW_MS, Facts, LogRange, Look
+from kctl.admin.lag_facts import NO_LIMITS, NOTHING_FETCHED, WINDOW_MS, Facts, LogRange, Look
 from kctl.admin.lag_rules import Verdict, judge
 from kctl.model import TopicPartition
 
@@ -48,8 +48,11 @@ class GroupVerdicts:
                     now_ms=now_ms,
                     log=LogRange(start, end, end),
                     committed=committed,
+                    unread=sample.unread.get((tp, committed), NOTHING_FETCHED),
                     is_assigned=tp in group.assigned,
                     looks=tuple(earlier),
+                    retention=sample.retentions.get(tp.topic, NO_LIMITS),
+                    size_bytes=sample.sizes.get((sample.metadata.leader_of(tp)[0], tp)),
                 )
                 verdict = judge(facts).verdict
                 worst = verdict if worst is None else max(worst, verdict)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kctl.admin.commit_history import CommitHistory
-from kctl.admin.configs import ConfigResource, ResourceType, describe_configs
 from kctl.admin.group_description import GroupDescription, GroupOffset
 from kctl.admin.group_lag import GroupLag, PartitionLag
 from kctl.admin.groups import look_up_groups
@@ -23,10 +22,10 @@ from kctl.admin.lag_facts import (
     LogRange,
     Look,
     Position,
-    Retention,
     Unread,
 )
 from kctl.admin.lag_rules import judge
+from kctl.admin.topic_retention import read_retentions
 from kctl.admin.unread_records import Search, find_unread
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
@@ -34,8 +33,6 @@ from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt,
 from kctl.errors import ApiError, ErrorCode
 from kctl.limits import LAG_LOOKS_MAX
 from kctl.model import TopicPartition
-
-_RETENTION_MS, _RETENTION_BYTES, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
 
 Key = tuple[str, TopicPartition]
 
@@ -75,7 +72,7 @@ class LagReader:
         before = await self._ends_before(client, logs, now_ms)
         behind = {tp for known in offsets.values() for tp in known if _may_be_behind(known[tp], logs[tp])}
         unread = await self._unread(client, offsets, logs)
-        limits = await self._retentions(client, behind)
+        limits = await read_retentions(client, {tp.topic for tp in behind}) if self.options.with_rates else {}
         sizes = await self._sizes(client, {tp for tp in behind if limits.get(tp.topic, NO_LIMITS).bytes is not None})
 
         def lag_of(group: GroupDescription, tp: TopicPartition, offset: GroupOffset) -> PartitionLag:
@@ -183,23 +180,6 @@ class LagReader:
         await find_unread(client, list(searches.values()))
         return {key: search.unread for key, search in searches.items()}
 
-    async def _retentions(self, client: ClusterClient, behind: Iterable[TopicPartition]) -> Mapping[str, Retention]:
-        """The limits of topics with lag; those of other topics, and of unreadable ones, are unknown."""
-        topics = sorted({tp.topic for tp in behind}) if self.options.with_rates else []
-        if not topics:
-            return {}
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        names = [_RETENTION_MS, _RETENTION_BYTES, _POLICY]
-        try:
-            described = await describe_configs(client, resources, names=names, synonyms=False)
-        except ApiError:
-            return {}
-        return {
-            resource.name: _retention({entry.name: entry.value for entry in entries})
-            for resource, entries in described.items()
-            if isinstance(entries, list)
-        }
-
     async def _sizes(
         self, client: ClusterClient, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
@@ -246,18 +226,3 @@ def _log_range(found: tuple[OffsetAt, ...] | ApiError, stable: OffsetAt | ApiErr
 
 def _may_be_behind(offset: GroupOffset, log: LogRange | ApiError) -> bool:
     return isinstance(log, LogRange) and 0 <= offset.committed_offset < log.end and log.start < log.end
-
-
-def _retention(values: Mapping[str, str | None]) -> Retention:
-    """The limits, if the topic's records are deleted by them."""
-    if "delete" not in (values.get(_POLICY) or "delete"):
-        return NO_LIMITS
-    return Retention(_limit(values.get(_RETENTION_MS)), _limit(values.get(_RETENTION_BYTES)))
-
-
-def _limit(text: str | None) -> int | None:
-    try:
-        value = int(text or -1)
-    except ValueError:
-        return None
-    return value if value >= 0 else None

@@ -129,12 +129,14 @@ class _Batch:
         return max(0, count), self._timestamps[index] if count > 0 else -1
 
 
-async def find_unread(client: ClusterClient, searches: Sequence[Search]) -> None:
-    """Advances the searches; what is not found within LAG_FETCH_BYTES_MAX stays unknown.
+async def find_unread(
+    client: ClusterClient, searches: Sequence[Search], *, bytes_max: int = LAG_FETCH_BYTES_MAX
+) -> None:
+    """Advances the searches; what is not found within so many bytes stays unknown.
 
     One response serves all searches in a partition whose positions it covers.
     """
-    left_bytes = LAG_FETCH_BYTES_MAX
+    left_bytes = bytes_max
     open_searches = sorted(searches, key=lambda search: (search.tp, search.position))
     for partition_bytes, count in (*SIZES, *(SIZES[-1:] * NO_PROGRESS_MAX)):
         stuck: list[Search] = []

@@ -38,28 +38,33 @@ class Access:
 
         `is_logged` is False for checks that neither grant nor refuse the request, such as those that filter a list.
         """
-        client = Client(peer.principal, java_address(peer.client_host))
+        client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize(client, operation, kind, name)
-        if is_logged:
+        if is_logged and (not decision.is_allowed or audit.logs_allowed()):
             _log(decision, Question(peer.listener, client, operation, kind, name, api))
         return decision.is_allowed
 
     def allows_on_any(self, peer: Peer, operation: Operation, kind: ResourceType, *, api: str) -> bool:
         """Whether the client may perform the operation on at least one resource of the type."""
-        client = Client(peer.principal, java_address(peer.client_host))
+        client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize_on_any(client, operation, kind)
-        _log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
+        if not decision.is_allowed or audit.logs_allowed():
+            _log(decision, Question(peer.listener, client, operation, kind, "(any)", api))
         return decision.is_allowed
 
 
 def _log(decision: Decision, question: Question) -> None:
     if not decision.is_allowed:
         audit.log_denied(question, decision)
-    elif audit.logs_allowed():
+    else:
         audit.log_allowed(question, decision)
 
 
 @lru_cache(maxsize=4_096)
+def _client(principal: str, client_host: str) -> Client:
+    return Client(principal, java_address(client_host))
+
+
 def java_address(client_host: str) -> str:
     """The address in the form of InetAddress.getHostAddress, which ACLs use: IPv6 without `::`.
 

@@ -7,6 +7,7 @@ denials are folded (`kctl/log_output/folding.py`), so that a client in a loop ca
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import NamedTuple
 
 from kctl.log_output.peers import by_peer
@@ -14,6 +15,8 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.security.authorization import Client, Decision
 
 log = logging.getLogger("kctl.authorizer")
+logs_allowed = partial(log.isEnabledFor, logging.DEBUG)
+"""Whether allowed operations are logged: without a call of its own, because it is called for each request."""
 
 _DECISION = " listener=%s principal=%s host=%s operation=%s resource=%s:%s request=%s rule=%s"
 _ALLOWED = "allowed" + _DECISION
@@ -29,11 +32,6 @@ class Question(NamedTuple):
     kind: ResourceType
     name: str
     api: str
-
-
-def logs_allowed() -> bool:
-    """Whether allowed operations are logged."""
-    return log.isEnabledFor(logging.DEBUG)
 
 
 def log_allowed(question: Question, decision: Decision) -> None:

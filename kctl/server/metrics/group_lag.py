@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
 from kctl.admin.group_lag import GroupLag
@@ -19,7 +19,7 @@ from kctl.admin.lag_facts import LogRange
 from kctl.client.settings import ClientSettings
 from kctl.config.listeners import inter_broker_listener
 from kctl.errors import KctlError
-from kctl.limits import METRICS_LAG_CACHE_MS, METRICS_LAG_TIMEOUT_MS
+from kctl.limits import METRICS_LAG_CACHE_MS, METRICS_LAG_TIMEOUT_MS, METRICS_LAG_WAIT_MS
 from kctl.model import TopicPartition
 from kctl.server.metrics.sources import Sources
 
@@ -29,24 +29,40 @@ _PARTITIONS_PER_SLICE = 500
 _PAUSE_FACTOR = 10
 """A collection is used for this multiple of the time that it took, so that it takes a tenth of the time at most."""
 
+Collect = Callable[[Sources], Awaitable[Sequence[GroupLag]]]
+"""Reads the lag of the groups that a broker coordinates.  Raises KctlError."""
+
 
 class GroupLagReader:
-    """Reads the lag of the groups of this broker; a collection is shared by the scrapes of METRICS_LAG_CACHE_MS."""
+    """Reads the lag of the groups of this broker; a collection is shared by the scrapes of METRICS_LAG_CACHE_MS.
 
-    def __init__(self) -> None:
+    Only the first is waited for.  With thousands of partitions it takes seconds; later scrapes, which wait no longer
+    than METRICS_LAG_WAIT_MS, have the groups of the collection before.
+    """
+
+    def __init__(self, collect: Collect | None = None) -> None:
+        self._collect_groups = _groups if collect is None else collect
         self._groups: Sequence[GroupLag] = ()
         self._use_until_s = float("-inf")
         self._collecting: asyncio.Task[None] | None = None
+        self._has_collected = False
         self._problem = ""
 
     async def read(self, sources: Sources) -> ClusterLag:
-        """The partitions now, and the groups as of the last collection."""
+        """The partitions now, and the groups as of the last completed collection."""
+        return await _snapshot(sources, await self.groups(sources))
+
+    async def groups(self, sources: Sources) -> Sequence[GroupLag]:
+        """The groups as of the last completed collection."""
         loop = asyncio.get_running_loop()
         if self._collecting is None and loop.time() >= self._use_until_s:
             self._collecting = loop.create_task(self._collect(sources), name="collect-group-lag")
         if self._collecting is not None:
-            await asyncio.shield(self._collecting)
-        return await _snapshot(sources, self._groups)
+            timeout_s = METRICS_LAG_WAIT_MS / 1000 if self._has_collected else None
+            done, _ = await asyncio.wait((self._collecting,), timeout=timeout_s)
+            for task in done:
+                task.result()
+        return self._groups
 
     def cancel(self) -> None:
         """Ends a collection; its thread ends within METRICS_LAG_TIMEOUT_MS."""
@@ -57,7 +73,7 @@ class GroupLagReader:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
-            self._groups = await _groups(sources)
+            self._groups = await self._collect_groups(sources)
             self._problem = ""
         except KctlError as error:
             self._groups = ()
@@ -66,6 +82,7 @@ class GroupLagReader:
             self._problem = str(error)
         finally:
             took_s = loop.time() - started_s
+            self._has_collected = True
             self._use_until_s = loop.time() + max(METRICS_LAG_CACHE_MS / 1000, _PAUSE_FACTOR * took_s)
             self._collecting = None
 

@@ -84,6 +84,7 @@ class RequestAccount:
         "_request_bytes",
         "_running_since_s",
         "_throttle_ms",
+        "is_timed",
     )
 
     def __init__(self, client: LimitedClient, clock: Clock, precise_s: Callable[[], float], request_bytes: int) -> None:
@@ -92,15 +93,12 @@ class RequestAccount:
         self._precise_s = precise_s
         self._request_bytes = request_bytes
         self._busy_s = 0.0
-        self._running_since_s: float | None = None if client.request is None else precise_s()
+        self.is_timed = client.request is not None
+        """Whether the client has a quota of request time."""
+        self._running_since_s: float | None = precise_s() if self.is_timed else None
         self._is_exempt = False
         self._mutations: MutationAllowance | None = None
         self._throttle_ms = 0
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether the client has a quota of request time."""
-        return self._client.request is not None
 
     @property
     def fetch_bytes_max(self) -> float | None:
@@ -147,28 +145,28 @@ class RequestAccount:
         return self._throttle(fetch_ms, meter, request_ms)
 
     def settle(self, api_key: int, *, has_response: bool) -> int:
-        """Records what the request has used, and returns the throttle time in ms."""
+        """Records what the request has used, and returns the throttle time in ms.  The response is encoded next."""
         if self._is_exempt:
             return 0
-        if api_key == FETCH_KEY:
-            return self._throttle_ms  # See throttle_fetch.
+        if api_key == FETCH_KEY:  # See throttle_fetch.
+            self._running_since_s = self._precise_s() if self.is_timed else None
+            return self._throttle_ms
         now_ms = self._clock.monotonic_ms()
         # A produce request with acks=0 has no response, and its time does not count.
         request_ms = self._record_time(now_ms) if has_response else 0
         if api_key == PRODUCE_KEY and self._client.produce is not None:
             meter = self._client.produce
-            return self._throttle(meter.record(self._request_bytes, now_ms), meter, request_ms)
+            produce_ms = meter.record(self._request_bytes, now_ms)
+            return self._throttle(produce_ms, meter, request_ms) if produce_ms or request_ms else 0
         if self._mutations is not None:
             return self._throttle(self._mutations.throttle_ms(), self._client.mutation, request_ms)
-        return self._throttle(0, None, request_ms)
+        return self._throttle(0, None, request_ms) if request_ms else 0
 
     def encoded(self) -> None:
-        """Counts the time since `resumed` for the next request: the response has been encoded."""
+        """Counts the time since `settle` for the next request: the response has been encoded."""
         meter = self._client.request
-        self._busy_s = 0.0
-        self.paused()
-        if meter is not None and not self._is_exempt:
-            meter.add(self._busy_s * _PERCENT, self._clock.monotonic_ms())
+        if meter is not None and self._running_since_s is not None and not self._is_exempt:
+            meter.carried += (self._precise_s() - self._running_since_s) * _PERCENT
 
     def paused(self) -> None:
         """The request waits: it uses no time until it is `measured` or settled."""
@@ -188,7 +186,10 @@ class RequestAccount:
         meter = self._client.request
         if meter is None:
             return 0
-        self.paused()
+        now_s = self._precise_s()
+        if self._running_since_s is not None:
+            self._busy_s += now_s - self._running_since_s
+        self._running_since_s = now_s
         return meter.record(self._busy_s * _PERCENT, now_ms)
 
     def _throttle(self, throttle_ms: int, meter: Meter | None, request_ms: int) -> int:

@@ -73,19 +73,23 @@ class Meter(ABC):
 class RateMeter(Meter):
     """Bytes, or milliseconds of request time, per second.  `throttle_ms_max` bounds one throttle time."""
 
-    __slots__ = ("_rate", "_throttle_ms_max", "_windows")
+    __slots__ = ("_rate", "_throttle_ms_max", "_windows", "carried")
 
     def __init__(self, limit: float, windows: QuotaWindows, throttle_ms_max: int | None = None) -> None:
         super().__init__(limit)
         self._windows = windows
         self._rate = SampledRate(windows.samples, windows.sample_ms)
         self._throttle_ms_max = throttle_ms_max
+        self.carried = 0.0
+        """Is recorded with the next value."""
 
     def record(self, value: float, now_ms: int) -> int:
         """Adds a value and returns the throttle time in ms, 0 within the limit."""
         self.last_used_ms = now_ms
-        self._rate.record(value, now_ms)
-        if self._rate.is_surely_within(self.limit):
+        if self.carried:
+            value += self.carried
+            self.carried = 0.0
+        if self._rate.record_within(value, now_ms, self.limit):
             return 0
         rate = self._rate.per_second(now_ms)
         if rate <= self.limit:

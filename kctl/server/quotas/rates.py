@@ -47,11 +47,16 @@ class SampledRate:
                 starts[self._current] = now_ms
                 self._sums[self._current] = value
 
-    def is_surely_within(self, limit: float) -> bool:
-        """True if the rate cannot be above the limit: a quick check that does not need the current time.
+    def record_within(self, value: float, now_ms: int, limit: float) -> bool:
+        """Adds a value; True if the rate is surely not above the limit: a quick check that computes no window.
 
         The sums may include old samples, and the window is never shorter than `samples` - 1 of them.
         """
+        starts = self._starts_ms
+        if starts and now_ms - starts[self._current] < self._sample_ms:
+            self._sums[self._current] += value
+        else:
+            self.record(value, now_ms)
         return sum(self._sums) * 1000 <= limit * self._shortest_ms
 
     def per_second(self, now_ms: int) -> float:

@@ -70,16 +70,19 @@ class RequestTimes:
 class Measuring:
     """Whether connections record times."""
 
-    __slots__ = ("for_log", "for_metrics")
+    __slots__ = ("_for_log", "_for_metrics", "is_on")
 
     def __init__(self, *, for_metrics: bool = False) -> None:
-        self.for_metrics = for_metrics
-        self.for_log = False
-
-    @property
-    def is_on(self) -> bool:
+        self._for_metrics = for_metrics
+        self._for_log = False
+        self.is_on = for_metrics
         """True for metrics or for the request log."""
-        return self.for_metrics or self.for_log
+
+    def switch(self, *, for_metrics: bool | None = None, for_log: bool | None = None) -> None:
+        """Times are recorded for these from now on, or no more; None for no change."""
+        self._for_metrics = self._for_metrics if for_metrics is None else for_metrics
+        self._for_log = self._for_log if for_log is None else for_log
+        self.is_on = self._for_metrics or self._for_log
 
 
 class ConnectionTiming:
@@ -220,8 +223,8 @@ class RequestContext:
         access, peer, api = self.access, self.peer, self.api_name
         if access is EVERYTHING_ALLOWED:
             return _NONE
-        return frozenset(
-            name
-            for name in dict.fromkeys(names)
-            if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged)
-        )
+        denied = []
+        for name in dict.fromkeys(names):
+            if not access.allows(peer, operation, kind, name, api=api, is_logged=is_logged):
+                denied.append(name)  # noqa: PERF401 - a comprehension is one call more
+        return frozenset(denied) if denied else _NONE

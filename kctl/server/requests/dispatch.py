@@ -25,7 +25,7 @@ from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
+from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.slices import held
@@ -198,7 +198,11 @@ class Dispatcher:
                 async with self._long_encoding:
                     loop = asyncio.get_running_loop()
                     chunks = await loop.run_in_executor(None, framed_response, api, context, response)
-            self._record(context, response, chunks)
+            if context.record is not None:
+                context.record.versions[context.api_version] += 1
+                context.record.count_errors(response, context.record.errors)
+            if context.times is not None:
+                self._ready(context, context.times, response, chunks)
             return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
         task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
@@ -206,12 +210,11 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _record(self, context: RequestContext, response: Response | None, reply: Reply) -> None:
-        """Counts and logs a request that has its response, if metrics or the request log are on."""
+    def _ready(self, context: RequestContext, times: RequestTimes, response: Response | None, reply: Reply) -> None:
+        """Records and logs the times of a request that has its response."""
         if context.record is not None:
-            context.record.completed(context, response)
-        times = context.times
-        if self._request_log is not None and times is not None:
+            context.record.ready(times, None if response is None else context.peer.timing)
+        if self._request_log is not None:
             chunks = reply.chunks if isinstance(reply, ThrottledReply) else reply
             if chunks:
                 times.response_bytes = sum(len(chunk) for chunk in chunks)
@@ -222,8 +225,15 @@ class Dispatcher:
             reply = self._encode_and_settle(api, context, context.account, response)
         else:
             reply = None if response is None else framed_response(api, context, response)
-        if context.record is not None or self._request_log is not None:
-            self._record(context, response, reply)
+        record = context.record
+        if record is not None:
+            record.versions[context.api_version] += 1
+            if response is None:
+                record.errors[0] += 1
+            else:
+                record.count_errors(response, record.errors)
+        if context.times is not None:
+            self._ready(context, context.times, response, reply)
         return reply
 
     def _encode_and_settle(
@@ -232,12 +242,9 @@ class Dispatcher:
         mute_ms = _settle_account(api, context, response)
         if response is None:
             return ThrottledReply(None, mute_ms) if mute_ms else None
+        chunks = framed_response(api, context, response)
         if account.is_timed:
-            account.resumed()
-            chunks = framed_response(api, context, response)
             account.encoded()
-        else:
-            chunks = framed_response(api, context, response)
         return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:

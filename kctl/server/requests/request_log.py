@@ -52,7 +52,7 @@ class RequestLog:
         self._mode = "all" if log.isEnabledFor(logging.DEBUG) else config.request_log_mode if is_enabled else "off"
         self._slow_ms = config.request_log_slow_ms
         self._sample_requests = config.request_log_sample_requests
-        self._measuring.for_log = self._mode != "off"
+        self._measuring.switch(for_log=self._mode != "off")
         self._use(self if self._mode != "off" else None)
 
     def begin(self, context: RequestContext, request_bytes: int) -> None:

@@ -14,13 +14,14 @@ PEER = Peer("/127.0.0.1", "PLAINTEXT")
 
 
 class Times:
-    """A clock that advances by 1 s with each reading."""
+    """A clock that advances with each reading."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float = 1.0) -> None:
         self.now_s = 100.0
+        self.step_s = step_s
 
     def __call__(self) -> float:
-        self.now_s += 1
+        self.now_s += self.step_s
         return self.now_s
 
 
@@ -31,7 +32,14 @@ def record(recorder: RequestRecorder, response: object, *, api: str = "produce",
     one.until_timed -= 1
     if one.until_timed < 0:
         context.times = one.begin(PEER, 50)
-    (recorder.follower_fetches if is_follower else one).completed(context, response)
+    counted = recorder.follower_fetches if is_follower else one
+    counted.versions[context.api_version] += 1
+    if response is None:
+        counted.errors[0] += 1
+    else:
+        counted.count_errors(response, counted.errors)
+    if context.times is not None:
+        counted.ready(context.times, None)
 
 
 def produced(*codes: ErrorCode) -> ProduceResponse:
@@ -84,7 +92,7 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     one, peer = recorder.apis["produce"], Peer("/127.0.0.1", "PLAINTEXT", timing=timing)
     times = one.begin(peer, 50)
     times.handled_s = clock()
-    one.completed(RequestContext(9, 1, "client", peer, times=times), produced(ErrorCode.NONE))
+    one.ready(times, timing)
     timing.flushing_s = clock()
     timing.sent(clock())
     assert (times.received_s, times.started_s, times.handled_s, times.ready_s) == (90, 101, 102, 103)
@@ -92,14 +100,30 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     assert timing.unsent == []
 
 
-def test_all_requests_are_counted_and_after_many_one_of_16_is_timed() -> None:
-    clock = Times()
+def record_many(recorder: RequestRecorder, clock: Times, count: int, *, between_s: float) -> int:
+    """Records requests at this distance; returns how many of them are timed."""
+    timed = 0
+    for _ in range(count):
+        clock.now_s += between_s
+        record(recorder, None)
+        latest = recorder.apis["produce"].latest
+        timed += latest[-1].ready_s == clock.now_s
+    return timed
+
+
+def test_one_of_64_requests_in_quick_succession_is_timed_and_each_of_rare_ones() -> None:
+    clock = Times(step_s=0)
     recorder = RequestRecorder(clock)
-    for _ in range(SAMPLES_MAX):
+    assert 0 < record_many(recorder, clock, 1000, between_s=0.0001) < 30
+    assert record_many(recorder, clock, 6400, between_s=0.0001) == 100
+    record_many(recorder, clock, 200, between_s=0.1)
+    assert record_many(recorder, clock, 100, between_s=0.1) == 100
+    assert recorder.apis["produce"].count == 7700
+
+
+def test_the_times_of_the_latest_requests_are_kept() -> None:
+    recorder = RequestRecorder(Times())
+    for _ in range(SAMPLES_MAX + 10):
         record(recorder, None)
-    started_s = clock.now_s
-    for _ in range(160):
-        record(recorder, None)
-    assert clock.now_s - started_s == 10 * 2
-    assert recorder.apis["produce"].count == SAMPLES_MAX + 160
+    assert recorder.apis["produce"].count == SAMPLES_MAX + 10
     assert len(recorder.apis["produce"].latest) == SAMPLES_MAX

@@ -111,7 +111,6 @@ def test_encoding_counts_for_the_next_request() -> None:
     clock = ManualClock()
     account, meter = timed(clock, limit=1.0)
     assert account.settle(ANY_KEY, has_response=True) == 0
-    account.resumed()
     clock.at_s += 2
     account.encoded()
     again = RequestAccount(LimitedClient(None, None, meter, None), clock, clock.precise_s, 100)

@@ -51,6 +51,19 @@ def test_a_value_that_is_taken_back_leaves_the_rate_unchanged(history: list[tupl
 
 
 @given(pauses_and_values, st.integers(1, 10**8))
+def test_a_rate_that_is_surely_within_the_limit_is_not_above_it(history: list[tuple[int, int]], limit: int) -> None:
+    quick, exact = SampledRate(SAMPLES, SAMPLE_MS), SampledRate(SAMPLES, SAMPLE_MS)
+    now_ms = 0
+    for pause_ms, value in history:
+        now_ms += pause_ms
+        exact.record(value, now_ms)
+        is_within = quick.record_within(value, now_ms, limit)
+        rate = exact.per_second(now_ms)
+        assert quick.per_second(now_ms) == rate
+        assert rate <= limit or not is_within
+
+
+@given(pauses_and_values, st.integers(1, 10**8))
 def test_after_the_throttle_time_the_rate_is_back_at_the_limit(history: list[tuple[int, int]], limit: int) -> None:
     """Unless the samples leave the window before, which lowers the rate further."""
     rate, now_ms = SampledRate(SAMPLES, SAMPLE_MS), 0

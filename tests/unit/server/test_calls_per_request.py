@@ -17,9 +17,10 @@ import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import pytest
 
@@ -32,22 +33,40 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from kctl.security.authorization import AccessPolicy
+from kctl.server.authorization.access import Access
+from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.connection import Connection
 from kctl.server.network.turns import Turns
 from kctl.server.network.unread_responses import UnreadResponses
-from kctl.server.requests.context import ConnectionTiming, Measuring, Peer
+from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, ConnectionTiming, Measuring, Peer
+from kctl.server.requests.recorder import RequestRecorder
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.zookeeper.operations import ZooKeeper
 
 KCTL = Path(kctl.testing.__file__).parent.parent
 NOT_COUNTED = (sysconfig.get_path("stdlib"), str(KCTL / "testing"), str(KCTL / "records" / "walk.py"), "<frozen")
 TOPIC = "topic"
 WARM_UP = 3
 """Requests before the one that is counted: codecs are compiled, files opened."""
+PRODUCED = WARM_UP + 8
+"""Requests of each kind, see `counts_of_requests`."""
 CALLS_MAX = {"produce": 74, "fetch": 89, "fetch at the end": 63, "metadata": 47, "api versions": 20}
+FURTHER_CALLS_MAX = {
+    "metrics": dict.fromkeys(CALLS_MAX, 1),
+    # Of frequent requests one of 64.
+    "metrics, timed": dict.fromkeys(CALLS_MAX, 10),
+    # The size of a fetch response is computed before it is admitted.
+    "quotas": {"produce": 11, "fetch": 33, "fetch at the end": 30, "metadata": 9, "api versions": 9},
+    "acls": {"produce": 2, "fetch": 2, "fetch at the end": 2, "metadata": 2, "api versions": 0},
+}
+"""Further calls of a broker that has these, for a client whose quotas and permissions are cached."""
 NETWORK_CALLS_MAX = 28
+PLENTY = str(10**12)
+QUOTAS = {"producer_byte_rate": PLENTY, "consumer_byte_rate": PLENTY, "request_percentage": PLENTY}
 
 
 @contextmanager
@@ -87,7 +106,7 @@ def fetch(offset: int) -> bytes:
 REQUESTS: dict[str, Callable[[], bytes]] = {
     "produce": produce,
     "fetch": partial(fetch, 0),
-    "fetch at the end": partial(fetch, WARM_UP + 1),
+    "fetch at the end": partial(fetch, PRODUCED),
     "metadata": lambda: frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 8),
     "api versions": lambda: frame(ApiVersionsRequest(), 2),
 }
@@ -99,7 +118,23 @@ def frame(request: object, version: int) -> bytes:
 
 
 def test_calls_of_a_broker_without_quotas_authorizer_and_metrics() -> None:
-    counts: dict[str, Counter[str]] = {}
+    for name, calls in counts_of_requests()["plain"].items():
+        assert 0 < calls.total() <= CALLS_MAX[name], f"{name}: {described(calls)}"
+
+
+@pytest.mark.parametrize("what", FURTHER_CALLS_MAX)
+def test_further_calls_of_a_broker_with(what: str) -> None:
+    counts = counts_of_requests()
+    for name, calls in counts[what].items():
+        further = calls - counts["plain"][name]
+        assert further.total() <= FURTHER_CALLS_MAX[what][name], f"{name}: {described(further)}"
+    assert (counts[what]["produce"] - counts["plain"]["produce"]).total() > 0, "it was not on"
+
+
+@cache
+def counts_of_requests() -> dict[str, dict[str, Counter[str]]]:
+    """The calls for each request, plain and with each of FURTHER_CALLS_MAX."""
+    counts: dict[str, dict[str, Counter[str]]] = {what: {} for what in ("plain", *FURTHER_CALLS_MAX)}
 
     async def main(loop: SimLoop) -> None:
         cluster = SimCluster(loop)
@@ -111,21 +146,44 @@ def test_calls_of_a_broker_without_quotas_authorizer_and_metrics() -> None:
         broker = cluster.brokers[0].broker
         assert broker is not None
         dispatcher = broker._dispatcher
-        peer = Peer("/client", "PLAINTEXT")
-        for name, made in REQUESTS.items():
-            for _ in range(WARM_UP):
-                dispatcher.handle(memoryview(bytearray(made())), peer)
+        peer = Peer("/client", "PLAINTEXT", timing=ConnectionTiming(Measuring(for_metrics=True)))
+
+        policy = AccessPolicy(super_users=frozenset({ANONYMOUS}))
+        acls = ZooKeeperAcls(cast("ZooKeeper", None), policy, dispatcher._clock)  # Decisions use the cache only.
+
+        def calls_of(made: Callable[[], bytes]) -> Counter[str]:
             received = memoryview(bytearray(made()))
             with counted() as calls:
                 reply = dispatcher.handle(received, peer)
-            counts[name] = calls
-            assert isinstance(reply, list), f"{name} is not answered at once"
+            assert isinstance(reply, list), "not answered at once"
+            return calls
+
+        for name, made in REQUESTS.items():
+            for _ in range(WARM_UP):
+                calls_of(made)
+            counts["plain"][name] = calls_of(made)
+
+            dispatcher.recorder = RequestRecorder(loop.time)
+            calls_of(made)  # The first selects how errors are counted.
+            (record,) = dispatcher.recorder.apis.values()
+            record.until_timed = 1
+            counts["metrics"][name] = calls_of(made)
+            counts["metrics, timed"][name] = calls_of(made)
+            dispatcher.recorder = None
+
+            await dispatcher._quotas.change("clients/<default>", QUOTAS)
+            calls_of(made)  # The first finds the limits of the client.
+            counts["quotas"][name] = calls_of(made)
+            await dispatcher._quotas.change("clients/<default>", {})
+
+            dispatcher.access = Access(acls)
+            calls_of(made)  # The first decides.
+            counts["acls"][name] = calls_of(made)
+            dispatcher.access = EVERYTHING_ALLOWED
         await cluster.stop()
 
     simulate(main, seed=1)
-    assert list(counts) == list(CALLS_MAX)
-    for name, calls in counts.items():
-        assert 0 < calls.total() <= CALLS_MAX[name], f"{name}: {described(calls)}"
+    return counts
 
 
 def test_calls_of_the_network_for_one_request() -> None:

@@ -1,0 +1,86 @@
+"""The lag of groups in the metrics of a broker: when it is collected, and how long its text takes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from kctl.admin.cluster_lag import ClusterLag, PartitionSummary
+from kctl.admin.group_lag import GroupLag, PartitionLag
+from kctl.admin.lag_facts import Facts, LogRange
+from kctl.admin.lag_rules import judge
+from kctl.admin.outcome import Outcome
+from kctl.limits import METRICS_LAG_CACHE_MS
+from kctl.model import TopicPartition
+from kctl.server.metrics.group_lag import GroupLagReader
+from kctl.server.metrics.sources import Sources
+from kctl.server.metrics.subjects import lag
+from kctl.testing.sim_loop import SimLoop, simulate
+
+SOURCES = cast("Sources", None)
+"""Only passed on."""
+PARTITIONS = 5000
+
+
+class Collections:
+    """Returns one more group with each collection, when the test lets it end."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.may_end = asyncio.Semaphore(0)
+
+    async def __call__(self, _: Sources) -> Sequence[GroupLag]:
+        self.begun += 1
+        await self.may_end.acquire()
+        return [GroupLag(Outcome(f"group-{number}")) for number in range(self.begun)]
+
+
+def test_the_first_scrape_waits_for_the_lag_and_later_ones_have_that_of_the_collection_before() -> None:
+    async def main(loop: SimLoop) -> None:
+        collections = Collections()
+        reader = GroupLagReader(collections)
+        first = loop.create_task(reader.groups(SOURCES))
+        await asyncio.sleep(4)
+        assert not first.done()
+        collections.may_end.release()
+        assert len(await first) == 1
+        assert len(await reader.groups(SOURCES)) == 1
+        assert collections.begun == 1
+        await asyncio.sleep(50)  # It took 4 s, and is used for ten times as long.
+        assert len(await reader.groups(SOURCES)) == 1
+        assert len(await reader.groups(SOURCES)) == 1
+        assert collections.begun == 2
+        collections.may_end.release()
+        await asyncio.sleep(0.01)
+        assert len(await reader.groups(SOURCES)) == 2
+
+    simulate(main, seed=1)
+
+
+def test_a_scrape_has_the_lag_of_a_collection_that_ends_soon() -> None:
+    async def main(loop: SimLoop) -> None:
+        collections = Collections()
+        reader = GroupLagReader(collections)
+        for count in (1, 2, 3):
+            loop.call_later(0.01, collections.may_end.release)
+            assert len(await reader.groups(SOURCES)) == count
+            await asyncio.sleep(METRICS_LAG_CACHE_MS / 1000 + 1)
+
+    simulate(main, seed=1)
+
+
+def test_the_values_of_many_partitions_are_gathered_in_pieces() -> None:
+    log = LogRange(0, 10, 10)
+    tps = [TopicPartition("topic", number) for number in range(PARTITIONS)]
+    judgement = judge(Facts(now_ms=0, log=log, committed=4))
+    group = GroupLag(Outcome("group"), partitions=tuple(PartitionLag(tp, 4, log, None, judgement) for tp in tps))
+    summary = PartitionSummary(1, (1,), (1,), log)
+    found = ClusterLag({1: "localhost:9092"}, {"topic": PARTITIONS}, dict.fromkeys(tps, summary), [group])
+    families = list(lag.families(found, of_exporter=True))
+    assert families.count(None) >= 2 * PARTITIONS / 500
+    rows = {family.definition: list(family.rows) for family in families if family is not None}
+    assert len(rows[lag.LAG]) == len(rows[lag.COMMITTED]) == len(rows[lag.LEADER]) == PARTITIONS
+    labels = 'consumergroup="group",topic="topic"'
+    assert rows[lag.LAG_SUM] == [(labels, 6 * PARTITIONS)]
+    assert rows[lag.COMMITTED_SUM] == [(labels, 4 * PARTITIONS)]
