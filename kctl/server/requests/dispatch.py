@@ -50,6 +50,8 @@ class Dispatcher:
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.recorder: RequestRecorder | None = None
         """Records requests for metrics; set before the first connection is accepted."""
+        self.latest_api = ""
+        """The API of the request that was handled last."""
         self._request_log: RequestLog | None = None
         self._quotas = quotas
         self._clock = clock
@@ -83,6 +85,7 @@ class Dispatcher:
         if entry is None:
             raise MalformedRequest(f"API key {header.api_key} is not served")
         api, handler = entry
+        self.latest_api = api.name
         version = header.api_version
         if version not in api.served:
             if api.key == API_VERSIONS_KEY:
