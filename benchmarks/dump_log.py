@@ -89,7 +89,7 @@ def kafka_command(version: str, path: Path, words: tuple[str, ...]) -> list[str]
 
 
 class Cost(NamedTuple):
-    """Of one run."""
+    """The cost of one run."""
 
     seconds: float
     processor_s: float

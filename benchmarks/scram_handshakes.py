@@ -72,7 +72,7 @@ def ours(folder: Path) -> Iterator[tuple[str, Subject]]:
 
 @contextlib.contextmanager
 def theirs(folder: Path) -> Iterator[tuple[str, Subject]]:
-    """The same of Apache Kafka."""
+    """A broker of Apache Kafka with the same listeners."""
     plaintext, sasl = (f"127.0.0.1:{probe.free_port()}" for _ in range(2))
     properties = {
         "listeners": f"PLAINTEXT://{plaintext},SASL_PLAINTEXT://{sasl}",

@@ -1,4 +1,4 @@
-"""Writes the completion scripts of this folder; with --check only says which are out of date.  `./dev completions`"""
+"""Writes the completion scripts of this folder; --check only lists outdated ones.  `./dev completions`"""
 
 from __future__ import annotations
 

@@ -525,7 +525,7 @@ INLINE_RECORDS_MAX = _limit(
     "records",
     on_excess="the work is done in a thread",
 )
-"""They are read in 1 ms to 2 ms."""
+"""So many records are read in 1 ms to 2 ms."""
 
 # Decoding of requests.  Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte
 # of a frame, 100 bytes of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct and 4 for
@@ -721,7 +721,7 @@ SCRAM_ITERATIONS_MAX = _limit(
     "iterations",
     on_excess="the authentication fails before the password is hashed",
 )
-"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+"""So many iterations take a client 0.3 s to 1 s.  Apache Kafka creates credentials with at most 16,384."""
 
 SCRAM_SALT_BYTES_MAX = _limit(
     "salt of a SCRAM credential",
@@ -784,7 +784,7 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     "message in the broker's log, which may repeat what a client sent",
     4_000,
     "characters",
-    on_excess="the message is cut",
+    on_excess="the message is truncated",
 )
 RECONFIGURED_LOGS_PER_TURN = _limit(
     "logs to which a change of the broker's properties is applied without a pause",
@@ -941,7 +941,7 @@ TOP_GROUPS_MAX = _limit(
     "groups that kctl top reads in one refresh",
     1_000,
     "groups",
-    on_excess="the first by name are shown, and a line says so",
+    on_excess="the first by name are shown, with a note",
 )
 METRICS_READ_BYTES_MAX = _limit(
     "response of an endpoint for metrics that `kctl metrics show` reads",
@@ -1111,7 +1111,7 @@ BUNDLE_METRICS_BYTES_MAX = _limit(
     "metrics in the archive of `kctl broker bundle`",
     16 << 20,
     "bytes",
-    on_excess="the archive has no metrics, and its overview says why",
+    on_excess="the archive has no metrics, and its overview has the reason",
 )
 BUNDLE_LISTED_FILES_MAX = _limit(
     "files in one directory listing of the archive of `kctl broker bundle`",

@@ -1,7 +1,7 @@
 """The whole terminal as a screen that is redrawn, and its keyboard.  The terminal is restored on every way out.
 
-rich draws on the alternate screen, so that the lines of the shell come back afterwards.  Keys are read without waiting
-for a line and without echo; Ctrl-C and Ctrl-Z keep their meaning.
+rich draws on the alternate screen, so that the lines of the shell are restored afterwards.  Keys are read without
+waiting for a line and without echo; Ctrl-C and Ctrl-Z keep their meaning.
 
 Owner: event loop, in the main thread.
 """

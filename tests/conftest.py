@@ -63,7 +63,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """The same for whole modules that skip themselves."""
+    """Turns the skip of a whole module into a failure, where skips are failures."""
     report = yield
     return _without_skip(report)
 

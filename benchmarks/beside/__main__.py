@@ -3,7 +3,7 @@
     ./dev bench --beside apache [--apache 3.9.1 --apache 4.3.1] [--rows produce-1k,latency-idle] [--quick]
 
 Every row is measured with each side in turn, in changing order, so that other load on the machine affects all.  The
-first turn of each row warms up caches and compilers and does not count.  The table has medians and ranges, and says
+first turn of each row warms up caches and compilers and does not count.  The table has medians and ranges, and shows
 where the client used a whole processor, so that the broker was not the limit.  Rows about three brokers need versions
 with ZooKeeper.
 """

@@ -39,7 +39,7 @@ class Scale:
     megabytes: int
     """Written or read by a row about throughput."""
     requests: int
-    """Of rows about single requests."""
+    """Number of requests, in rows about single requests."""
     latency_s: float
     """Length of rows about latency, at 1,000 messages a second."""
     compacted_megabytes: int

@@ -74,7 +74,7 @@ def markdown(lines: Sequence[Line], sides: Sequence[str], conditions: Mapping[st
 
 
 def document(lines: Sequence[Line], sides: Sequence[str], conditions: Mapping[str, object]) -> dict[str, object]:
-    """The same with all measurements, to be written as JSON."""
+    """The table with all measurements, to be written as JSON."""
     ours, *others = sides
     return {
         "conditions": dict(conditions),

@@ -1,4 +1,4 @@
-"""Requests with one message each over raw sockets, as many in flight as wanted, for what a request costs a broker.
+"""Requests with one message each over raw sockets, with a given number in flight: what one costs a broker.
 
 The frames are encoded once, so that the client costs little more than its system calls.
 """
@@ -23,7 +23,7 @@ PRODUCE_VERSION, FETCH_VERSION = 7, 11
 TIMEOUT_S = 120
 _SIZE = struct.Struct(">i")
 _ERROR_POSITION = 22
-"""Of the error code in a response with one partition, behind correlation id, counts, and a name of 4 bytes."""
+"""Position of the error code in a response with one partition: after correlation id, counts, and a name of 4 bytes."""
 TOPIC_NAME_BYTES = 4
 
 

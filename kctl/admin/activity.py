@@ -71,7 +71,7 @@ class GroupActivity(NamedTuple):
 
 
 class PartitionActivity(NamedTuple):
-    """One partition."""
+    """The activity of one partition."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ class PartitionActivity(NamedTuple):
     records_per_s: float | None
     size_bytes: int | None
     copied_percent: float | None
-    """Of a move: the bytes of the replicas being added, as a share of the leader's."""
+    """The bytes of the replicas that a move adds, in percent of the leader's."""
 
 
 class GroupOffsetActivity(NamedTuple):

@@ -27,7 +27,7 @@ class ClusterSample:
     """The state of a cluster at one time.  What could not be read is missing, and named in `problems`."""
 
     at_ms: int
-    """Of the monotonic clock."""
+    """Time of the sample by the monotonic clock."""
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)

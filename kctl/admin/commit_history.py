@@ -55,7 +55,7 @@ class CommitHistory:
         return tuple(self.commits.get((group, tp), ()))
 
     def keep(self, present: Collection[Key]) -> None:
-        """Forgets the commits of all other partitions."""
+        """Removes the commits of all other partitions."""
         for key in self.commits.keys() - present:
             del self.commits[key]
 
@@ -68,7 +68,7 @@ class CommitHistory:
         return None if cursor is None or partition in self._failed else cursor.since_ms
 
     async def read(self, client: ClusterClient, groups: Collection[str], since_ms: int) -> None:
-        """Reads the commits since this time, or since the last call; forgets older ones."""
+        """Reads the commits since this time, or since the last call; removes older ones."""
         self._forget(since_ms)
         try:
             topic = (await client.metadata([GROUP_METADATA_TOPIC])).topics.get(GROUP_METADATA_TOPIC)

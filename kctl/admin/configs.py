@@ -60,7 +60,7 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
     """A subscription to metrics of clients.  KIP-714, Kafka 3.7."""
     GROUP = 32
-    """Of the protocol of KIP-848.  Kafka 4.0."""
+    """A consumer group of the protocol of KIP-848.  Kafka 4.0."""
 
 
 _OWN_SOURCES: Mapping[ResourceType, str] = {
@@ -186,7 +186,7 @@ async def alter_configs(
     """
 
     async def send_to(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
-        if not connection.versions.knows(IncrementalAlterConfigsRequest):
+        if not connection.versions.supports(IncrementalAlterConfigsRequest):
             text = f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3)"
             return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
         request = IncrementalAlterConfigsRequest(

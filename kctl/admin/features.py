@@ -14,7 +14,6 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
-FIRST_VERSION_WITH_FEATURES = 3
 FIRST_VERSION_WITH_VALIDATION = 1
 
 

@@ -80,7 +80,7 @@ async def list_groups(
             failed.append(reply)
         else:
             groups.extend(reply)
-    client.remember_coordinators({group.group_id: group.coordinator_id for group in groups})
+    client.cache_coordinators({group.group_id: group.coordinator_id for group in groups})
     return groups, failed
 
 

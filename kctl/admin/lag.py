@@ -143,7 +143,7 @@ class LagReader:
     async def _ends_before(
         self, client: ClusterClient, logs: Outcomes[LogRange], now_ms: int
     ) -> Mapping[TopicPartition, Position]:
-        """The first offsets of the window, as the time index says; those of partitions without errors."""
+        """The first offsets of the window, by the time index; those of partitions without errors."""
         if not self.options.with_rates:
             return {}
         led = {tp: log for tp, log in logs.items() if isinstance(log, LogRange)}

@@ -1,7 +1,7 @@
 """How far a group is behind in one partition, and what that means.  Pure; docs/lag.md states the same rules in prose.
 
 `judge` turns the facts of kctl/admin/lag_facts.py into a judgement: lag, rates, time to catch up, and a verdict with
-its reason.  What the facts do not determine is None, never an estimate from something else.
+its reason.  A value that the facts do not determine is None; it is never estimated from other facts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kctl.admin.lag_facts import Facts, Position
 PATIENCE_SHARE = 5
 """A reader that is not catching up is a warning after this fraction of the window."""
 RETENTION_SHARE = 10
-"""Records are in danger in the last tenth of the retention."""
+"""Records are about to be deleted in the last tenth of the retention."""
 SPAN_MS_MIN = 1_000
 """Rates are computed over at least this time."""
 
@@ -103,7 +103,7 @@ def consumed_per_s(facts: Facts) -> float | None:
 
 
 def produced_per_s(facts: Facts) -> float | None:
-    """How fast the end of the log moved in the window: since an earlier look, else as the time index says."""
+    """How fast the end of the log moved in the window: since an earlier sample, else by the time index."""
     looks = [look for look in facts.looks if look.time_ms >= _window_start(facts)]
     first = Position(looks[0].time_ms, looks[0].end) if looks else facts.end_before
     if first is None or facts.now_ms - first.time_ms < SPAN_MS_MIN:
@@ -222,7 +222,7 @@ def _unread_bytes(facts: Facts) -> int | None:
 
 
 def _until_start_ms(facts: Facts) -> int | None:
-    """Time until the start of the log reaches a commit that does not move, at the speed since the first look.
+    """Time until the start of the log reaches a commit that does not move, at the speed since the first sample.
 
     A start that moves together with the commit is that of a reader that deletes what it has read (Kafka Streams).
     """
@@ -240,18 +240,18 @@ def _window_start(facts: Facts) -> int:
 
 
 def _positions(facts: Facts) -> list[Position]:
-    """The known committed offsets of the window, from commits and looks, in the order of time."""
+    """The known committed offsets of the window, from commits and samples, in the order of time."""
     start_ms = _window_start(facts)
     return sorted(one for one in (*facts.commits, *_looks_with_commit(facts)) if one.time_ms >= start_ms)
 
 
 def _has_moved(facts: Facts) -> bool:
-    """Whether the committed offset is known to have been another one in the window."""
+    """Whether the committed offset is known to have changed in the window."""
     return any(one.offset != facts.committed for one in _positions(facts))
 
 
 def _still_ms(facts: Facts) -> int:
-    """How long the committed offset is known to have been the present one."""
+    """How long the committed offset is known to be unchanged."""
     since_ms = facts.now_ms
     for one in sorted((*facts.commits, *_looks_with_commit(facts)), reverse=True):
         if one.offset != facts.committed:
@@ -268,7 +268,7 @@ def _looks_with_commit(facts: Facts) -> Iterator[Position]:
 
 
 def _is_waiting(facts: Facts, found: Judgement) -> bool:
-    """Whether records have been unread for the whole window: by an early look, else by the first one's timestamp."""
+    """Whether records have been unread for the whole window: by an early sample, else by the first one's timestamp."""
     if any(
         look.time_ms <= _window_start(facts) and look.committed is not None and look.end > look.committed
         for look in facts.looks

@@ -79,7 +79,7 @@ async def describe_metadata_quorum(client: ClusterClient) -> MetadataQuorum:
     )
 
     async def send_to(connection: Connection) -> MetadataQuorum:
-        if not connection.versions.knows(DescribeQuorumRequest):
+        if not connection.versions.supports(DescribeQuorumRequest):
             text = "the cluster has no metadata quorum: its metadata is in ZooKeeper, or it is older than Kafka 3.3"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         response = await connection.send(request, DescribeQuorumResponse)

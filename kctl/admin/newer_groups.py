@@ -30,7 +30,7 @@ async def describe_newer_groups(
 
     A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
-    if not connection.versions.knows(ConsumerGroupDescribeRequest):
+    if not connection.versions.supports(ConsumerGroupDescribeRequest):
         return {}
     response = await connection.send(ConsumerGroupDescribeRequest(group_ids=group_ids), ConsumerGroupDescribeResponse)
     others: Mapping[str, ListedGroup] = {}

@@ -26,7 +26,6 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 
 NO_TRANSACTION = -1
-UNKNOWN_COORDINATOR_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)

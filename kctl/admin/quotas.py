@@ -149,7 +149,7 @@ async def alter_quotas(
         for entry in response.entries:
             raise_if(entry.error_code, ErrorCode.NOT_CONTROLLER)
             return outcome_of(entity_text(entity), entry.error_code, entry.error_message)
-        return Outcome(entity_text(entity), ErrorCode.UNKNOWN_SERVER_ERROR, "the broker did not answer for the entity")
+        return Outcome(entity_text(entity), ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the entity")
 
     return await client.on_any_broker(send_to)
 
@@ -161,7 +161,7 @@ async def describe_scram_users(client: ClusterClient, names: Sequence[str] = ())
     """
 
     async def send_to(connection: Connection) -> DescribeUserScramCredentialsResponse:
-        if not connection.versions.knows(DescribeUserScramCredentialsRequest):
+        if not connection.versions.supports(DescribeUserScramCredentialsRequest):
             text = f"the broker at {connection.address} cannot describe SCRAM credentials (before Kafka 2.7)"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
@@ -239,6 +239,6 @@ def _quota_entity(entity: Entity) -> QuotaEntity:
 
 
 def _check_known(connection: Connection, request_class: type) -> None:
-    if not connection.versions.knows(request_class):
+    if not connection.versions.supports(request_class):
         text = f"the broker at {connection.address} has no requests for quotas (before Kafka 2.6)"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)

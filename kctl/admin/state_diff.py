@@ -78,7 +78,7 @@ class PresentTopic:
 
     partitions: int
     replication_factors: frozenset[int]
-    """Of its partitions; normally one number."""
+    """The replication factors of its partitions; normally one number."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
     """The properties set for the topic itself; None for sensitive values."""
     is_internal: bool = False

@@ -153,13 +153,13 @@ async def _wait_until_known(client: ClusterClient, counts: Mapping[str, int]) ->
     deadline = Deadline(client.transport, KNOWN_WAIT_MS, client.budget)
     waiting = list((await client.metadata([])).brokers)
     while waiting:
-        known = await client.gather([_knows(client, node_id, counts) for node_id in waiting])
-        waiting = [node_id for node_id, knows in zip(waiting, known, strict=True) if not knows]
+        are_ready = await client.gather([_has_in_metadata(client, node_id, counts) for node_id in waiting])
+        waiting = [node_id for node_id, is_ready in zip(waiting, are_ready, strict=True) if not is_ready]
         if waiting and not await deadline.pause():
             return
 
 
-async def _knows(client: ClusterClient, node_id: int, counts: Mapping[str, int]) -> bool:
+async def _has_in_metadata(client: ClusterClient, node_id: int, counts: Mapping[str, int]) -> bool:
     try:
         metadata = await client.metadata_from(await client.broker(node_id), counts)
     except (ApiError, ConnectionLost):

@@ -138,9 +138,9 @@ async def find_hanging(
         )
     if not candidates:
         return [], failed
-    owners, unasked = await _owners(client, {one.producer.producer_id for one in candidates})
-    if unasked:
-        return [], failed + unasked
+    owners, failed_brokers = await _owners(client, {one.producer.producer_id for one in candidates})
+    if failed_brokers:
+        return [], failed + failed_brokers
     return [
         OpenTransaction(one.tp, one.producer, owner.outcome.name if owner else None)
         for one in candidates
@@ -150,9 +150,9 @@ async def find_hanging(
 
 async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
     """The transactional id of a producer.  Raises ApiError if a broker has an error."""
-    owners, unasked = await _owners(client, {producer_id})
-    if unasked:
-        raise ApiError(unasked[0].error, f"broker {unasked[0].name}: {unasked[0].message}")
+    owners, failed_brokers = await _owners(client, {producer_id})
+    if failed_brokers:
+        raise ApiError(failed_brokers[0].error, f"broker {failed_brokers[0].name}: {failed_brokers[0].message}")
     return owners.get(producer_id)
 
 

@@ -35,7 +35,7 @@ class DescribedUser:
 
     outcome: Outcome
     iterations: dict[Mechanism, int] = field(default_factory=dict)
-    """By mechanism."""
+    """The iteration count of the credential of each mechanism."""
 
 
 @dataclass(frozen=True, slots=True)

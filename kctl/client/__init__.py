@@ -6,9 +6,9 @@ costs nothing.  Everything else in this package may change in any version.
 
 Reading order: settings; transport (the port: connections, waiting, doing things at once) and its two implementations,
 asyncio_transport and blocking_transport; budget (the deadline of a command); framing and versions (what a connection
-does, without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators);
-fetching; consumer; group_consumer; producer; then the face for applications: application_settings, async_producer,
-async_consumer, and blocking_producer and blocking_consumer, which run those on a loop_thread.
+does, without IO); retrying; cluster (routing); leaders (requests to partition leaders and coordinators); fetching;
+consumer; membership_runner; group_consumer; producer; then the face for applications: application_settings,
+async_producer, async_consumer, and blocking_producer and blocking_consumer, which run those on a loop_thread.
 
 Everything is written as coroutines over the transport.  On the blocking transport they never suspend, so `run_blocking`
 runs them without an event loop: that is what one-shot commands and Spark's workers use.

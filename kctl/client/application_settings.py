@@ -49,7 +49,7 @@ class ProducerConfig:
     bootstrap_servers: str
     client_id: str = "kctl"
     security: Security | None = None
-    """Of `from_properties`; None for PLAINTEXT."""
+    """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
     acks: Acks = "all"
     enable_idempotence: bool = True
     """A batch that is retried is stored once; requires acks=all."""
@@ -65,7 +65,7 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000
     """How long a record is retried after it has been added to a batch."""
     metadata_max_age_ms: int = 300_000
-    """How long the partitions of a topic are remembered; added ones are used afterwards."""
+    """How long the partitions of a topic are cached; added ones are used afterwards."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     partitioner: Partitioner | None = None
@@ -127,7 +127,7 @@ class ConsumerConfig:
     bootstrap_servers: str
     client_id: str = "kctl"
     security: Security | None = None
-    """Of `from_properties`; None for PLAINTEXT."""
+    """TLS and SASL, which `from_properties` sets; None for PLAINTEXT."""
     group_id: str | None = None
     group_instance_id: str | None = None
     """Makes the consumer a static member: its partitions wait for it until the session times out (KIP-345)."""

@@ -33,7 +33,7 @@ def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str
 
 
 def assign_round_robin(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Deals all partitions of all topics round-robin, skipping members not subscribed to the topic.
+    """Assigns all partitions of all topics round-robin, skipping members not subscribed to the topic.
 
     RoundRobinAssignor.
     """

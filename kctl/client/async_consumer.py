@@ -97,7 +97,7 @@ class AsyncConsumer:
         self._assigned = Consumer(self._client, positions, limits=config.fetch_limits(), isolation=config.isolation)
 
     async def unsubscribe(self, *, commit: bool = True) -> None:
-        """Leaves the group, after a commit if commits are automatic, and forgets the partitions."""
+        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
         await self._stop_fetching()
         self._assigned = None
         if (group := self._group) is not None:

@@ -23,7 +23,7 @@ def authenticate(mechanism: str, client: SaslClient, versions: BrokerVersions) -
 
     Raises AuthenticationFailed, whose text names the property to change but not the broker.
     """
-    if not versions.knows(SaslHandshakeRequest):
+    if not versions.supports(SaslHandshakeRequest):
         raise AuthenticationFailed("the broker does not support SASL; set security.protocol to PLAINTEXT or SSL")
     version = versions.highest(SaslHandshakeRequest)
     frame = yield Send(SaslHandshakeRequest(mechanism=mechanism), version)

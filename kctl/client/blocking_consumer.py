@@ -67,7 +67,7 @@ class Consumer:
         self._opened().run(self._consumer.assign(partitions))
 
     def unsubscribe(self) -> None:
-        """Leaves the group, after a commit if commits are automatic, and forgets the partitions."""
+        """Leaves the group, after a commit if commits are automatic, and drops the partitions."""
         self._opened().run(self._consumer.unsubscribe())
 
     def close(self, *, commit: bool = True) -> None:

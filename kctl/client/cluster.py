@@ -184,7 +184,7 @@ class ClusterClient:
 
         return await retry(attempt, deadline=self.deadline())
 
-    def remember_coordinators(self, node_ids: Mapping[str, int], kind: CoordinatorType = CoordinatorType.GROUP) -> None:
+    def cache_coordinators(self, node_ids: Mapping[str, int], kind: CoordinatorType = CoordinatorType.GROUP) -> None:
         """Caches brokers that have confirmed that they coordinate these keys."""
         brokers = {} if self._metadata is None else self._metadata.brokers
         for key, node_id in node_ids.items():

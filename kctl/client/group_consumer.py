@@ -12,11 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar
 
-from kctl.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
+from kctl.client.assignors import COOPERATIVE_STICKY
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
@@ -25,67 +23,33 @@ from kctl.client.group_metadata import GroupMetadata
 from kctl.client.group_progress import GroupProgress
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.lost_positions import lost_positions
-from kctl.client.membership.actions import (
-    Action,
-    Assign,
-    Fail,
-    LookUpCoordinator,
-    Revoke,
-    SendHeartbeat,
-    SendJoin,
-    SendLeave,
-    SendSync,
-    StartReading,
-    StopReading,
-)
 from kctl.client.membership.events import (
-    Assigned,
     CommitResultReceived,
     Disconnected,
     Event,
     HeartbeatDue,
-    HeartbeatResponseReceived,
-    Joined,
     Left,
-    PartitionsChanged,
     PollOverdue,
     PollRequested,
     Revoked,
-    Synced,
 )
-from kctl.client.membership.member import (
-    Member,
-    MembershipSettings,
-    Phase,
-)
-from kctl.client.membership.step import step
+from kctl.client.membership.member import Member, MembershipSettings, Phase
+from kctl.client.membership_runner import PURPOSE, MembershipRunner
 from kctl.client.rebalance_listener import RebalanceListener
-from kctl.client.retrying import COORDINATOR_MOVED, Deadline
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
-from kctl.protocol.apis.heartbeat import HeartbeatResponse
-from kctl.protocol.apis.join_group import JoinGroupResponse
-from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.records.header import Record
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 """Start offsets of partitions without a committed offset, or with one outside the log."""
 
-PURPOSE = "membership"
-RESPONSE_MARGIN_MS = 5_000
-"""How much longer than the largest rebalance timeout a JoinGroup may take."""
 IDLE_MS = 100
 """How often a member without partitions checks for an assignment."""
 BEAT_MS_MIN = 20
-LEAVERS_VERSION_MIN = 3
-"""First version of LeaveGroup with several members."""
-PARTITIONS_CHECK_MS = 300_000
-"""How often the leader checks for new partitions: metadata.max.age.ms of the Java consumer."""
 CLOSE_MS = 5_000
 GIVING_UP_BEATS = 2
 """Heartbeat intervals within which other members receive their assignment, revoke partitions and rejoin."""
@@ -120,34 +84,32 @@ class GroupConsumer:
 
         With an `auto_commit_interval_ms` of None, only `commit` commits.
         """
-        self.member = Member(settings)
         self._client = client
         self._begin = begin
         self._on_lost = on_lost
         self._consumer = Consumer(client, {}, limits=limits, isolation=isolation)
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._progress = GroupProgress()
+        self._runner = MembershipRunner(client, settings, self._progress.forget)
         self._listener = listener or RebalanceListener()
         self._announced: set[TopicPartition] = set()
         """Partitions that the listener has been notified of."""
-        self._committed_ms = self._polled_ms = self._now_ms()
+        self._committed_ms = self._polled_ms = self._runner.now_ms()
         self._is_polling = self._has_polled = False
-        self._partition_counts: Mapping[str, int] = {}
-        self._counted_ms = 0
-        self._is_closing = False
-        self._deadline: Deadline = client.deadline()
-        self._failure: ApiError | None = None
-        self._responded_ms = 0
-        """Time of the last assignment."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
+
+    @property
+    def member(self) -> Member:
+        """The state of the member."""
+        return self._runner.member
 
     @property
     def expects_more(self) -> bool:
         """True while this member has no partitions but other members still have to revoke some."""
         member = self.member
         patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
-        is_recent = self._now_ms() < self._responded_ms + patience_ms
+        is_recent = self._runner.now_ms() < self._runner.assigned_ms + patience_ms
         return member.assignor == COOPERATIVE_STICKY and not member.owned and is_recent
 
     @property
@@ -185,13 +147,13 @@ class GroupConsumer:
 
     async def _poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         self.confirm()
-        if self._failure is not None:
-            raise self._failure
+        if self._runner.failure is not None:
+            raise self._runner.failure
         if self._heartbeats is None:
             self._heartbeats = asyncio.create_task(self._keep_beating(), name="group heartbeats")
         await self._settle()
         interval_ms = self._auto_commit_interval_ms
-        if interval_ms is not None and self._now_ms() >= self._committed_ms + interval_ms:
+        if interval_ms is not None and self._runner.now_ms() >= self._committed_ms + interval_ms:
             await self._commit_once()
         if not self._consumer.positions:
             await self._client.transport.sleep(IDLE_MS)
@@ -240,7 +202,7 @@ class GroupConsumer:
 
     async def close(self) -> None:
         """Commits processed offsets and leaves the group, if that is possible within a few seconds."""
-        self._is_closing = True
+        self._runner.is_closing = True
         tasks = [task for task in (self._heartbeats, self._joining) if task is not None]
         for task in tasks:
             task.cancel()
@@ -256,14 +218,14 @@ class GroupConsumer:
         finally:
             with contextlib.suppress(KctlError, TimeoutError):  # the session expires in the end
                 async with asyncio.timeout(CLOSE_MS / 1000):
-                    await self._drive(Left())
+                    await self._runner.drive(Left())
 
     async def _settle(self) -> None:
         """Returns when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
         member = self.member
         while True:
-            if self._failure is not None:
-                raise self._failure
+            if self._runner.failure is not None:
+                raise self._runner.failure
             self._read_only_owned()
             if lost := self._progress.missing(self._announced):
                 self._announced.difference_update(lost)
@@ -284,7 +246,7 @@ class GroupConsumer:
                 await self._look_up_positions(given)
             else:
                 break
-        self._deadline = self._client.deadline()
+        self._runner.renew_deadline()
 
     async def _announce_revoked(self, partitions: Collection[TopicPartition]) -> None:
         revoked = self._announced.intersection(partitions)
@@ -297,8 +259,8 @@ class GroupConsumer:
 
         The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
-        actions = step(self.member, event, self._now_ms())
-        self._joining = asyncio.create_task(self._perform_all(actions), name="group join")
+        actions = self._runner.step(event)
+        self._joining = asyncio.create_task(self._runner.perform_all(actions), name="group join")
 
     def _read_only_owned(self) -> None:
         self._progress.keep_only(self.member.owned)
@@ -319,13 +281,13 @@ class GroupConsumer:
     async def _request_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
             try:
-                return await committed_offsets(await self._connect(), self.member.settings.group_id, partitions)
+                return await committed_offsets(await self._runner.connect(), self.member.settings.group_id, partitions)
             except ConnectionLost as lost:
-                await self._look_elsewhere(str(lost))
+                await self._runner.look_elsewhere(str(lost))
             except ApiError as error:
                 if error.code not in _NOT_YET:
                     raise
-                await self._look_elsewhere(str(error))
+                await self._runner.look_elsewhere(str(error))
 
     async def _begin_again(self) -> None:
         """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
@@ -348,10 +310,10 @@ class GroupConsumer:
         generation = member.generation
         # The connection used for joining is blocked until all members have joined.
         is_aside = member.phase is Phase.JOINING
-        self._committed_ms = self._now_ms()
+        self._committed_ms = self._runner.now_ms()
         try:
             codes = await commit_offsets(
-                await self._connect(purpose="" if is_aside else PURPOSE),
+                await self._runner.connect(purpose="" if is_aside else PURPOSE),
                 member.settings.group_id,
                 offsets,
                 member_id=member.member_id,
@@ -360,18 +322,18 @@ class GroupConsumer:
             )
         except ConnectionLost:
             if is_aside:
-                self._client.forget_coordinator(member.settings.group_id)
+                self._runner.forget_coordinator()
             else:
-                await self._drive(Disconnected(member.phase))
+                await self._runner.drive(Disconnected(member.phase))
             return False
         except ApiError as error:
             if error.code not in COORDINATOR_MOVED:
                 raise
-            self._client.forget_coordinator(member.settings.group_id)
+            self._runner.forget_coordinator()
             return False
         self._progress.note_committed({tp: offsets[tp] for tp, code in codes.items() if code is ErrorCode.NONE})
         for code in set(codes.values()) - {ErrorCode.NONE}:
-            await self._drive(CommitResultReceived(code, generation))
+            await self._runner.drive(CommitResultReceived(code, generation))
         for tp, code in codes.items():
             if code in _OF_PARTITIONS:
                 raise ApiError(code, f"{tp}: cannot commit: {code.description}")
@@ -382,136 +344,29 @@ class GroupConsumer:
         while True:
             wait_ms = settings.heartbeat_interval_ms
             if self.member.phase is not Phase.OUTSIDE or self.member.owned:
-                wait_ms = min(wait_ms, max(self.member.next_beat_ms - self._now_ms(), BEAT_MS_MIN))
+                wait_ms = min(wait_ms, max(self.member.next_beat_ms - self._runner.now_ms(), BEAT_MS_MIN))
             await self._client.transport.sleep(wait_ms)
             try:
                 await self._leave_if_overdue()
-                await self._drive(HeartbeatDue())
-                await self._look_for_more_partitions()
+                await self._runner.drive(HeartbeatDue())
+                await self._runner.look_for_more_partitions()
             except ClusterUnreachable:
                 continue  # The next poll reports the problem, or the session expires.
             except ApiError as error:
-                self._failure = error
+                self._runner.failure = error
                 return
 
     async def _leave_if_overdue(self) -> None:
         """Leaves the group if the application does not poll; the next `poll` joins it again."""
-        now_ms = self._now_ms()
+        now_ms = self._runner.now_ms()
         interval_ms = self.member.settings.rebalance_timeout_ms
         if self._is_polling or self._has_polled:
             self._polled_ms, self._has_polled = now_ms, False
         if now_ms < self._polled_ms + interval_ms:
             return
-        actions = step(self.member, PollOverdue(), now_ms)
+        actions = self._runner.step(PollOverdue())
         if actions:
             group_id = self.member.settings.group_id
             logger.warning("left the group: poll is overdue group=%s max_poll_interval_ms=%d", group_id, interval_ms)
         with contextlib.suppress(KctlError):  # the session expires in the end
-            await self._perform_all(actions)
-
-    async def _look_for_more_partitions(self) -> None:
-        if not self.member.is_leader or self._now_ms() < self._counted_ms + PARTITIONS_CHECK_MS:
-            return
-        before = self._partition_counts
-        if await self._counts(before) != before:
-            await self._drive(PartitionsChanged())
-
-    async def _drive(self, event: Event) -> None:
-        """Applies an event to the member and performs the resulting actions, until none is left."""
-        await self._perform_all(step(self.member, event, self._now_ms()))
-
-    async def _perform_all(self, actions: Collection[Action]) -> None:
-        waiting = deque(actions)
-        while waiting:
-            outcome = await self._perform(waiting.popleft())
-            if outcome is not None:
-                waiting += step(self.member, outcome, self._now_ms())
-
-    async def _perform(self, action: Action) -> Event | None:
-        match action:
-            case SendJoin(request):
-                return await self._send_request(
-                    request, JoinGroupResponse, self._joined, self._rebalance_request_timeout_ms
-                )
-            case SendSync(request):
-                return await self._send_request(request, SyncGroupResponse, Synced, self._rebalance_request_timeout_ms)
-            case SendHeartbeat(request):
-                generation = request.generation_id
-                return await self._send_request(
-                    request, HeartbeatResponse, lambda reply: HeartbeatResponseReceived(reply, generation)
-                )
-            case SendLeave(member_id):
-                await self._send_leave(member_id)
-            case Assign(assignor, members):
-                topics = frozenset[str]().union(*(one.topics for one in members))
-                self._partition_counts = await self._counts(topics)
-                return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
-            case StartReading(partitions):
-                self._progress.forget(partitions)
-                self._responded_ms = self._now_ms()
-            case LookUpCoordinator():
-                self._client.forget_coordinator(self.member.settings.group_id)
-                if self.member.phase is Phase.OUTSIDE:
-                    await self._look_elsewhere("its coordinator does not respond")
-            case Fail(error):
-                self._failure = error
-            case Revoke() | StopReading():
-                pass  # `_settle` sees the phase at the next poll.
-        return None
-
-    async def _send_leave(self, member_id: str) -> None:
-        """Sends LeaveGroup.  Raises ConnectionLost and ApiError."""
-        connection = await self._connect()
-        request = LeaveGroupRequest(group_id=self.member.settings.group_id)
-        if connection.versions.highest(LeaveGroupRequest) < LEAVERS_VERSION_MIN:
-            request.member_id = member_id
-        else:
-            request.members = [MemberIdentity(member_id=member_id)]
-        await connection.send(request, LeaveGroupResponse)
-
-    async def _send_request(
-        self,
-        request: object,
-        response_class: type[T],
-        event: Callable[[T], Event | None],
-        timeout_ms: int | None = None,
-    ) -> Event | None:
-        during = self.member.phase
-        try:
-            connection = await self._connect()
-            return event(await connection.send(request, response_class, timeout_ms=timeout_ms))
-        except (ConnectionLost, ClusterUnreachable):
-            return Disconnected(during)
-        except ApiError as error:
-            if error.code not in COORDINATOR_MOVED:
-                raise
-            return Disconnected(during)
-
-    def _joined(self, response: JoinGroupResponse) -> Joined:
-        if response.error_code == ErrorCode.NONE:
-            self._deadline = self._client.deadline()
-        return Joined(response)
-
-    @property
-    def _rebalance_request_timeout_ms(self) -> int:
-        """Timeout of JoinGroup and SyncGroup: the largest rebalance timeout, with a margin."""
-        return self.member.settings.rebalance_timeout_ms + RESPONSE_MARGIN_MS
-
-    async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        """Partition counts of the topics that exist."""
-        metadata = await self._client.metadata(topics)
-        self._counted_ms = self._now_ms()
-        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
-
-    async def _connect(self, *, purpose: str = PURPOSE) -> Connection:
-        # LeaveGroup must not wait behind an abandoned JoinGroup on the same connection.
-        purpose = "" if self._is_closing else purpose
-        return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
-
-    async def _look_elsewhere(self, problem: str) -> None:
-        self._client.forget_coordinator(self.member.settings.group_id)
-        if not await self._deadline.pause():
-            raise ClusterUnreachable(f"group '{self.member.settings.group_id}': {problem}")
-
-    def _now_ms(self) -> int:
-        return self._client.transport.monotonic_ms()
+            await self._runner.perform_all(actions)

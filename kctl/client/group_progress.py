@@ -35,7 +35,7 @@ class GroupProgress:
                 del offsets[tp]
 
     def keep_only(self, owned: Collection[TopicPartition]) -> None:
-        """Forgets all partitions but these."""
+        """Removes all partitions but these."""
         self.forget(self._known.difference(owned))
 
     def confirm(self, positions: Mapping[TopicPartition, int]) -> None:

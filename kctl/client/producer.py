@@ -61,7 +61,7 @@ class ProducerSettings:
     delivery_timeout_ms: int | None = None
     """Time from the first record of a batch until the batch fails; None for the client's timeout per request."""
     metadata_max_age_ms: int = 300_000
-    """How long the partitions of a topic are remembered; added ones are used afterwards."""
+    """How long the partitions of a topic are cached; added ones are used afterwards."""
 
 
 @dataclass(slots=True)

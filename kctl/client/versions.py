@@ -39,7 +39,7 @@ class BrokerVersions:
     def __init__(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         self._ranges = dict(ranges)
 
-    def knows(self, request_class: type) -> bool:
+    def supports(self, request_class: type) -> bool:
         """Whether the broker has this API in any version."""
         return definition_of(request_class).key in self._ranges
 

@@ -15,7 +15,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.guard import Guard
 from kctl.client.settings import client_settings
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.name_cache import cluster_key, remember_names
+from kctl.commands.name_cache import cluster_key, store_names
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
 from kctl.commands.profile_properties import resolved_properties, secret_files
 from kctl.commands.profile_store import selected_name
@@ -253,11 +253,11 @@ class Invocation:
 
         return asyncio.run(main())
 
-    def remember_names(self, kind: str, names: Iterable[str]) -> None:
+    def store_names(self, kind: str, names: Iterable[str]) -> None:
         """Stores names that a command has listed, for completion by the shell."""
         profile = selected_name(self._given.get("profile"), os.environ)
         key = cluster_key(self._bootstrap_servers, self._config_file, profile)
-        remember_names(os.environ, kind, key, names, now_s=time())
+        store_names(os.environ, kind, key, names, now_s=time())
 
     def consent(self, question: str, *, yes: bool) -> None:
         """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""

@@ -33,7 +33,7 @@ def cluster_key(bootstrap_servers: str | None, command_config: str | None, profi
     return " ".join(ascii(each) for each in (bootstrap_servers, command_config, profile))
 
 
-def remember_names(environment: Mapping[str, str], kind: str, key: str, names: Iterable[str], *, now_s: float) -> None:
+def store_names(environment: Mapping[str, str], kind: str, key: str, names: Iterable[str], *, now_s: float) -> None:
     """Stores the first names of a kind; what cannot be written is left out."""
     chosen = sorted({name for name in names if is_harmless(name)})[:NAME_CACHE_NAMES_MAX]
     data = "\n".join([key, *chosen, ""]).encode()
@@ -45,7 +45,7 @@ def remember_names(environment: Mapping[str, str], kind: str, key: str, names: I
         _delete_oldest(path.parent)
 
 
-def remembered_names(environment: Mapping[str, str], kind: str, key: str, *, now_s: float) -> list[str]:
+def stored_names(environment: Mapping[str, str], kind: str, key: str, *, now_s: float) -> list[str]:
     """The names that were stored less than NAME_CACHE_AGE_MAX_S ago, sorted."""
     data = _read(_path(environment, kind, key), now_s, age_max_s=NAME_CACHE_AGE_MAX_S)
     first, _, rest = (data or b"").decode(errors="replace").partition("\n")

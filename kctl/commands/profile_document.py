@@ -90,7 +90,7 @@ def checked_name(name: str) -> str:
 
 
 def format_profiles(profiles: Profiles) -> bytes:
-    """The document."""
+    """The profiles as the JSON document that is stored."""
     document = {
         "version": _VERSION,
         "current": profiles.current,

@@ -82,7 +82,7 @@ class QueryCommand(ClusterCommand):
     """A command that connects to a cluster and lists something."""
 
     def common_options(self) -> list[Parameter]:
-        """Also those of lists."""
+        """The options of every command, and those of lists."""
         return [*super().common_options(), *query_options()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -199,7 +199,7 @@ class _Held(io.StringIO):
         self._stream = stream
 
     def isatty(self) -> bool:
-        """As the stream."""
+        """Whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:

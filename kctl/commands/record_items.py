@@ -109,7 +109,12 @@ def record_item(tp: TopicPartition, record: Record) -> RecordItem:
 
 def record_lines(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
     """The JSON of `record_item` for each record, without an object for each."""
-    start = f'{{"topic":{encode_text(tp.topic)},"partition":{tp.partition},"offset":'
+    return (f"{{{members}}}" for members in record_members(tp, records))
+
+
+def record_members(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]:
+    """The members of the JSON object of `record_item`, without braces."""
+    start = f'"topic":{encode_text(tp.topic)},"partition":{tp.partition},"offset":'
     before_ms, times = -1, _times(-1)
     for offset, timestamp_ms, key, value, headers in records:
         if timestamp_ms != before_ms:
@@ -117,12 +122,14 @@ def record_lines(tp: TopicPartition, records: Iterable[Record]) -> Iterator[str]
         shown_headers = ",".join([_header_json(name, data) for name, data in headers]) if headers else ""
         yield (
             f'{start}{offset},{times},"key":{_json_of(key, "key_encoding")},'
-            f'"value":{_json_of(value, "value_encoding")},"headers":[{shown_headers}]}}'
+            f'"value":{_json_of(value, "value_encoding")},"headers":[{shown_headers}]'
         )
 
 
 def _times(timestamp_ms: int) -> str:
-    return f'"timestamp_ms":{json.dumps(known(timestamp_ms))},"time":{json.dumps(format_time(timestamp_ms))}'
+    shown_ms, text = known(timestamp_ms), format_time(timestamp_ms)
+    shown_text = "null" if text is None else f'"{text}"'
+    return f'"timestamp_ms":{"null" if shown_ms is None else shown_ms},"time":{shown_text}'
 
 
 def _header_json(name: str, data: bytes | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kctl.config.definition import Property, properties_of
 from kctl.config.problems import Problem
+from kctl.config.subjects.authorization import AuthorizationProperties
 from kctl.config.subjects.coordination import CoordinationProperties
 from kctl.config.subjects.groups import GroupProperties
 from kctl.config.subjects.logs import LogProperties
@@ -20,7 +21,8 @@ from kctl.config.subjects.network import NetworkProperties
 from kctl.config.subjects.quotas import QuotaProperties
 from kctl.config.subjects.replication import ReplicationProperties
 from kctl.config.subjects.request_log import RequestLogProperties
-from kctl.config.subjects.security import AuthorizationProperties, SaslProperties, TlsProperties
+from kctl.config.subjects.sasl import SaslProperties
+from kctl.config.subjects.tls import TlsProperties
 from kctl.config.subjects.transactions import TransactionProperties
 from kctl.config.subjects.versions import version_rank
 

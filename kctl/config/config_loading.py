@@ -50,7 +50,7 @@ def examine(given: Mapping[str, str]) -> Examined:
     values, problems = parse_broker_properties(given)
     config = BrokerConfig(**values)
     unusable = [problem.name for problem in problems]
-    # With the default of an unusable property, a contradiction to it says nothing.
+    # With the default of an unusable property, a contradiction to it is not reported.
     across = [*contradictions(config), *listener_problems(config)]
     problems += [problem for problem in across if not any(name in str(problem) for name in unusable)]
     warnings = [*_unknown_names(given), *_unknown_listeners(given, config), *_without_effect(given)]

@@ -57,7 +57,7 @@ class Folding(Generic[T]):
     """The windows of all events; T is what the caller writes as a line.
 
     At most LOG_EVENTS_FOLDED_MAX events are distinguished, further ones share a window.  At most LOG_LINES_FOLDED_MAX
-    lines are remembered; of an event without room only the first line is written.
+    lines are stored; of an event without room only the first line is written.
     """
 
     def __init__(self) -> None:

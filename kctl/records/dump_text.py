@@ -8,6 +8,7 @@ the readable version, and a test compares all three.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.compiled import walk_is_compiled
@@ -20,22 +21,31 @@ _LINES_AT_ONCE = 500
 _BASE_END = 1 << 62
 
 
+class LineFormat(NamedTuple):
+    """What the lines of the records of one batch contain."""
+
+    is_28: bool
+    """The format of Kafka 2.8, else that of 3.0 and later."""
+    stamp: str
+    """The name of the timestamp type, before the timestamp."""
+    common: str
+    """The text that 2.8 repeats in every line of a batch."""
+    with_contents: bool
+    """Whether keys and values are shown."""
+
+
 def write_records(
     data: bytes,
     header: BatchHeader,
     expected: int,
     gaps: list[tuple[int, int]],
     write: Callable[[str], None],
-    *,
-    is_28: bool,
-    stamp: str,
-    common: str,
-    with_contents: bool,
+    form: LineFormat,
 ) -> int:
     """Write a line for each record in `data`, the decompressed records of the batch; returns the next expected offset.
 
-    `expected` is the expected offset of the first record, -1 for any; `common` is the text that 2.8 repeats in every
-    line of a batch.  Raises CorruptBatch after writing the records before the damage.
+    `expected` is the expected offset of the first record, -1 for any.  Raises CorruptBatch after writing the records
+    before the damage.
     """
     done, position = 0, 0
     has_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
@@ -53,28 +63,17 @@ def write_records(
                 header.base_sequence,
                 expected,
                 has_append_time=has_append_time,
-                is_28=is_28,
-                stamp=f" {stamp}: ".encode(),
-                common=common.encode(),
-                with_contents=with_contents,
+                is_28=form.is_28,
+                stamp=f" {form.stamp}: ".encode(),
+                common=form.common.encode(),
+                with_contents=form.with_contents,
             )
         except (IndexError, ValueError):
             break
         gaps += found
         write(lines.decode())
         done += count
-    return write_interpreted(
-        data,
-        header,
-        expected,
-        gaps,
-        write,
-        is_28=is_28,
-        stamp=stamp,
-        common=common,
-        with_contents=with_contents,
-        start=(position, done),
-    )
+    return write_interpreted(data, header, expected, gaps, write, form, start=(position, done))
 
 
 def write_interpreted(
@@ -83,14 +82,12 @@ def write_interpreted(
     expected: int,
     gaps: list[tuple[int, int]],
     write: Callable[[str], None],
+    form: LineFormat,
     *,
-    is_28: bool,
-    stamp: str,
-    common: str,
-    with_contents: bool,
     start: tuple[int, int] = (0, 0),
 ) -> int:
     """As write_records, without compiled code; `start` is the position of the first record and its index."""
+    is_28, stamp, common, with_contents = form
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     first_sequence = header.base_sequence - base_offset

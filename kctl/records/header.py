@@ -27,7 +27,6 @@ CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 """The checksum covers the bytes from here on."""
 LEADER_EPOCH_POSITION = 12
-MAX_TIMESTAMP_POSITION = 35
 
 NO_TIMESTAMP = -1
 TIMESTAMP_MAX = (1 << 63) - 1

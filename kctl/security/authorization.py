@@ -82,7 +82,7 @@ class AccessPolicy:
 
     super_users: frozenset[str] = field(default_factory=frozenset)
     allows_without_acl: bool = False
-    """allow.everyone.if.no.acl.found: whether everybody may use a resource without ACLs."""
+    """allow.everyone.if.no.acl.found: whether all users may use a resource without ACLs."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:

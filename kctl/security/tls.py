@@ -21,8 +21,6 @@ from kctl.operating_system import private_file
 from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
 
 if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
-
     from kctl.security.keystores import KeyPair
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -137,12 +135,6 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     if not settings.has_trust:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
-
-
-def server_certificates(settings: TlsSettings) -> tuple[Certificate, ...]:
-    """The certificates that a context of these settings presents, its own first.  Raises ConfigError."""
-    pair = _key_pair(settings)
-    return () if pair is None else pair.certificates
 
 
 def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:

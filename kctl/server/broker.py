@@ -73,8 +73,8 @@ from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.tokens.token_cache import TokenCache
 from kctl.server.world import World
+from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
-from kctl.zookeeper.znodes import BrokerRegistration
 
 if TYPE_CHECKING:
     from kctl.server.metrics.broker_metrics import BrokerMetrics

@@ -52,7 +52,7 @@ _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]{1,1024}@")
 
 
 class Missing(Exception):
-    """A part is not available; the text says why."""
+    """A part is not available; the text is the reason."""
 
 
 class Part(NamedTuple):

@@ -2,7 +2,7 @@
 
 A writer changes something in ZooKeeper and then creates a notification with what every broker must read again.
 A missing or repeated one is harmless, because the first reading and that of a new session are complete.
-Notifications older than 15 minutes are deleted by any broker that sees a newer one.
+Notifications older than 15 minutes are deleted by any broker that reads a newer one.
 
 Owner: event loop.
 """

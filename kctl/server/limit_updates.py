@@ -99,7 +99,7 @@ class LimitUpdates:
         self._problems.report("connections", *([] if error is None else [str(error)]))
 
     def _unknown_hosts(self) -> list[str]:
-        """The hosts without an address; forgets those that are no longer named, so that they are resolved again."""
+        """The hosts without an address; removes those that are no longer named, so that they are resolved again."""
         hosts = named_hosts(self._configs.current)
         self._addresses = {host: self._addresses[host] for host in hosts if host in self._addresses}
         return [host for host in hosts if host not in self._addresses]

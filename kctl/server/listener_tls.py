@@ -71,7 +71,7 @@ class ListenerCertificates:
         self._follow()
 
     def remove(self, listener: str) -> None:
-        """Forgets a listener; no effect without certificates for it."""
+        """Removes a listener; no effect without certificates for it."""
         self._endpoints.pop(listener, None)
         self._loaded.pop(listener, None)
 
@@ -116,7 +116,7 @@ class ListenerCertificates:
             self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
 
     async def _first(self, endpoint: Endpoint) -> _Loaded | None:
-        """The certificates at start.  Raises ConfigError if they are unusable, and no dynamic property is to blame."""
+        """The certificates at start.  Raises ConfigError if they are unusable and no dynamic property is the cause."""
         listener = endpoint.listener
         try:
             return await self._load(endpoint, self._configs.properties)

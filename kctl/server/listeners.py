@@ -45,7 +45,7 @@ class Listeners:
         self._configured: dict[str, Endpoint] = {}
         """The open listeners as the properties had them when they were opened."""
         self.bound: dict[str, Endpoint] = {}
-        """The same with the ports that they have."""
+        """The open listeners with the ports that they are bound to."""
         self._problems = ProblemLog(log, "cannot open a listener, it stays closed listener=%s error=%s")
 
     def bind(self) -> None:

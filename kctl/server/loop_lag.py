@@ -1,8 +1,8 @@
 """Measures how long the event loop is busy before it serves sockets and timers again.
 
-Every iteration of the loop is measured in wall time, which is what clients notice.  The measurement is in the selector,
-between the end of one wait and the start of the next.  Optionally the CPU time is measured too: it does not depend on
-the load of the machine, but reading it costs system calls in each iteration.
+Every iteration of the loop is measured in wall time, as clients wait.  The measurement is in the selector, between the
+end of one wait and the start of the next.  Optionally the CPU time is measured too: it does not depend on the load of
+the machine, but reading it costs system calls in each iteration.
 
 A log line names what a long iteration did (kctl/server/slow_callbacks.py).
 
@@ -36,7 +36,7 @@ class Histogram:
         self.sum_ms = 0.0
 
     def reset(self) -> None:
-        """Forgets all observations."""
+        """Removes all observations."""
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.max_ms = self.sum_ms = 0.0
 
@@ -90,7 +90,7 @@ class LoopLag:
         return " ".join([f"iterations={self.wall.count}", *figures])
 
     def reset(self) -> None:
-        """Starts again."""
+        """Removes all observations, of both clocks."""
         self.wall.reset()
         self.cpu.reset()
 

@@ -42,6 +42,7 @@ from kctl.server.tokens.token_cache import TokenCache
 from kctl.storage.checkpoints import MetaProperties, parse_meta_properties
 from kctl.storage.names import LOCK, META_PROPERTIES
 from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.security import zookeeper_security
 from kctl.zookeeper.session import ZooKeeperSession
 
@@ -65,9 +66,9 @@ class Severity(Enum):
     """Whether the broker would start."""
 
     ERROR = "error"
-    """It would not."""
+    """The broker would not start."""
     WARNING = "warning"
-    """It would, but differently from what the property or the file says."""
+    """The broker would start, but not as the property or the file specifies."""
 
 
 class Finding(NamedTuple):
@@ -349,7 +350,7 @@ async def _registration(session: ZooKeeperSession, config: BrokerConfig) -> Iter
     path = paths.broker(config.broker_id)
     try:
         data, _ = await session.get(path)
-        other = znodes.decode_broker(path, data)
+        other = decode_broker(path, data)
     except (NoNodeError, ValueError):
         return []
     ports = {endpoint.port for endpoint in listener_endpoints(config)}

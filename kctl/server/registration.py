@@ -14,8 +14,8 @@ from kctl.config.broker import BrokerConfig
 from kctl.environment import Random
 from kctl.errors import ConnectionLossError, KctlError, NodeExistsError, NoNodeError, SessionLostError
 from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import BrokerRegistration, decode_broker, encode_broker
 from kctl.zookeeper.operations import Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
-from kctl.zookeeper.znodes import BrokerRegistration
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerReg
     folder, so that one cannot be alive.  Raises BrokerIdInUse for the registration of any other broker.
     """
     path = paths.broker(broker_id)
-    data = znodes.encode_broker(registration)
+    data = encode_broker(registration)
     while True:
         try:
             # Two operations in one transaction: only the result of the second one has the zxid of the first.
@@ -95,7 +95,7 @@ async def update_registration(zookeeper: ZooKeeper, broker_id: int, registration
     """
     while True:
         try:
-            await zookeeper.set(paths.broker(broker_id), znodes.encode_broker(registration))
+            await zookeeper.set(paths.broker(broker_id), encode_broker(registration))
         except ConnectionLossError as error:
             message = "cannot change the registration of this broker, trying again broker=%s error=%s retry_ms=%d"
             log.warning(message, broker_id, error, _RETRY_S * 1000)
@@ -125,7 +125,7 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, own: BrokerRegis
     except NoNodeError:
         return
     try:
-        other = znodes.decode_broker(path, data)
+        other = decode_broker(path, data)
     except ValueError as error:
         log.error("replacing the invalid registration of this broker broker=%s error=%s", broker_id, error)
         await zookeeper.delete(path, recursive=True)

@@ -66,7 +66,7 @@ class SecureSetup:
 
     @property
     def java_properties(self) -> Path:
-        """The same for Java clients, with a PKCS12 truststore."""
+        """The client properties for Java clients, with a PKCS12 truststore."""
         return self.folder / "client-pkcs12.properties"
 
     def broker_properties(self, port: int) -> dict[str, str]:

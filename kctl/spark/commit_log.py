@@ -47,7 +47,7 @@ from kctl.spark.plan import (
 from kctl.spark.position_json import topics_from_json, topics_to_json
 
 FORMAT_VERSION = 3
-"""Of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
+"""Version of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
 
 Version 1 had one range per file, all incarnations in one folder, and no summary of files.
 """

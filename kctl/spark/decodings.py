@@ -85,7 +85,7 @@ class DecodingOptions:
 
     @property
     def fields(self) -> tuple[FieldOptions, FieldOptions]:
-        """Both."""
+        """The options of keys and of values."""
         return self.key, self.value
 
     @property

@@ -59,7 +59,7 @@ class ExportedTopic:
     starts: Mapping[int, int] | None
     """The first exported offset by partition; None for tables, which do not record it."""
     isolation: Isolation | None
-    """Of the batches; None for tables, which do not record it, and if it differs."""
+    """Isolation of the batches; None for tables, which do not record it, and if it differs."""
     missing: tuple[tuple[str, int], ...] = ()
     """(path, batch) of missing committed files."""
     unknown: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Formats rate and remaining time of a batch.  Pure."""
+"""Formats rate and remaining time of a batch."""
 
 from __future__ import annotations
 

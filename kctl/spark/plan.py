@@ -110,7 +110,7 @@ class Positions:
     files: PathSet | None = NO_PATHS
     """The data files of all commits; None if the last commit has version 1, which lacks them."""
     columns: Mapping[str, HeldColumns] = field(default_factory=dict)
-    """By topic."""
+    """The columns of each topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

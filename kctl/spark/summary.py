@@ -1,4 +1,4 @@
-"""Summary of an export or a dry run, as rows and as a JSON document.  Pure."""
+"""Summary of an export or a dry run, as rows and as a JSON document."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ExportSummary(NamedTuple):
     warnings: Sequence[str]
     partitions: list[RangeRow]
     columns: list[ColumnRow]
-    """Of decoded keys and values; empty if nothing is decoded."""
+    """The columns of decoded keys and values; empty if nothing is decoded."""
 
 
 def rows_of(report: ExportReport) -> list[RangeRow]:
@@ -88,7 +88,7 @@ def rows_of(report: ExportReport) -> list[RangeRow]:
 
 
 def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
-    """The same rows for a dry run."""
+    """One row per partition of the planned batch, for a dry run."""
     status = "interrupted" if is_pending else "planned"
     return [
         RangeRow(

@@ -19,7 +19,7 @@ from kctl.spark.plan import PartitionRange
 
 LIMITS = FetchLimits(max_wait_ms=0, max_bytes=8 << 20, partition_max_bytes=256 << 10)
 PARTITIONS_MAX = 50
-"""Of each topic; the others are not in the sample."""
+"""Partitions of each topic in the sample; the others are left out."""
 END_OFFSETS = 200
 """The second part of a sample begins this many offsets before the end of the range."""
 

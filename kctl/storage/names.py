@@ -46,7 +46,6 @@ REPLACED_MARK = "replaced"
 
 DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
-STRAY_DIRECTORY_SUFFIX = "-stray"
 NOT_A_LOG = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
 """Directories that newer versions of Kafka create in a log directory and that are not logs of this broker."""
 

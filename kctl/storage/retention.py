@@ -1,4 +1,4 @@
-"""Which segments of a log retention deletes.  Pure.  Kafka's UnifiedLog.deleteOldSegments.
+"""Which segments of a log retention deletes.  Does no IO.  Kafka's UnifiedLog.deleteOldSegments.
 
 Segments are deleted oldest first up to the first one that is kept, so a log never has holes.  A segment is deleted only
 when all of it is below the high watermark.  The active segment may be deleted too, unless it is empty.

@@ -218,7 +218,8 @@ class SimLoop(asyncio.BaseEventLoop):
         **options: Any,
     ) -> SimTask[T]:
         number = next(self._numbers)
-        return SimTask(number, coroutine, loop=loop, name=f"sim-{number}", **options)  # type: ignore[arg-type]  # not a generator
+        name = options.pop("name", None) or f"sim-{number}"  # Python 3.13.3 and later pass it to the factory.
+        return SimTask(number, coroutine, loop=loop, name=name, **options)  # type: ignore[arg-type]  # not a generator
 
     def _keep_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception") or RuntimeError(context["message"])

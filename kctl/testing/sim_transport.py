@@ -82,7 +82,7 @@ class SimTransport(asyncio.Transport):
             self._call(self._callbacks.pause_writing)
 
     def write_eof(self) -> None:
-        """Sends FIN; the other end may go on sending."""
+        """Sends FIN; the other end may continue to send."""
         if not self._has_sent_eof and not self._is_gone:
             self._has_sent_eof = True
             self.outgoing.send(Signal.FIN)

@@ -91,7 +91,7 @@ class SimZooKeeperSession:
 
     @property
     def state(self) -> SessionState:
-        """State as the client sees it, which may be later than the server."""
+        """State from the view of the client, which may be later than the server."""
         return self._state
 
     async def start(self, timeout_ms: int) -> None:
@@ -332,7 +332,7 @@ class _Call:
 
 
 class _Connection:
-    """A connection between one client and the ensemble; the keeper sees it as the client."""
+    """A connection between one client and the ensemble; it is the client of the keeper."""
 
     def __init__(self, ensemble: SimZooKeeper, session_id: int, on_watch: Callable[[EventType, str], None]) -> None:
         self.session_id = session_id

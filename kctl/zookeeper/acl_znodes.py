@@ -23,6 +23,7 @@ from kctl.security.acls import (
     binding_problem,
     principal_problem,
 )
+from kctl.zookeeper.znode_json import encode_json
 
 LITERAL_STORE = "/kafka-acl"
 PREFIXED_STORE = "/kafka-acl-extended/prefixed"
@@ -92,7 +93,7 @@ def encode_entries(entries: Iterable[AclEntry]) -> bytes:
         }
         for entry in entries
     ]
-    return json.dumps({"version": _VERSION, "acls": acls}, separators=(",", ":"), ensure_ascii=False).encode()
+    return encode_json({"version": _VERSION, "acls": acls})
 
 
 def decode_entries(path: str, data: bytes) -> tuple[AclEntry, ...]:
@@ -139,7 +140,7 @@ def encode_change(pattern: ResourcePattern) -> bytes:
         "name": pattern.name,
         "patternType": pattern.pattern_type.name,
     }
-    return json.dumps(change, separators=(",", ":"), ensure_ascii=False).encode()
+    return encode_json(change)
 
 
 def decode_change(path: str, data: bytes) -> ResourcePattern:

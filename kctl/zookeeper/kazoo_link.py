@@ -1,4 +1,4 @@
-"""One ZooKeeper session over one kazoo client; the only module that imports kazoo.
+"""One ZooKeeper session over one kazoo client; this module and kazoo_requests are the only ones that import kazoo.
 
 kazoo reads the socket in a thread.  Watch events, responses and state changes are passed to the event loop only by
 `KazooLink.call_on_loop`, in the order in which ZooKeeper sent them.  kazoo's default handler would run events and
@@ -30,12 +30,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from kctl import errors
 from kctl.zookeeper import refusals
+from kctl.zookeeper.kazoo_requests import KazooRequests, error_of
 from kctl.zookeeper.operations import (
-    Check,
     Create,
     Delete,
     Operation,
@@ -46,7 +45,7 @@ from kctl.zookeeper.operations import (
     WatchEventType,
     ZnodeStat,
 )
-from kctl.zookeeper.security import Access, ZooKeeperSecurity, tls_problem
+from kctl.zookeeper.security import ZooKeeperSecurity, tls_problem
 from kctl.zookeeper.set_watches import IgnoredResponse, SetWatches, Watch, batches
 
 log = logging.getLogger(__name__)
@@ -68,8 +67,6 @@ _EVENT_TYPES = {
     EventType.CHANGED: WatchEventType.CHANGED,
     EventType.CHILD: WatchEventType.CHILD,
 }
-_ERRORS_OF_OTHER_OPERATIONS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""The results of the operations before and after the failed one in a failed multi."""
 
 
 class KazooLink:
@@ -92,8 +89,9 @@ class KazooLink:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
-        self._chroot = chroot
-        self._security = security or ZooKeeperSecurity()
+        security = security or ZooKeeperSecurity()
+        self._tls = security.tls
+        self._requests = KazooRequests(chroot, security)
         self._on_watch = on_watch
         self._on_state = on_state
         self._on_latency = on_latency
@@ -132,86 +130,58 @@ class KazooLink:
 
     async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
         """See ZooKeeper.get."""
-        watcher = Watch(Watch.DATA, self._full(path)) if watch else None
-        data, stat = await self._read(path, wire.GetData(self._full(path), watcher), watcher)
+        full = self._requests.full_path(path)
+        watcher = Watch(Watch.DATA, full) if watch else None
+        data, stat = await self._read(path, wire.GetData(full, watcher), watcher)
         return data or b"", ZnodeStat._make(stat)
 
     async def children(self, path: str, *, watch: bool) -> list[str]:
         """See ZooKeeper.children."""
-        watcher = Watch(Watch.CHILD, self._full(path)) if watch else None
-        return sorted(await self._read(path, wire.GetChildren(self._full(path), watcher), watcher))
+        full = self._requests.full_path(path)
+        watcher = Watch(Watch.CHILD, full) if watch else None
+        return sorted(await self._read(path, wire.GetChildren(full, watcher), watcher))
 
     async def exists(self, path: str, *, watch: bool) -> ZnodeStat | None:
         """See ZooKeeper.exists."""
-        watcher = Watch(Watch.DATA, self._full(path)) if watch else None
-        stat = await self._read(path, wire.Exists(self._full(path), watcher), watcher)
+        full = self._requests.full_path(path)
+        watcher = Watch(Watch.DATA, full) if watch else None
+        stat = await self._read(path, wire.Exists(full, watcher), watcher)
         return None if stat is None else ZnodeStat._make(stat)
 
     async def sync(self, path: str) -> None:
         """See ZooKeeper.sync."""
-        await self._read(path, wire.Sync(self._full(path)), None)
+        await self._read(path, wire.Sync(self._requests.full_path(path)), None)
 
     async def create(self, operation: Create) -> str:
         """Create one znode; see ZooKeeper.create."""
-        return self._short(await self._write(operation.path, self._request_of(operation)))
+        return self._requests.relative_path(await self._write(operation.path, self._requests.of(operation)))
 
     async def set(self, operation: SetData) -> ZnodeStat:
         """Replace the data of one znode; see ZooKeeper.set."""
-        return ZnodeStat._make(await self._write(operation.path, self._request_of(operation)))
+        return ZnodeStat._make(await self._write(operation.path, self._requests.of(operation)))
 
     async def delete(self, operation: Delete) -> None:
         """Delete one znode; see ZooKeeper.delete."""
-        await self._write(operation.path, self._request_of(operation))
+        await self._write(operation.path, self._requests.of(operation))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """See ZooKeeper.multi."""
-        request = wire.Transaction([self._request_of(each) for each in operations])
-        results = await self._write(operations[0].path if operations else "/", request)
-        for operation, result in zip(operations, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, _ERRORS_OF_OTHER_OPERATIONS):
-                raise _error_of(result, operation.path)
-        return [self._result_of(each) for each in results]
+        path = operations[0].path if operations else "/"
+        results = await self._write(path, self._requests.multi(operations))
+        return self._requests.multi_results(operations, results)
 
     async def make_chroot(self) -> None:
         """Create the znode of the chroot and its parents, where they are missing."""
-        end = self._chroot.find("/", 1)
-        while self._chroot:
-            path = self._chroot if end < 0 else self._chroot[:end]
+        for path, request in self._requests.chroot_creations():
             with contextlib.suppress(errors.NodeExistsError):
-                await self._write(path, wire.Create(path, b"", self._acls_of("/"), 0))
-            if end < 0:
-                return
-            end = self._chroot.find("/", end + 1)
-
-    def _request_of(self, operation: Operation) -> Any:
-        full = self._full(operation.path)
-        match operation:
-            case Create():
-                flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-                return wire.Create(full, operation.data, self._acls_of(operation.path), flags)
-            case SetData():
-                return wire.SetData(full, operation.data, operation.version)
-            case Delete():
-                return wire.Delete(full, operation.version)
-            case Check():
-                return wire.CheckVersion(full, operation.version)
-
-    def _acls_of(self, path: str) -> Any:
-        """The ACLs of a new znode."""
-        match self._security.access_of(path):
-            case Access.OPEN:
-                return OPEN_ACL_UNSAFE
-            case Access.READABLE:
-                return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
-            case Access.PRIVATE:
-                return CREATOR_ALL_ACL
+                await self._write(path, request)
 
     def secured(self, sock: Any, host: str, timeout_s: float | None) -> Any:
         """The socket with TLS, if the session uses it; `host` is the name in the connect string.  kazoo's thread.
 
         A host name that a reverse look-up returns is never accepted (CVE-2026-24281).
         """
-        context = self._security.tls
+        context = self._tls
         if context is None:
             return sock
         try:
@@ -227,17 +197,6 @@ class KazooLink:
         log.warning("cannot secure the connection to ZooKeeper, closing it error=%s", problem)
         if not self.connected.done():
             self.connected.set_exception(errors.ZooKeeperError(problem))
-
-    def _result_of(self, result: Any) -> OperationResult:
-        if isinstance(result, str):
-            return self._short(result)
-        return True if result is True else ZnodeStat._make(result)
-
-    def _full(self, path: str) -> str:
-        return self._chroot if path == "/" and self._chroot else self._chroot + path
-
-    def _short(self, path: str) -> str:
-        return path.removeprefix(self._chroot) or "/"
 
     async def _read(self, path: str, request: object, watch: Watch | None) -> Any:
         return await self._call(_Call(self, path, request, watch, may_be_repeated=True))
@@ -277,13 +236,13 @@ class KazooLink:
         elif isinstance(error, kazoo_errors.ConnectionLoss) and call.may_be_repeated:
             self._to_repeat.append(call)
         else:
-            call.future.set_exception(_error_of(error, call.path))
+            call.future.set_exception(error_of(error, call.path))
         self._pump()
 
     def watch_fired(self, kind: WatchEventType, path: str) -> None:
         """Pass on a watch event with the path relative to the chroot."""
         if not self._is_over:
-            self._on_watch(self, WatchEvent(kind, self._short(path)))
+            self._on_watch(self, WatchEvent(kind, self._requests.relative_path(path)))
 
     def thread_ended(self) -> None:
         """Report the end of the session if kazoo's thread has ended unexpectedly."""
@@ -423,13 +382,3 @@ class _Call:
     def set_exception(self, error: Exception) -> None:
         """Receive an error.  kazoo's thread, or the event loop when kazoo refuses a request."""
         self._link.call_on_loop(self._link.on_response, self, None, error)
-
-
-def _error_of(error: Exception, path: str) -> errors.ZooKeeperError:
-    if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is a subclass.
-        return refusals.session_lost(path)
-    if isinstance(error, kazoo_errors.ConnectionLoss):
-        return refusals.connection_lost(path)
-    if isinstance(error, kazoo_errors.ZookeeperError):
-        return refusals.refused(error.code, path)
-    return errors.ZooKeeperError(f"unexpected response from ZooKeeper for znode {path}: {error!r}", path)

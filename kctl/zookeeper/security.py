@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Znodes at and below these paths contain credentials, and secrets of brokers."""
 SHARED_PATH = "/consumers"
-"""Consumers of Kafka before 0.9 write below it, so that everybody may."""
+"""Consumers of Kafka before 0.9 write below it, so that all clients may."""
 
 _PREFIX = "zookeeper."
 _ENABLE = "zookeeper.ssl.client.enable"
@@ -32,9 +32,9 @@ class Access(Enum):
     """Who may use a new znode."""
 
     OPEN = "open"
-    """Everybody may change it."""
+    """All clients may change it."""
     READABLE = "readable"
-    """Brokers may change it, everybody may read it."""
+    """Brokers may change it, all clients may read it."""
     PRIVATE = "private"
     """Only brokers may read and change it."""
 

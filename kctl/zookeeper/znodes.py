@@ -9,37 +9,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from kctl.model import INT32_MAX, Endpoint, LeaderAndIsr, TopicPartition, partition_problem
+from kctl.model import INT32_MAX, LeaderAndIsr, TopicPartition, partition_problem
+from kctl.zookeeper.znode_json import check_version, decode_json, encode_json
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 LOG_DIR_FAILURE = 1
 FEATURES_DISABLED, FEATURES_ENABLED = 0, 1
 
-_BROKER_VERSION = 5
 _TOPIC_VERSION = 3
 _CONFIG_CHANGE_VERSION = 2
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """/brokers/ids/N: the endpoints of a broker.  Version 5, with features, is written from IBP 2.7 on, else version
-    4.
-    """
-
-    endpoints: tuple[Endpoint, ...]
-    timestamp_ms: int
-    rack: str | None = None
-    jmx_port: int = -1
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Supported features with (min, max) version; brokers in ZooKeeper mode have none."""
-    version: int = _BROKER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,73 +70,12 @@ class Features:
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     """Return the content of /cluster/id."""
-    return _json({"version": "1", "id": cluster_id})
+    return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(path: str, data: bytes) -> str:
     """Return the cluster id."""
-    return _decode(path, data, lambda znode: str(znode["id"]))
-
-
-def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Return the content of /brokers/ids/N.
-
-    host and port are those of the first PLAINTEXT endpoint for readers older than 0.9, or null and -1.
-    """
-    plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
-    znode: dict[str, object] = {
-        "version": broker.version,
-        "host": plain.host if plain else None,
-        "port": plain.port if plain else -1,
-        "jmx_port": broker.jmx_port,
-        "timestamp": str(broker.timestamp_ms),
-        "endpoints": [_endpoint_text(each) for each in broker.endpoints],
-        "listener_security_protocol_map": {each.listener: each.security_protocol for each in broker.endpoints},
-    }
-    if broker.rack is not None:
-        znode["rack"] = broker.rack
-    if broker.version >= 5:
-        znode["features"] = {
-            name: {"min_version": low, "max_version": high} for name, (low, high) in broker.features.items()
-        }
-    return _json(znode)
-
-
-def decode_broker(path: str, data: bytes) -> BrokerRegistration:
-    """Return the registration of the broker with the id in the path."""
-    return _decode(path, data, _broker_of)
-
-
-def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
-    version = int(znode["version"])
-    if version < 1:
-        raise ValueError(f"unknown version {version} of a broker registration")
-    if version == 1:
-        endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(znode["host"]), int(znode["port"])),)
-    else:
-        protocols = znode.get("listener_security_protocol_map") or {}
-        endpoints = tuple(_endpoint_of(text, protocols) for text in znode["endpoints"])
-    features = znode.get("features") or {}
-    return BrokerRegistration(
-        endpoints=endpoints,
-        timestamp_ms=int(znode.get("timestamp", -1)),
-        rack=znode.get("rack"),
-        jmx_port=int(znode.get("jmx_port", -1)),
-        features={name: (int(each["min_version"]), int(each["max_version"])) for name, each in features.items()},
-        version=version,
-    )
-
-
-def _endpoint_text(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.listener}://{host}:{endpoint.port}"
-
-
-def _endpoint_of(text: str, protocols: Mapping[str, str]) -> Endpoint:
-    """Parse an endpoint; without a protocol map the listener's name is its protocol, as before KIP-103."""
-    listener, _, address = text.partition("://")
-    host, _, port = address.rpartition(":")
-    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocols.get(listener, listener))
+    return decode_json(path, data, lambda znode: str(znode["id"]))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
@@ -164,16 +86,16 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     znode["partitions"] = _replica_lists(topic.replicas)
     znode["adding_replicas"] = _replica_lists(topic.adding_replicas)
     znode["removing_replicas"] = _replica_lists(topic.removing_replicas)
-    return _json(znode)
+    return encode_json(znode)
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
     """Return the assignment of the topic in the path."""
-    return _decode(path, data, _topic_of)
+    return decode_json(path, data, _topic_of)
 
 
 def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
-    _check_version(znode, _TOPIC_VERSION)
+    check_version(znode, _TOPIC_VERSION)
     replicas = _replicas_of(znode["partitions"])
     for partition, ids in replicas.items():
         if not ids or len(set(ids)) != len(ids):
@@ -189,7 +111,7 @@ def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """Return the content of a partition's state, without the partition epoch, which is the version of the znode."""
-    return _json(
+    return encode_json(
         {
             "controller_epoch": state.controller_epoch,
             "leader": state.leader,
@@ -202,7 +124,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 
 def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
     """Return a partition's state; `version` is the znode's version and becomes the partition epoch."""
-    return _decode(
+    return decode_json(
         path,
         data,
         lambda znode: LeaderAndIsr(
@@ -217,12 +139,12 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
 
 def encode_controller(controller: Controller) -> bytes:
     """Return the content of /controller."""
-    return _json({"version": 1, "brokerid": controller.broker_id, "timestamp": str(controller.timestamp_ms)})
+    return encode_json({"version": 1, "brokerid": controller.broker_id, "timestamp": str(controller.timestamp_ms)})
 
 
 def decode_controller(path: str, data: bytes) -> Controller:
     """Return the active controller."""
-    return _decode(path, data, lambda znode: Controller(int(znode["brokerid"]), int(znode.get("timestamp", -1))))
+    return decode_json(path, data, lambda znode: Controller(int(znode["brokerid"]), int(znode.get("timestamp", -1))))
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -243,7 +165,7 @@ def decode_controller_epoch(path: str, data: bytes) -> int:
 
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Return the content of a configuration znode."""
-    return _json({"version": 1, "config": dict(config)})
+    return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
@@ -264,23 +186,23 @@ def encode_config_change(entity_path: str) -> bytes:
     """Return the content of a change notification; `entity_path` is `topics/T`, `brokers/<default>`,
     `users/U/clients/C`, with sanitized names.
     """
-    return _json({"version": 2, "entity_path": entity_path})
+    return encode_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
     """Return the entity path; version 1 had the type and the name of a topic or client instead."""
-    return _decode(path, data, _entity_path_of)
+    return decode_json(path, data, _entity_path_of)
 
 
 def _entity_path_of(znode: dict[str, Any]) -> str:
-    if _check_version(znode, _CONFIG_CHANGE_VERSION) == 1:
+    if check_version(znode, _CONFIG_CHANGE_VERSION) == 1:
         return f"{znode['entity_type']}/{znode['entity_name']}"
     return str(znode["entity_path"])
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     """Return the content of /latest_producer_id_block."""
-    return _json(
+    return encode_json(
         {
             "version": 1,
             "broker": block.broker_id,
@@ -294,7 +216,7 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock | None:
     """Return the block; None for null data, before the first block is allocated."""
     if not data:
         return None
-    return _decode(
+    return decode_json(
         path,
         data,
         lambda znode: ProducerIdBlock(int(znode["broker"]), int(znode["block_start"]), int(znode["block_end"])),
@@ -303,7 +225,7 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock | None:
 
 def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
     """Return the content of /admin/reassign_partitions."""
-    return _json(
+    return encode_json(
         {
             "version": 1,
             "partitions": [
@@ -315,38 +237,38 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the target replicas in /admin/reassign_partitions, which tools before KIP-455 write."""
-    return _decode(path, data, _reassignment_of)
+    return decode_json(path, data, _reassignment_of)
 
 
 def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
-    _check_version(znode, 1)
+    check_version(znode, 1)
     return {_partition_of(each): _ids(each["replicas"]) for each in znode["partitions"]}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """Return the content of an ISR change notification or of /admin/preferred_replica_election."""
     listed = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
-    return _json({"version": 1, "partitions": listed})
+    return encode_json({"version": 1, "partitions": listed})
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """Return the partitions."""
-    return _decode(path, data, _partitions_of)
+    return decode_json(path, data, _partitions_of)
 
 
 def _partitions_of(znode: dict[str, Any]) -> list[TopicPartition]:
-    _check_version(znode, 1)
+    check_version(znode, 1)
     return [_partition_of(each) for each in znode["partitions"]]
 
 
 def encode_log_dir_event(event: LogDirEvent) -> bytes:
     """Return the content of a log directory event."""
-    return _json({"version": 1, "broker": event.broker_id, "event": event.event})
+    return encode_json({"version": 1, "broker": event.broker_id, "event": event.event})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> LogDirEvent:
     """Return the id of the broker with a failed log directory."""
-    return _decode(path, data, lambda znode: LogDirEvent(int(znode["broker"]), int(znode["event"])))
+    return decode_json(path, data, lambda znode: LogDirEvent(int(znode["broker"]), int(znode["event"])))
 
 
 def encode_features(features: Features) -> bytes:
@@ -354,12 +276,12 @@ def encode_features(features: Features) -> bytes:
     levels = {
         name: {"min_version_level": low, "max_version_level": high} for name, (low, high) in features.levels.items()
     }
-    return _json({"version": 1, "status": features.status, "features": levels})
+    return encode_json({"version": 1, "status": features.status, "features": levels})
 
 
 def decode_features(path: str, data: bytes) -> Features:
     """Return the features; version 2 (IBP 3.3) has no minimum level, which is 1 then."""
-    return _decode(
+    return decode_json(
         path,
         data,
         lambda znode: Features(
@@ -380,14 +302,6 @@ def encode_uuid(value: UUID) -> str:
 def decode_uuid(text: str) -> UUID:
     """Parse a topic or cluster id.  Raises ValueError if the text is not 16 bytes in base64."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-
-
-def _check_version(znode: dict[str, Any], newest: int) -> int:
-    """Return the version, 1 if there is none.  Raises ValueError for unknown versions."""
-    version = int(znode.get("version", 1))
-    if not 1 <= version <= newest:
-        raise ValueError(f"unknown version {version}, expected 1 to {newest}")
-    return version
 
 
 def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
@@ -418,19 +332,3 @@ def _number(value: int | str) -> int:
     if not 0 <= number <= INT32_MAX:
         raise ValueError(f"{number} is not between 0 and {INT32_MAX}")
     return number
-
-
-def _json(znode: Mapping[str, object]) -> bytes:
-    return json.dumps(znode, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
-    try:
-        znode = json.loads(data)
-        if not isinstance(znode, dict):
-            raise TypeError("not a JSON object")
-        return build(znode)
-    except KeyError as missing:
-        raise ValueError(f"znode {path} has no {missing}: {data[:200]!r}") from None
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
-        raise ValueError(f"znode {path} has invalid data ({wrong}): {data[:200]!r}") from None

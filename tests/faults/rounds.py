@@ -1,9 +1,9 @@
 """Rounds of faults on real processes, while clients write and read: `python -m tests.faults.rounds --rounds 30`.
 
-A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while, comes back, and
-the cluster becomes whole again.  What was acknowledged must be there once, in order, for everybody who looks, and in
-the files of every replica.  `--seed N` repeats the same faults.  How long the cluster did not respond is printed,
-but not checked.
+A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while and then
+restored, until all replicas are in sync again.  Every consumer must read what was acknowledged once and in order, and
+the files of every replica must contain it.  `--seed N` repeats the same faults.  How long the cluster did not respond
+is printed, but not checked.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m tests.golden.generate_old_formats
 
-The broker is asked for message.format.version 0.9.0 (magic 0) or 0.10.0 (magic 1), topic by topic, and shut down
+The broker writes with message.format.version 0.9.0 (magic 0) or 0.10.0 (magic 1), topic by topic, and shut down
 cleanly.  The topic `grown` was written in all three formats one after the other, as it is on brokers that were upgraded
 over the years.  `expected.json` beside the partitions is what kafka-python read from that broker.
 """

@@ -18,7 +18,7 @@ from kctl.protocol.apis.update_metadata import (
 from tests.hostile.raw_client import Attacker
 
 FIRST_EPOCH = 1
-"""Of the controller of a newly started broker with an empty data folder."""
+"""Epoch of the controller of a newly started broker with an empty data folder."""
 LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
 
 

@@ -96,7 +96,7 @@ def test_the_interpreter_refuses_at_the_same_count_as_the_compiled_decoder() -> 
 
 @pytest.mark.parametrize(("cls", "version"), REQUESTS)
 def test_small_requests_cannot_cost_more_than_the_bound(cls: type, version: int) -> None:
-    """They are decoded without counting their cost."""
+    """Small requests are decoded without counting their cost."""
     definition = definition_of(cls)
     assert definition.cost_max is not None
     assert definition.cost_max >= codec.SMALL_BYTES * COST_PER_BYTE_MAX

@@ -97,7 +97,7 @@ def test_the_offsets_of_many_named_partitions_are_returned_in_slices(require_sta
 
 
 def test_metadata_of_one_topic_with_many_partitions_is_made_in_slices() -> None:
-    """They are the partitions at the time of the request, also if some change before the response is complete."""
+    """The response has the partitions at the time of the request, also if some change before it is complete."""
     count = SLICE_OBJECTS * 3
 
     async def scene(world: World) -> None:

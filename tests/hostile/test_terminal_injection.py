@@ -159,7 +159,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, line: str, *more: str) -> str:
 
 
 def in_pipe(monkeypatch: pytest.MonkeyPatch, line: str, *more: str) -> str:
-    """The same for a pipe."""
+    """What the command line writes to a pipe."""
     return run(monkeypatch, io.StringIO(), line, *more)
 
 

@@ -209,7 +209,7 @@ def run_java_tool(
 def run_broker_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
-    """The same for tools that are part of the broker from version 4 on, such as kafka.admin.ConfigCommand."""
+    """Runs a tool that is part of the broker from version 4 on, such as kafka.admin.ConfigCommand."""
     return _run(_java(_broker_jars(version), main_class, args, "ERROR"), timeout_s=timeout_s)
 
 
@@ -219,7 +219,7 @@ def run_java_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> li
 
 
 def run_broker_tools(version: str, commands: Sequence[Sequence[str | Path]]) -> list[tuple[str, str]]:
-    """The same for tools that are part of the broker from version 4 on."""
+    """Runs several tools that are part of the broker from version 4 on, in one JVM."""
     return _outputs(run_broker_tool(version, str(TOOLS), _words(commands)), len(commands))
 
 
@@ -267,7 +267,7 @@ def apache_kafka_process(
     properties: Mapping[str, str] | None = None,
     jvm_flags: Sequence[str] = java.JVM_FLAGS,
 ) -> Iterator[tuple[str, Process]]:
-    """The same with its process, for tests that kill it or read its output, and for benchmarks."""
+    """A broker and its process, for tests that kill it or read its output, and for benchmarks."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"

@@ -105,7 +105,7 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_serving(connect: str) -> bool:
-    """It accepts connections before requests; its four-letter words distinguish the two states."""
+    """The server accepts connections before requests; its four-letter words distinguish the two states."""
     with contextlib.suppress(OSError), socket.create_connection(probe.address(connect), timeout=1) as connection:
         connection.sendall(b"srvr")
         return b"Mode: standalone" in b"".join(iter(lambda: connection.recv(4096), b""))

@@ -70,11 +70,6 @@ class Identity:
         return self._file("crt", self.certificate_text.encode())
 
     @property
-    def key_pem(self) -> Path:
-        """The unencrypted key only."""
-        return self._file("key", self.key_text.encode())
-
-    @property
     def pkcs12(self) -> Path:
         """A PKCS12 key store."""
         data = serialize_key_and_certificates(

@@ -39,6 +39,8 @@ def become_other_system() -> None:
                 delattr(module, name)
     # Python's own libraries use sendfile only if it is there when they are imported.
     del os.sendfile
+    if hasattr(os, "process_cpu_count"):  # Since Python 3.13; it calls sched_getaffinity if the system has that.
+        os.process_cpu_count = os.cpu_count
     setattr(fcntl, "F_FULLFSYNC", UNKNOWN_COMMAND)  # noqa: B010 - not a name of this system's module
     from kctl import operating_system  # noqa: PLC0415 - after the removal
 

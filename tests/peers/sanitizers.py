@@ -23,6 +23,7 @@ FLAGS = (
 -fno-sanitize=shift-base: mypyc shifts negative integers to the left, which gcc defines."""
 LIBRARIES = ("libasan.so", "libubsan.so")
 TIMEOUT_S = 300
+_PROJECT = Path(__file__).resolve().parents[2]
 
 
 @functools.cache
@@ -48,7 +49,7 @@ def why_not() -> str | None:
 def build(folder: Path, setup: str) -> None:
     """Runs a setup.py with this text in the folder, which gets the modules.  Raises CalledProcessError."""
     (folder / "setup.py").write_text(setup)
-    environment = {**os.environ, "CC": "gcc", "CFLAGS": FLAGS, "LDFLAGS": FLAGS}
+    environment = {**os.environ, "CC": "gcc", "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "MYPYPATH": str(_PROJECT)}
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_S, check=True)
 
@@ -75,7 +76,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
     return {
         "LD_PRELOAD": ":".join(found),
         "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).resolve().parents[2])]),
+        "PYTHONPATH": os.pathsep.join([str(folder), str(_PROJECT)]),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # The interpreter frees little at its end.
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }

@@ -28,7 +28,7 @@ class SaslBroker:
     sasl: str
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER."""
     reauth: str
-    """The same, with sessions of MAX_REAUTH_MS."""
+    """The listener with the same mechanisms, and sessions of MAX_REAUTH_MS."""
     issuer: Issuer
 
 

@@ -88,7 +88,7 @@ def test_the_decision_is_that_of_the_model(
 def test_any_resource_is_allowed_if_one_of_all_names_is(
     acls: list[AclBinding], client: Client, operation: Operation
 ) -> None:
-    """Of names over a small alphabet; implied operations do not count, as in Kafka.
+    """The names have a small alphabet; implied operations do not count, as in Kafka.
 
     A prefix is allowed although each longer name could be denied by itself, so the names include one that no rule has.
     """

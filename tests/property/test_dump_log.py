@@ -16,7 +16,7 @@ from kctl.commands.dump_log.selection import classic_text
 from kctl.console import Console
 from kctl.records.build import build_batch, encode_records
 from kctl.records.compression import Codec
-from kctl.records.dump_text import write_interpreted, write_records
+from kctl.records.dump_text import LineFormat, write_interpreted, write_records
 from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
@@ -71,12 +71,14 @@ def test_fast_record_reader_agrees_with_the_reference_reader(
     assert classic(path, compat, fast=True) == classic(path, compat, fast=False)
 
 
-def written(write_lines: Callable[..., int], region: bytes, header: BatchHeader, **options: Any) -> tuple[object, ...]:
+def written(
+    write_lines: Callable[..., int], region: bytes, header: BatchHeader, form: LineFormat
+) -> tuple[object, ...]:
     """The text, the gaps between offsets, and the result or the error."""
     pieces: list[str] = []
     gaps: list[tuple[int, int]] = []
     try:
-        result: object = write_lines(region, header, 2, gaps, pieces.append, stamp="T", **options)
+        result: object = write_lines(region, header, 2, gaps, pieces.append, form)
     except CorruptBatch as error:
         result = str(error)
     return "".join(pieces), gaps, result
@@ -97,9 +99,9 @@ def test_lines_of_damaged_records_are_the_same_without_a_compiler(
     base_sequence = data.draw(st.sampled_from((-1, 0, (1 << 31) - 2)))
     fields = (7, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 77, -1, -1, base_sequence, count)
     header = BatchHeader(0, fields)
-    options = {"is_28": is_28, "with_contents": with_contents, "common": " common"}
-    found = written(write_records, bytes(region), header, **options)
-    assert found == written(write_interpreted, bytes(region), header, **options)
+    form = LineFormat(is_28, stamp="T", common=" common", with_contents=with_contents)
+    found = written(write_records, bytes(region), header, form)
+    assert found == written(write_interpreted, bytes(region), header, form)
 
 
 @RELAXED

@@ -89,7 +89,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_verdicts(case: str) -> None:
+def test_facts_lead_to_the_expected_verdict(case: str) -> None:
     facts, verdict = VERDICTS[case]
     found = judge(facts)
     assert found.verdict is verdict, found

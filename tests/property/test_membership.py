@@ -304,6 +304,6 @@ def test_members_share_partitions_despite_faults_and_read_every_record_once(seed
     play.run(5_000, is_calm=True)
     assert play.twice == 0, "a member commits its offsets before it revokes a partition"
     assert sorted(tp for reader in play.alive for tp in reader.reads) == PARTITIONS
-    assert len(play.alive) > len(PARTITIONS) or all(reader.reads for reader in play.alive), "everybody has a share"
+    assert len(play.alive) > len(PARTITIONS) or all(reader.reads for reader in play.alive), "each has partitions"
     fenced = [fail.error.code for reader in play.readers for fail in reader.failures]
     assert set(fenced) <= {ErrorCode.FENCED_INSTANCE_ID}

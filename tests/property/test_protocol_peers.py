@@ -90,7 +90,7 @@ def _our_value(value: Any, version: int) -> Any:
 
 
 def their_values(message: Any, version: int) -> list[Any]:
-    """The same of one of kafka-python's messages."""
+    """The values of the fields of one of kafka-python's messages."""
     return [
         _operations(getattr(message, field.name))
         if field.name.endswith("authorized_operations") and not field.name.startswith("include")

@@ -1,8 +1,8 @@
 """Requests to the transaction coordinator in any order, repeated and wrong, against a model of Kafka's rules.
 
-Goal: every request is answered with Kafka's error code, and one that is refused changes nothing.  Method: random
+Goal: every request gets Kafka's error code, and one that is refused changes nothing.  Method: random
 requests of all versions go through the handlers, as bytes, and to the model, which shares nothing with the coordinator;
-after each of them answer, state, producer and partitions must agree.  Epochs start near their end in half of the runs.
+then response, state, producer and partitions must agree.  Epochs start near their end in half of the runs.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Comparison:
             await pass_turns()
 
     async def break_the_log(self) -> None:
-        """The next request that has to be written fails; those that change nothing do not notice."""
+        """The next request that has to be written fails; those that change nothing succeed."""
         if self.model.state.startswith("Prepare"):
             return
         self._broker.host.log.error, self.model.is_log_broken = ErrorCode.NOT_ENOUGH_REPLICAS, True
@@ -263,7 +263,7 @@ class Comparison:
         self.model.release_markers()
 
     async def wait(self) -> None:
-        """Never to a moment at which the coordinator checks timeouts, or at which one would expire exactly."""
+        """Advances the clock, but not to a moment at which the coordinator checks timeouts, or a timeout expires."""
         milliseconds = self._chance.choice((2_500, 12_500))
         await asyncio.sleep(milliseconds / 1000)
         self.model.advance(milliseconds)

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
@@ -57,6 +57,7 @@ BYTES = st.one_of(
 )
 
 
+@example([{"a": None, "b": {"c": 0}}], [b'{"a": {}, "b": {"c": 0}}'], 0, False)
 @given(st.lists(OBJECTS, max_size=4), st.lists(BYTES, max_size=8), st.integers(0, 3), st.booleans())
 def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
     known: list[Any], values: list[bytes | None], copies: int, is_strict: bool
@@ -78,11 +79,11 @@ def test_any_bytes_are_json_columns_and_a_rest_or_have_a_reason(
 
 
 def test_objects_with_many_levels_are_refused_and_do_not_raise() -> None:
-    """Parsing and writing JSON have different limits of levels."""
+    """Parsing and writing JSON have different limits of levels, which depend on the version of Python."""
     depths = [*range(900, 1_000), 3_000, 200_000]
     values = [b'{"a":' + b"[" * depth + b"]" * depth + b"}" for depth in depths]
     decoded = JsonDecoder(Decoding(Format.JSON, Struct((("b", "int64"),))), "value").decode(pa.array(values))
-    assert {len(depths) - 2, len(depths) - 1} <= set(decoded.misfits)
+    assert len(depths) - 1 in decoded.misfits
     assert set(decoded.misfits.values()) <= {"it is not JSON", "it has too many levels"}
 
 
@@ -97,7 +98,7 @@ def _together(value: Any, rest: Any) -> Any:
     if rest is None:
         return value
     if isinstance(value, dict) and isinstance(rest, dict):
-        return {name: _together(value.get(name), rest.get(name)) for name in sorted({*value, *rest})} or None
+        return _without_nulls({name: _together(value.get(name), rest.get(name)) for name in {*value, *rest}})
     return _without_nulls(rest)
 
 

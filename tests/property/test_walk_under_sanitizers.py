@@ -1,4 +1,4 @@
-"""The compiled record walk and key table under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""The compiled modules of kctl.records under AddressSanitizer and UndefinedBehaviorSanitizer.
 
 Their C code is built with the sanitizers into a temporary folder and compared with the interpreted source on the same
 inputs.  Where gcc has no sanitizers the tests are skipped with what to install, which fails with CI=true.
@@ -7,24 +7,23 @@ inputs.  Where gcc has no sanitizers the tests are skipped with what to install,
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 import kctl.records
 from tests.peers import sanitizers
+from tests.property import walk_inputs
 
-SOURCES = [Path(kctl.records.__file__).with_name(name) for name in ("walk.py", "key_table.py")]
+SOURCES = [Path(kctl.records.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
 SEED, COUNT = 20, 20_000
 
 WALK = """
 from mypyc.build import mypycify
 from setuptools import setup
-modules = []
-for name in ("sanitized_walk", "sanitized_key_table"):
-    modules += mypycify([f"{name}.py"], opt_level="1", debug_level="1", target_dir=f"build/{name}")
-setup(name="walk", ext_modules=modules)
+names = ("walk", "key_table", "encoding", "record_lines")
+paths = [f"sanitized_{name}.py" for name in names]
+setup(name="walk", ext_modules=mypycify(paths, opt_level="1", debug_level="1", group_name="sanitized"))
 """
 READS_TOO_FAR = r"""
 #include <Python.h>
@@ -55,15 +54,15 @@ def _needs_sanitizers() -> None:
         pytest.skip(reason)
 
 
-def test_walk_reads_nothing_outside_of_its_buffer_and_refuses_the_same(tmp_path: Path) -> None:
+def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_same(tmp_path: Path) -> None:
     for source in SOURCES:
-        shutil.copy(source, tmp_path / f"sanitized_{source.name}")
+        text = source.read_text().replace("from kctl.records.walk import", "from sanitized_walk import")
+        (tmp_path / f"sanitized_{source.name}").write_text(text)
     sanitizers.build(tmp_path, WALK)
-    arguments: list[str] = []
+    arguments = [str(SEED), str(COUNT)]
     for source in SOURCES:
-        (tmp_path / f"sanitized_{source.name}").rename(tmp_path / source.name)  # Only the compiled module has the name.
-        arguments += [f"sanitized_{source.stem}", str(tmp_path / source.name)]
-    arguments += [str(SEED), str(COUNT)]
+        (tmp_path / f"sanitized_{source.name}").unlink()  # Only the compiled module has the name.
+        arguments += [f"sanitized_{source.stem}", str(source)]
     ran = sanitizers.run(tmp_path, ["-m", "tests.property.walk_inputs", *arguments])
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""

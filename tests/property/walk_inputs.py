@@ -1,8 +1,9 @@
-"""Compares the compiled record walk and key table with the interpreted ones on valid, damaged and arbitrary records.
+"""Compares the compiled modules of kctl.records with their source on valid, damaged and arbitrary records.
 
-    python -m tests.property.walk_inputs WALK INTERPRETED_WALK KEY_TABLE INTERPRETED_KEY_TABLE SEED COUNT
+    python -m tests.property.walk_inputs SEED COUNT MODULE SOURCE [MODULE SOURCE ...]
 
-A program of its own, because the sanitizers need their own process.  The same seed gives the same inputs.
+MODULE is the name of a compiled module, SOURCE the path of its source, which is interpreted.  A program of its own,
+because the sanitizers need their own process.  The same seed gives the same inputs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -70,6 +72,55 @@ def _last_and_unknown(module: Any, region: bytes, count: int) -> object:
 TABLES: dict[str, Callable[[Any, bytes, int], Any]] = {"key table": _last_and_unknown}
 
 
+def _encoded(module: Any, region: bytes, count: int) -> bytes:
+    """Two records with numbers, fields and header names from the region."""
+    half = len(region) // 2
+    first, second = (int.from_bytes(region[at : at + 8], "big", signed=True) for at in (0, half))
+    headers = ((region[:half].hex(), None), ("", region))
+    records = [(0, (0, first, None, region, ())), (count, (0, second, region[half:], None, headers[: half % 3]))]
+    encoded = module.encode_records(records, second)
+    assert isinstance(encoded, bytes)
+    return encoded
+
+
+ENCODERS: dict[str, Callable[[Any, bytes, int], Any]] = {"encode_records": _encoded}
+
+LINES: dict[str, Callable[[Any, bytes, int], Any]] = {
+    "format_records": lambda module, region, count: _formatted(module, region, count, -(1 << 41), -1, is_recent=True),
+    "format_records of 2.8, with contents": lambda module, region, count: _formatted(
+        module, region, count, (1 << 62) - 1, (1 << 31) - 1, is_recent=False
+    ),
+}
+
+
+def _formatted(
+    module: Any, region: bytes, count: int, base_time: int, base_sequence: int, *, is_recent: bool
+) -> object:
+    return module.format_records(
+        region,
+        0,
+        count,
+        1 << 40,
+        base_time,
+        base_sequence,
+        1 << 40,
+        has_append_time=not is_recent,
+        is_28=not is_recent,
+        stamp=b" CreateTime: ",
+        common=b" common",
+        with_contents=not is_recent,
+    )
+
+
+COMPARED = {
+    "walk": (WALKS, 1),
+    "key_table": (TABLES, EVERY_TABLE),
+    "encoding": (ENCODERS, 1),
+    "record_lines": (LINES, 1),
+}
+"""What is called of each module, on one of how many inputs."""
+
+
 def _located(keys: vec[i32], end: int) -> tuple[list[i32], int]:
     return list(keys), end
 
@@ -93,7 +144,7 @@ def interpreted(path: str) -> ModuleType:
 def outcome(module: ModuleType, name: str, region: bytes, count: int) -> object:
     """What a walk returns, or the type and text of its error."""
     try:
-        return {**WALKS, **TABLES}[name](module, region, count)
+        return {**WALKS, **TABLES, **ENCODERS, **LINES}[name](module, region, count)
     except (IndexError, ValueError) as error:
         return type(error), str(error)
 
@@ -137,10 +188,10 @@ def _damage(region: bytearray, chance: random.Random) -> None:
 
 
 def main() -> None:
-    walk, walk_path, table, table_path, seed, count = sys.argv[1:]
+    seed, count, *modules = sys.argv[1:]
     compared = [
-        (importlib.import_module(name), interpreted(path), works, every)
-        for name, path, works, every in ((walk, walk_path, WALKS, 1), (table, table_path, TABLES, EVERY_TABLE))
+        (importlib.import_module(name), interpreted(path), *COMPARED[Path(path).stem])
+        for name, path in zip(modules[::2], modules[1::2], strict=True)
     ]
     for compiled, _, _, _ in compared:
         assert not str(compiled.__file__).endswith(".py"), compiled.__file__

@@ -1,7 +1,7 @@
 """Transactions on whole brokers under virtual time: brokers fail, producers are replaced, atomicity holds.
 
 Each transaction writes a record to each of some partitions and commits, for a group of its producer's own, its number
-as an offset.  Producers die or take too long in the middle, requests come twice or late, and those who were replaced
+as an offset.  Producers die or take too long in the middle, requests come twice or late, and those that were replaced
 go on writing.  While that happens the last stable offsets are compared with full readings of the logs, a reader of
 committed records reads along, and a client checks the committed offsets.
 
@@ -272,7 +272,7 @@ class Run:
         assert not self.unexpected
 
     def _committed_in_logs(self) -> dict[TopicPartition, list[bytes]]:
-        """Of the clients' partitions; every replica of those and of the committed offsets is looked through."""
+        """Committed values by partition; reads every replica of the partitions and of the committed offsets."""
         found: dict[TopicPartition, list[bytes]] = {}
         for running in self.cluster.brokers.values():
             assert running.broker is not None

@@ -1,4 +1,4 @@
-"""Replica assignment: the figures are worked out by hand from Kafka's formula, with the start and shift given."""
+"""Replica assignment: the expected values are computed by hand from Kafka's formula, with the start and shift given."""
 
 from __future__ import annotations
 

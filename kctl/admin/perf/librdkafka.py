@@ -149,7 +149,7 @@ class Librdkafka:
             raise ClusterUnreachable(f"no records for {self._settings.timeout_ms} ms; {self._last_error}".rstrip("; "))
 
     def _settings_of_both(self) -> dict[str, Any]:
-        def remember(error: Any) -> None:
+        def note_error(error: Any) -> None:
             self._last_error = error.str()
 
         return {
@@ -157,7 +157,7 @@ class Librdkafka:
                 f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._settings.bootstrap
             ),
             "client.id": self._settings.client_id,
-            "error_cb": remember,
+            "error_cb": note_error,
             "log_level": _FATAL_LOG_LEVEL,
         }
 

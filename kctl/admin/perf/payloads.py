@@ -1,4 +1,4 @@
-"""Values of test records: random bytes of given sizes, or the lines of a file.  Pure: callers pass `random`."""
+"""Values of test records: random bytes of given sizes, or the lines of a file.  Callers pass `random`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""State machine of a consumer group member.  Pure: `step` decides, kctl.client.group_consumer performs."""
+"""State machine of a consumer group member.  Pure: `step` decides, kctl.client.membership_runner performs."""

@@ -53,8 +53,8 @@ def apply(
     adds ACLs, and sets passwords of SCRAM users.  A cluster that has all of it is not changed.  Partitions are never
     removed: if the document requires that, nothing is changed.
 
-    One row per change.  After a failure nothing is removed; rows with the status 'not done' were not tried.  Asks for
-    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    One row per change.  After a failure nothing is removed; rows with the status 'not done' were not attempted.  Asks
+    for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
     desired = read_desired(file)

@@ -93,11 +93,11 @@ def bundle(
 ) -> ExitStatus:
     """Write one archive for a bug report about a broker.
 
-    It has versions, properties, the end of the log, metrics, the tasks and threads of the running broker, a listing of
-    its directories with sizes, checkpoints and meta.properties.  It has no records, and passwords are hidden.  It has
-    names of hosts, topics and files.  Only you may read it; look into it before you send it.
+    The archive contains versions, properties, the end of the log, metrics, the tasks and threads of the running broker,
+    a listing of its directories with sizes, checkpoints and meta.properties.  It contains no records, and passwords are
+    hidden.  It contains names of hosts, topics and files.  Only its owner can read it; review it before you send it.
 
-    The broker may run or not.  With --processes all brokers of the service are in it.
+    The broker may run or not.  With --processes it contains all brokers of the service.
     """
     run: Invocation = ctx.obj
     if pid is not None and data_dir is not None:

@@ -62,7 +62,7 @@ def check(
 ) -> ExitStatus:
     """Check whether a broker could start with these properties, and list every problem, without starting it.
 
-    Reads the properties, the key stores and the log directories, and takes the ports for an instant.  An error is a
+    Reads the properties, the key stores and the log directories, and binds the ports briefly.  An error is a
     reason why the broker would not start; a warning names what it would ignore or what is risky.  No row: no problem.
 
     The exit status is 3 if there is an error.

@@ -78,7 +78,10 @@ def maintenance(
     *,
     allow_unavailable: Annotated[
         bool,
-        typer.Option("--allow-unavailable", help="Go on although partitions have no other in-sync replica; they stay."),
+        typer.Option(
+            "--allow-unavailable",
+            help="Continue although partitions have no other in-sync replica; these are not moved.",
+        ),
     ] = False,
     state_dir: StateDir = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,

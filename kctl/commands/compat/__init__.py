@@ -1,1 +1,1 @@
-"""Prints what Apache Kafka's own tools print, byte for byte: the rendering behind --compat.  Pure."""
+"""Prints what Apache Kafka's own tools print, byte for byte: the rendering behind --compat."""

@@ -28,7 +28,7 @@ from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.input_files import read_regular
 from kctl.records.bytes_as_text import AS_JAVA
-from kctl.records.dump_text import write_records
+from kctl.records.dump_text import LineFormat, write_records
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
@@ -180,10 +180,7 @@ class ClassicDump:
                 -1 if last_offset == -1 else last_offset + 1,
                 gaps,
                 self._add,
-                is_28=self._is_28,
-                stamp=stamp,
-                common=common,
-                with_contents=parser is not None,
+                LineFormat(self._is_28, stamp, common, with_contents=parser is not None),
             )
             return expected - 1
         checksums: Iterator[int] = inner_checksums(line) if header.magic < 2 else iter(())

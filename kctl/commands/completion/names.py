@@ -11,7 +11,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
-from kctl.commands.name_cache import KINDS, cluster_key, is_harmless, remembered_names
+from kctl.commands.name_cache import KINDS, cluster_key, is_harmless, stored_names
 from kctl.commands.profile_store import load_profiles, profiles_path, selected_name
 from kctl.errors import UsageError
 
@@ -57,7 +57,7 @@ def _names(kind: str, words: Sequence[str], environment: Mapping[str, str]) -> l
         _value(words, "--command-config") or environment.get("KCTL_COMMAND_CONFIG"),
         selected_name(_value(words, "--profile"), environment),
     )
-    return remembered_names(environment, kind, key, now_s=time.time())
+    return stored_names(environment, kind, key, now_s=time.time())
 
 
 def _words(line: str) -> list[str]:

@@ -129,8 +129,8 @@ def diff(
     """Show the properties that differ; exit status 3 if there are any.
 
     Compares two topics, brokers, groups and so on with each other, with those of the same names in another cluster, or
-    one with a properties file.  Without --own, the values in force count, whatever their source.  Brokers do not return
-    the values of sensitive properties: two of them count as equal.
+    one with a properties file.  Without --own, the values in force are compared, whatever their source.  Brokers do not
+    return the values of sensitive properties: two of them count as equal.
     """
     run: Invocation = ctx.obj
     is_cluster = any((other_bootstrap_server, other_command_config, other_profile))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Write = Callable[[TopicPartition, Record], bool]
     """Shows one record; False if it was skipped."""
     Show = Callable[[TopicPartition, DecodedRecord], bool]
-    """The same for a record that has been decoded and masked."""
+    """Shows one record that has been decoded and masked; False if it was skipped."""
     ShowAll = Callable[[TopicPartition, Sequence[Record]], None]
     """Shows records that are neither decoded nor masked nor skipped."""
 
@@ -81,6 +81,62 @@ class DecodedRecordItem(NamedTuple):
     value: object
 
 
+class Source(NamedTuple):
+    """The partitions to read."""
+
+    held: dict[TopicPartition, OffsetRange]
+    """The first and the last offset of each partition that can be read."""
+    bounds: dict[TopicPartition, tuple[int, int | None]]
+    """Where to start and where to stop; empty for a group, None for a partition that is followed."""
+    isolation: IsolationLevel
+
+
+class Writers(NamedTuple):
+    """The functions that show records in one form of output."""
+
+    write: Show
+    flush: Callable[[], None]
+    write_all: ShowAll | None = None
+
+
+class _Showing:
+    """Shows the selected records, and counts them."""
+
+    def __init__(self, reading: Reading, writers: Writers, progress: ScanProgress) -> None:
+        self.count = 0
+        self._presenting = reading.presenting
+        self._matches = reading.selecting.records.matches
+        self._shows_all = reading.selecting.records.selects_all and reading.presenting.changes_nothing
+        self._writers = writers
+        self._progress = progress
+
+    def show(self, tp: TopicPartition, record: Record) -> bool:
+        """Show the record if it is selected; False if it was not shown."""
+        decoded = self._presenting(tp, record)
+        if not self._matches(tp, decoded.record):
+            return False
+        self._progress.hide()
+        is_shown = self._writers.write(tp, decoded)
+        self.count += is_shown
+        return is_shown
+
+    def show_several(self, tp: TopicPartition, records: Sequence[Record], count_max: int | None) -> int:
+        """Show the selected records, at most `count_max`; returns their number."""
+        write_all = self._writers.write_all
+        before = self.count
+        if write_all is None or not self._shows_all:
+            for record in records:
+                if self.count - before == count_max:
+                    break
+                self.show(tp, record)
+            return self.count - before
+        chosen = records[:count_max]
+        self._progress.hide()
+        write_all(tp, chosen)
+        self.count += len(chosen)
+        return len(chosen)
+
+
 async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -> ExitStatus:
     """Show the records; FAILED if some of the partitions could not be read, UNMET if their number is not the expected.
 
@@ -93,68 +149,15 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
         )
         held = await reachable(run.console, client, tps, isolation)
         bounds = {} if reading.group is not None else await _bounds(run, client, held, reading)
-    shown = 0
-
-    async def copy(write: Show, flush: Callable[[], None], write_all: ShowAll | None = None) -> None:
-        shows_all = reading.selecting.records.selects_all and reading.presenting.changes_nothing
-        matches = reading.selecting.records.matches
-        ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
-        ranges = {tp: (bounds[tp][0], max(bounds[tp][0], end)) for tp, end in ends.items()}
-
-        with ScanProgress(run.console, ranges) as progress:
-
-            def write_selected(tp: TopicPartition, record: Record) -> bool:
-                nonlocal shown
-                decoded = reading.presenting(tp, record)
-                if not matches(tp, decoded.record):
-                    return False
-                progress.hide()
-                is_shown = write(tp, decoded)
-                shown += is_shown
-                return is_shown
-
-            def write_several(tp: TopicPartition, records: Sequence[Record], count_max: int | None) -> int:
-                nonlocal shown
-                if write_all is None or not shows_all:
-                    before = shown
-                    for record in records:
-                        if shown - before == count_max:
-                            break
-                        write_selected(tp, record)
-                    return shown - before
-                chosen = records[:count_max]
-                progress.hide()
-                write_all(tp, chosen)
-                shown += len(chosen)
-                return len(chosen)
-
-            if reading.group is not None:
-                await _read_in_group(run, client, reading, reading.group, held, isolation, write_selected, flush)
-                return
-
-            def polled() -> None:
-                if reading.follows:
-                    flush()
-                else:
-                    progress.update(consumer.positions, found=shown)
-
-            starts = {tp: start for tp, (start, _) in bounds.items()}
-            consumer = Consumer(client, starts, limits=CHUNKS, isolation=isolation)
-            await _copy(consumer, write_several, ends, reading.records_max, polled)
-
+    source = Source(held, bounds, isolation)
     if reading.formatter and reading.compat:
-        await copy(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+        writers = Writers(_classic_writer(run, reading.formatter, reading.compat), run.console.flush)
+        shown = await _show_records(run, client, reading, source, writers)
     elif reading.text is not None:
-        await copy(*_text_writers(run.console, reading.text))
+        shown = await _show_records(run, client, reading, source, _text_writers(run.console, reading.text))
     else:
         with run.console.stream(RECORD_COLUMNS) as stream:
-            await copy(
-                _decoding_writer(run, stream, reading.formatter)
-                if reading.formatter
-                else _writer(run, stream, decodes=reading.presenting.decodes),
-                stream.flush,
-                _line_writer(run.console) if run.console.format is Format.JSONL and not reading.formatter else None,
-            )
+            shown = await _show_records(run, client, reading, source, _row_writers(run, stream, reading))
     reading.selecting.warn_of_shortened(run.console)
     reading.presenting.summarise()
     if len(held) != len(tps) or reading.presenting.has_failed:
@@ -165,13 +168,38 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
     return ExitStatus.DONE
 
 
+async def _show_records(
+    run: Invocation, client: ClusterClient, reading: Reading, source: Source, writers: Writers
+) -> int:
+    """Show the selected records of all partitions; returns their number."""
+    bounds = source.bounds
+    ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
+    with ScanProgress(
+        run.console, {tp: (bounds[tp][0], max(bounds[tp][0], end)) for tp, end in ends.items()}
+    ) as progress:
+        showing = _Showing(reading, writers, progress)
+        if reading.group is not None:
+            await _read_in_group(run, client, reading, reading.group, source, showing.show, writers.flush)
+            return showing.count
+        starts = {tp: start for tp, (start, _) in bounds.items()}
+        consumer = Consumer(client, starts, limits=CHUNKS, isolation=source.isolation)
+
+        def polled() -> None:
+            if reading.follows:
+                writers.flush()
+            else:
+                progress.update(consumer.positions, found=showing.count)
+
+        await _copy(consumer, showing.show_several, ends, reading.records_max, polled)
+        return showing.count
+
+
 async def _read_in_group(
     run: Invocation,
     client: ClusterClient,
     reading: Reading,
     group: str,
-    held: dict[TopicPartition, OffsetRange],
-    isolation: IsolationLevel,
+    source: Source,
     write: Write,
     flush: Callable[[], None],
 ) -> None:
@@ -183,8 +211,8 @@ async def _read_in_group(
         run.client_properties(),
         assignor=reading.assignor,
         lower=reading.lower,
-        isolation=isolation,
-        ends=None if reading.follows else {tp: range_.end for tp, range_ in held.items()},
+        isolation=source.isolation,
+        ends=None if reading.follows else {tp: range_.end for tp, range_ in source.held.items()},
         records_max=reading.records_max,
     )
     await read_in_group(client, run.console, in_group, write, flush)
@@ -235,6 +263,18 @@ def _before(records: list[Record], end: int) -> list[Record]:
     return records if records[-1].offset < end else [one for one in records if one.offset < end]
 
 
+def _row_writers(run: Invocation, stream: RowStream, reading: Reading) -> Writers:
+    """Returns the functions that show records as rows or JSON."""
+    if reading.formatter:
+        return Writers(_decoding_writer(run, stream, reading.formatter), stream.flush)
+    writes_lines = run.console.format is Format.JSONL
+    return Writers(
+        _writer(run, stream, decodes=reading.presenting.decodes),
+        stream.flush,
+        _line_writer(run.console) if writes_lines else None,
+    )
+
+
 def _writer(run: Invocation, stream: RowStream, *, decodes: bool) -> Show:
     """Returns the function that shows each record as a row."""
 
@@ -266,8 +306,8 @@ def _line_writer(console: Console) -> ShowAll:
     return write_all
 
 
-def _text_writers(console: Console, to_text: ToText) -> tuple[Show, Callable[[], None], ShowAll]:
-    """Returns the functions that write one record as text, flush, and write several."""
+def _text_writers(console: Console, to_text: ToText) -> Writers:
+    """Returns the functions that write records as text."""
 
     def write(tp: TopicPartition, decoded: DecodedRecord) -> bool:
         console.data(to_text(tp, decoded.record))
@@ -277,7 +317,7 @@ def _text_writers(console: Console, to_text: ToText) -> tuple[Show, Callable[[],
         for record in records:
             console.data(to_text(tp, record))
 
-    return write, console.flush, write_all
+    return Writers(write, console.flush, write_all)
 
 
 def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Show:

@@ -105,7 +105,9 @@ def copy(
     from_: From = "start",
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end at the start."),
+        typer.Option(
+            "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end when the command starts."
+        ),
     ] = None,
     key: Key = None,
     partition_of_key: PartitionOfKey = False,
@@ -166,7 +168,7 @@ def copy(
     sets its own timestamps.  The options that select records are those of 'kctl consume'.  The command ends at the
     offsets that were the end of the partitions when it started.  The order of records is kept within a partition.
 
-    With --resume-group an interrupted copy continues where it was; records of at most the last second may be copied
+    With --resume-group an interrupted copy continues where it stopped; records of at most the last second may be copied
     twice, with --transactional-id none.  The offsets of the group name SRC if both topics are in the same cluster, else
     the partitions of DST.  They take precedence over --from.
 

@@ -45,7 +45,7 @@ COPIED_COLUMNS = (
 
 
 class Copying(NamedTuple):
-    """What a command line says about a copy."""
+    """The options of a copy."""
 
     source: str
     target: str

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from json.encoder import encode_basestring as encode_text
 from typing import NamedTuple
 
-from kctl.commands.record_items import HeaderItem, RecordItem
+from kctl.commands.record_items import HeaderItem, RecordItem, record_members
 from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.errors import MalformedRequest
+from kctl.model import TopicPartition
 from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.internal_items import record_type_name
@@ -286,6 +289,15 @@ def batch_item(path: str, header: BatchHeader) -> BatchItem:
 def record_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> RecordEntry:
     """A record as `item` shows it, with its sequence number."""
     return RecordEntry("record", path, *item, sequence=sequence_of(header, record))
+
+
+def record_entry_lines(path: str, tp: TopicPartition, header: BatchHeader, records: Sequence[Record]) -> Iterator[str]:
+    """The JSON of `record_entry` for each record, without an object for each."""
+    start = f'{{"type":"record","file":{encode_text(path)},'
+    end = ',"error":null,"message":null}'
+    for record, members in zip(records, record_members(tp, records), strict=True):
+        sequence = sequence_of(header, record)
+        yield f'{start}{members},"sequence":{"null" if sequence is None else sequence}{end}'
 
 
 def control_entry(path: str, header: BatchHeader, record: Record, item: RecordItem) -> ControlRecordEntry:

@@ -18,6 +18,7 @@ from kctl.commands.dump_log.items import (
     decoded_entry,
     line_item,
     record_entry,
+    record_entry_lines,
     sequence_of,
 )
 from kctl.commands.dump_log.selection import Selection, decoded
@@ -26,6 +27,7 @@ from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader, CorruptBatch, Record
+from kctl.row_streams import RowStream
 from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
 from kctl.storage.dump_lines import (
     BatchLine,
@@ -99,14 +101,14 @@ class RecordRow(NamedTuple):
     message: str | None = None
 
 
-class RecordLine(NamedTuple):
-    """A record of the batch in the last BatchLine."""
+class RecordsLine(NamedTuple):
+    """Some records of the batch in the last BatchLine."""
 
     header: BatchHeader
-    record: Record
+    records: Sequence[Record]
 
 
-DumpLine = Line | RecordLine
+_RECORDS_AT_ONCE = 500
 
 
 class _File:
@@ -143,6 +145,7 @@ class LineRows:
         self._shown = shown
         self._selection = shown.selection
         self._decode = shown.decode
+        self._shows_bytes = shown.decode is None and shown.key_decoder is None and shown.value_decoder is None
         self._items: list[FileItem | Entry] = []
         self._is_first = True
 
@@ -151,7 +154,8 @@ class LineRows:
         file = _File(path)
         lines_shown = self._lines(lines)
         if console.format.is_document:
-            self._items.extend(self._item(file, line) for line in lines_shown)
+            for line in lines_shown:
+                self._items += self._entries(file, line) if isinstance(line, RecordsLine) else [self._item(file, line)]
             return
         columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
         if self._shown.only_problems or console.format is Format.TABLE:
@@ -165,7 +169,9 @@ class LineRows:
         self._is_first = False
         with console.stream(columns) as stream:
             for line in lines_shown:
-                if console.is_machine_readable:
+                if isinstance(line, RecordsLine):
+                    self._write_records(console, stream, file, line)
+                elif console.is_machine_readable:
                     stream.write(self._item(file, line))
                 elif not (self._shown.records and isinstance(line, BatchLine)):
                     stream.write(self._row(file, line))
@@ -181,8 +187,19 @@ class LineRows:
             return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
         return COLUMNS[kind]
 
-    def _lines(self, lines: Iterable[Line]) -> Iterator[DumpLine]:
-        """The selected lines, each record after its batch."""
+    def _write_records(self, console: Console, stream: RowStream, file: _File, line: RecordsLine) -> None:
+        header = line.header
+        if not console.is_machine_readable:
+            for record in line.records:
+                stream.write(self._record_row(file, header, record))
+        elif console.format is Format.JSONL and self._shows_bytes and not header.is_control:
+            console.encoded_lines(record_entry_lines(file.path, file.tp, header, line.records))
+        else:
+            for entry in self._entries(file, line):
+                stream.write(entry)
+
+    def _lines(self, lines: Iterable[Line]) -> Iterator[Line | RecordsLine]:
+        """The selected lines, the records after their batch."""
         for line in lines:
             if isinstance(line, Problem):
                 self.has_problem = True
@@ -192,7 +209,7 @@ class LineRows:
             elif not self._shown.only_problems and self._selection.selects(line):
                 yield line
 
-    def _batch_and_records(self, line: BatchLine) -> Iterator[DumpLine]:
+    def _batch_and_records(self, line: BatchLine) -> Iterator[Line | RecordsLine]:
         if self._shown.only_problems:
             problem = check_records(line) if line.is_sound else None
             if problem is not None:
@@ -207,39 +224,35 @@ class LineRows:
         if not line.is_sound:
             yield line  # The following problem explains why its records are not shown.
             return
-        has_written_batch = self._selection.is_all
-        if has_written_batch:
+        is_all = self._selection.is_all
+        is_first = not is_all
+        if is_all:
             yield line
-        try:
-            for record in line.records():
-                if self._selection.selects_record(record):
-                    if not has_written_batch:
-                        has_written_batch = True
-                        yield line
-                    yield RecordLine(line.header, record)
-        except CorruptBatch as error:
-            self.has_problem = True
-            yield Problem(error.reason, line.header.position, line.header.size)
+        found: Iterable[Record] = line.records() if is_all else filter(self._selection.selects_record, line.records())
+        for records in _until_damage(found):
+            if isinstance(records, CorruptBatch):
+                self.has_problem = True
+                yield Problem(records.reason, line.header.position, line.header.size)
+                return
+            if is_first:
+                is_first = False
+                yield line
+            yield RecordsLine(line.header, records)
 
-    def _item(self, file: _File, line: DumpLine) -> FileItem | Entry:
-        match line:
-            case BatchLine():
-                return batch_item(file.path, line.header)
-            case RecordLine(header, record):
-                return self._record_entry(file, header, record)
-            case _:
-                return line_item(file.path, line)
+    def _item(self, file: _File, line: Line) -> FileItem:
+        return batch_item(file.path, line.header) if isinstance(line, BatchLine) else line_item(file.path, line)
 
-    def _row(self, file: _File, line: DumpLine) -> FileItem | RecordRow:
-        """The line as a row of text: with the file name only, and readable records."""
-        if isinstance(line, RecordLine):
-            return self._record_row(file, line.header, line.record)
+    def _row(self, file: _File, line: Line) -> FileItem:
+        """The line as a row of text: with the file name only."""
         if isinstance(line, BatchLine):
             return batch_item(file.short, line.header)
         item = line_item(file.short, line)
         if isinstance(line, Problem) and line.position is not None:
             return item._replace(message=f"{line.reason} (position {line.position})")
         return item
+
+    def _entries(self, file: _File, line: RecordsLine) -> list[Entry]:
+        return [self._record_entry(file, line.header, record) for record in line.records]
 
     def _record_entry(self, file: _File, header: BatchHeader, record: Record) -> Entry:
         item = record_item(file.tp, record)
@@ -281,7 +294,25 @@ class LineRows:
         return _compact(found[0]) if found[1] == "json" else found[0]
 
 
-def _with_first(first: DumpLine, rest: Iterator[DumpLine]) -> Iterator[DumpLine]:
+def _until_damage(records: Iterable[Record]) -> Iterator[list[Record] | CorruptBatch]:
+    """The records in lists, and last the error that ends them, if there is one."""
+    some: list[Record] = []
+    error = None
+    try:
+        for record in records:
+            some.append(record)
+            if len(some) == _RECORDS_AT_ONCE:
+                yield some
+                some = []
+    except CorruptBatch as found:
+        error = found
+    if some:
+        yield some
+    if error is not None:
+        yield error
+
+
+def _with_first(first: Line | RecordsLine, rest: Iterator[Line | RecordsLine]) -> Iterator[Line | RecordsLine]:
     yield first
     yield from rest
 

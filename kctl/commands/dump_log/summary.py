@@ -71,7 +71,7 @@ class SummaryItem(NamedTuple):
 
 
 class SummaryRow(NamedTuple):
-    """The same as one line of text."""
+    """The summary of a partition as one line of text."""
 
     partition: str
     segments: int

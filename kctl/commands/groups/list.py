@@ -106,7 +106,7 @@ def list_groups(
     run: Invocation = ctx.obj
     groups, failed = run.on_brokers(lambda client: query(client, state or (), type_ or ()))
     if not state and not type_ and not failed:
-        run.remember_names("groups", (group.group_id for group in groups))
+        run.store_names("groups", (group.group_id for group in groups))
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
         for one in failed:

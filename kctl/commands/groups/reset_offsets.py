@@ -52,20 +52,20 @@ def reset_offsets(
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To the committed offset, or to the end where there is none.")
+        bool, typer.Option("--to-current", help="Reset to the committed offset, or to the end where there is none.")
     ] = False,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", max=INT64_MAX, min=0)
+        int | None, typer.Option("--to-offset", metavar="N", help="Reset to this offset.", max=INT64_MAX, min=0)
     ] = None,
     shift_by: Annotated[
         int | None,
         typer.Option(
             "--shift-by",
             metavar="N",
-            help="Forward by N records, or back if N is negative.",
+            help="Move offsets by N records, back if N is negative.",
             min=-INT64_MAX,
             max=INT64_MAX,
         ),
@@ -75,17 +75,17 @@ def reset_offsets(
         typer.Option(
             "--to-datetime",
             metavar="TIME",
-            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch"
-            " seconds or 13 of milliseconds, or a duration back from now such as -1h.",
+            help="Reset to the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of"
+            " epoch seconds or 13 of milliseconds, or a duration back from now such as -1h.",
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To the time that long ago: PT1H30M, 90m, 2d."),
+        typer.Option("--by-duration", metavar="DURATION", help="Reset to the time that long ago: PT1H30M, 90m, 2d."),
     ] = None,
     from_file: Annotated[
         str | None,
-        typer.Option("--from-file", metavar="FILE", help="To the offsets in a CSV file as --export writes it."),
+        typer.Option("--from-file", metavar="FILE", help="Reset to the offsets in a CSV file as --export writes it."),
     ] = None,
     export: Annotated[
         bool,

@@ -36,7 +36,7 @@ def mcp(
 
     The cluster is that of the options and the environment; a tool call cannot name another one.  Without
     --allow-writes, all tools are read-only.  With it, a call that changes things is a dry run, whose result has a
-    confirmation; the same call with this confirmation makes the change.  The server ends with its input; see
+    confirmation; the same call with this confirmation makes the change.  The server ends at the end of its input; see
     docs/mcp.md.  It requires the extra 'mcp' of the package kctl-kafka.
     """
     run: Invocation = ctx.obj

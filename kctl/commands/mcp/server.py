@@ -1,4 +1,4 @@
-"""The server: answers requests of the Model Context Protocol on standard input and output."""
+"""The server: responds to requests of the Model Context Protocol on standard input and output."""
 
 from __future__ import annotations
 

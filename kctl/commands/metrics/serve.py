@@ -42,7 +42,7 @@ def serve(
     ] = DEFAULT_PORT,
     listen: Annotated[
         str,
-        typer.Option("--listen", metavar="HOST", help="Address on which it listens; 0.0.0.0 is every IPv4 interface."),
+        typer.Option("--listen", metavar="HOST", help="Address to listen on; 0.0.0.0 is every IPv4 interface."),
     ] = "127.0.0.1",
     cache: Annotated[
         str, typer.Option("--cache", metavar="DURATION", help="Scrapes within this time share one collection.")

@@ -46,8 +46,9 @@ def consume(
 ) -> ExitStatus:
     """Read a topic without a group, and measure the throughput.
 
-    Stops at the end that the topic had at the start, after --records or after --duration, or when interrupted; the
-    results until then are shown.  With --from end it ends after --records or --duration, by default after 10 s.
+    Stops at the offsets that were the end of the topic when it started, after --records or after --duration, or when
+    interrupted; the results until then are shown.  With --from end it ends after --records or --duration, by default
+    after 10 s.
 
     plain and jsonl have a row per --interval, then one for the total; the others have the total.
     """

@@ -59,9 +59,9 @@ def latency(
     Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The records go to the partitions in turn.  Records of other producers in the topic are skipped.
 
-    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
-    to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required (exit
-    status 5).
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
+    accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required
+    (exit status 5).
     """
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)

@@ -74,9 +74,9 @@ def produce(
     Ends after --records or --duration, by default after 10 s, or when interrupted; the results until then are shown.
     The values are random bytes without keys, spread over all partitions.  With --acks all the producer is idempotent.
 
-    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are correct
-    to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required (exit
-    status 5).
+    plain and jsonl have a row per --interval, then one for the total; the others have the total.  Latencies are
+    accurate to 1 %.  Writing to a topic that has records asks for confirmation; without a terminal --yes is required
+    (exit status 5).
     """
     run: Invocation = ctx.obj
     load = options.parse_load(records, duration, warmup=warmup, rate=rate, default_ms=DEFAULT_DURATION_MS)

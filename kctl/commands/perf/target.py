@@ -1,4 +1,4 @@
-"""The topic of a load test: creates it on request, and asks before test records are written to a topic with records."""
+"""The topic of a load test: creates it on request, and requires a confirmation if it has records."""
 
 from __future__ import annotations
 

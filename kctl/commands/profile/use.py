@@ -24,7 +24,7 @@ def use(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name of the profile.", metavar="PROFILE")] = None,
     *,
-    none: Annotated[bool, typer.Option("--none", help="No profile is the current one.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Unset the current profile.")] = False,
 ) -> ExitStatus:
     """Make a profile the current one, which applies to commands that name no other profile or bootstrap servers."""
     run: Invocation = ctx.obj

@@ -69,7 +69,7 @@ def plan(
         typer.Option(
             "--exclude",
             metavar="ID[,ID...]",
-            help="These brokers receive no replicas; with 'add' and 'rebalance' they also give none.",
+            help="These brokers receive no replicas; 'add' and 'rebalance' also move none away from them.",
         ),
     ] = None,
     leaders_only: Annotated[
@@ -78,7 +78,7 @@ def plan(
     ] = False,
     throttle: Annotated[
         str | None,
-        typer.Option("--throttle", metavar="BYTES_PER_S", help="Show the least duration with this throttle."),
+        typer.Option("--throttle", metavar="BYTES_PER_S", help="Show the minimum duration with this throttle."),
     ] = None,
     phases: Annotated[
         int | None,
@@ -97,7 +97,7 @@ def plan(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json has the way back.",
+            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
         ),
     ] = None,
 ) -> ExitStatus:

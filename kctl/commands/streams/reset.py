@@ -93,18 +93,18 @@ def reset(
             help="Delete only this internal topic.  Default: all internal topics.",
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Input topics to the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Input topics to the end.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset input topics to the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset input topics to the end.")] = False,
     to_offset: Annotated[
         int | None,
-        typer.Option("--to-offset", metavar="N", help="Input topics to this offset.", max=INT64_MAX, min=0),
+        typer.Option("--to-offset", metavar="N", help="Reset input topics to this offset.", max=INT64_MAX, min=0),
     ] = None,
     shift_by: Annotated[
         int | None,
         typer.Option(
             "--shift-by",
             metavar="N",
-            help="Input topics forward by N records, or back if N is negative.",
+            help="Move the offsets of input topics by N records, back if N is negative.",
             min=-INT64_MAX,
             max=INT64_MAX,
         ),
@@ -112,17 +112,19 @@ def reset(
     to_datetime: Annotated[
         str | None,
         typer.Option(
-            "--to-datetime", metavar="TIME", help="Input topics to the first record at or after that time (RFC 3339)."
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset input topics to the first record at or after that time (RFC 3339).",
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="Input topics to the time that long ago."),
+        typer.Option("--by-duration", metavar="DURATION", help="Reset input topics to the time that long ago."),
     ] = None,
     from_file: Annotated[
         str | None,
         typer.Option(
-            "--from-file", metavar="FILE", help="To the offsets in a CSV file with lines topic,partition,offset."
+            "--from-file", metavar="FILE", help="Reset to the offsets in a CSV file with lines topic,partition,offset."
         ),
     ] = None,
     no_backup: NoBackup = False,

@@ -71,7 +71,8 @@ def import_(
         Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option("--compression", help="Codec of the records.")
     ] = "none",
     append: Annotated[
-        bool, typer.Option("--append", help="Also into partitions that have records and no progress of this import.")
+        bool,
+        typer.Option("--append", help="Also write into partitions that have records but no progress of this import."),
     ] = False,
     catalog: Catalog = None,
     namespace: Namespace = None,

@@ -45,7 +45,7 @@ def create(
         typer.Option(
             "--max-lifetime",
             metavar="DURATION",
-            help="How long it can be renewed.  Default and limit: the broker's delegation.token.max.lifetime.ms.",
+            help="How long the token can be renewed.  Default and limit: delegation.token.max.lifetime.ms.",
         ),
     ] = None,
 ) -> ExitStatus:

@@ -54,7 +54,7 @@ def top(
         typer.Option(
             "--metrics",
             metavar="ID=HOST:PORT",
-            help="The HTTP endpoint with the metrics of a broker; repeatable.  Default: from its properties.",
+            help="The HTTP endpoint with the metrics of a broker.  Default: from its properties.",
         ),
     ] = None,
     no_metrics: Annotated[

@@ -77,10 +77,10 @@ def delete(
 ) -> ExitStatus:
     """Delete topics with all their records.
 
-    Names are not patterns; with --topic-regex, the question for confirmation names the topics.  --dry-run and the
-    question on a terminal state what depends on the topics: groups with members or committed offsets, open
-    transactions, reassignments, applications of Kafka Streams, and ACLs that name a topic.  Elsewhere --yes is required
-    (exit status 5).
+    Names are literal; with --topic-regex, the confirmation prompt lists the topics.  --dry-run and the prompt on a
+    terminal show what depends on the topics: groups with members or committed offsets, open transactions,
+    reassignments, applications of Kafka Streams, and ACLs that name a topic.  Elsewhere --yes is required (exit status
+    5).
     """
     run: Invocation = ctx.obj
 
@@ -114,7 +114,7 @@ async def _look(client: ClusterClient, names: list[str]) -> tuple[list[Topic], D
 
 
 def _state_dependents(run: Invocation, names: list[str]) -> None:
-    """Writes what depends on the topics before the user is asked."""
+    """Writes what depends on the topics before the confirmation prompt."""
     _, dependents = run.on_brokers(lambda client: _look(client, names))
     for topic, found in dependents.found.items():
         for one in found:

@@ -137,8 +137,8 @@ def describe(
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
-    One row per partition; json, jsonl and yaml have one object per topic.  Topics match all filters; of several filters
-    of partitions, their partitions match at least one, and the exit status is 3 if there are any.
+    One row per partition; json, jsonl and yaml have one object per topic.  Only topics that match all filters are
+    shown.  Of the filters for partitions, a partition has to match one; if any does, the exit status is 3.
 
     With --compat the columns Elr and LastKnownElr, which kafka-3 and kafka-4 have, are N/A, and internal topics are
     included.

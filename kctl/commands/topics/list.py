@@ -49,8 +49,8 @@ def list_topics(
 ) -> ExitStatus:
     """List topics.
 
-    With filters, topics that match all of them; of several filters of partitions, a topic has a partition that matches
-    at least one, and the exit status is 3 if there are such topics.
+    Only topics that match all filters are listed.  Of the filters for partitions, a partition of the topic has to match
+    one; if any does, the exit status is 3.
 
     With --compat internal topics are included, as in Kafka's tool.
     """
@@ -60,7 +60,7 @@ def list_topics(
     has_problems = False
     if options == NO_FILTERS:
         found = run.on_cluster(all_topics)
-        run.remember_names("topics", (topic.name for topic in found))
+        run.store_names("topics", (topic.name for topic in found))
         topics = [topic for topic in found if internal or not topic.is_internal]
     else:
         from kctl.commands.topics.filters import filtered_topics  # noqa: PLC0415 - without filters it starts faster

@@ -47,6 +47,6 @@ def list_users(
     )
     rows = [row for user in described for row in user_rows(user)]
     if not names and ensemble is None:
-        run.remember_names("users", (user.outcome.name for user in described))
+        run.store_names("users", (user.outcome.name for user in described))
     run.console.show(USER_COLUMNS, rows)
     return run.status_of(rows)

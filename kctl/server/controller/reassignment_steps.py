@@ -202,7 +202,7 @@ def _start_replica(state: ControllerState, topic_partition: TopicPartition, brok
 def _start_deletion(
     state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
 ) -> None:
-    """Forgets the replica without waiting for the response, since the next reassignment may add it again before that.
+    """Removes the replica without waiting for the response, since the next reassignment may add it again before that.
 
     A request that adds it again is sent after the deletion.  A broker that is not alive gets no request; it deletes
     stray replicas on the first full LeaderAndIsr after its restart.

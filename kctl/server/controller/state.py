@@ -13,7 +13,8 @@ from kctl.server.controller.partition_states import VALID_PREVIOUS as PREVIOUS_P
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import VALID_PREVIOUS as PREVIOUS_REPLICA_PHASES
 from kctl.server.controller.replica_states import ReplicaPhase
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The controller's decisions: `step(state, event, now_ms) -> actions`, and the same in slices: `decide`.
 
 The runner feeds one event at a time, performs the actions in order and feeds their results (StatesWritten, responses)
-before the next external event.  So each decision sees the results of the one before.
+before the next external event.  So each decision is based on the results of the one before.
 
 Order matters: a partition's state is written to ZooKeeper before it is sent to any broker; LeaderAndIsr is sent before
 UpdateMetadata, and both before StopReplica, because clients must not be directed to a broker that is not leader yet.

@@ -12,6 +12,7 @@ from kctl.errors import NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
 from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.operations import ZooKeeper
 from kctl.zookeeper.znodes import TopicAssignment
 
@@ -160,7 +161,7 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
     path = paths.broker(broker_id)
     try:
         data, stat = await zookeeper.get(path, watch=True)
-        return LiveBroker(znodes.decode_broker(path, data), stat.czxid)
+        return LiveBroker(decode_broker(path, data), stat.czxid)
     except NoNodeError:
         return None
     except ValueError as error:

@@ -45,7 +45,7 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
         out.append(Respond(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
         return
     group.offsets.stage(accepted)
-    append_id = group.remember_append(CommitAppend(event.token, accepted, refused))
+    append_id = group.add_pending_append(CommitAppend(event.token, accepted, refused))
     out.append(PersistOffsets(append_id, accepted))
 
 
@@ -61,7 +61,7 @@ def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Ac
         return
     producer_id = event.producer.producer_id
     group.offsets.stage_transaction(producer_id, accepted)
-    append_id = group.remember_append(CommitAppend(event.token, accepted, refused, producer_id))
+    append_id = group.add_pending_append(CommitAppend(event.token, accepted, refused, producer_id))
     out.append(PersistOffsets(append_id, accepted, event.producer))
 
 

@@ -1,6 +1,6 @@
 """A consumer group: its members, its generation, its leader, its offsets.  The data; the rules are in other modules.
 
-How to think about a group
+The model of a group
 --------------------------
 A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them support,
 one leader, and one assignment that the leader computes.  Between two generations there is a rebalance:
@@ -269,8 +269,8 @@ class Group:
         self.state = state
         self.state_timestamp_ms = now.wall_ms
 
-    def remember_append(self, append: Append) -> int:
-        """Stores a pending append; the returned id comes back in AppendDone."""
+    def add_pending_append(self, append: Append) -> int:
+        """Stores a pending append; AppendDone contains the returned id."""
         self._append_count += 1
         self.appends[self._append_count] = append
         return self._append_count

@@ -211,7 +211,7 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
     elif group.state is GroupState.STABLE:
         append = ReplacementAppend(event.token, old_member_id, event.fresh_member_id, old_protocols, leader_before)
         assignments = {other.member_id: other.assignment for other in group.members.values()}
-        out.append(PersistGroup(group.remember_append(append), group.snapshot(assignments)))
+        out.append(PersistGroup(group.add_pending_append(append), group.snapshot(assignments)))
 
 
 def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:

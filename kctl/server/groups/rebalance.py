@@ -154,7 +154,7 @@ def _complete_join(group: Group, now: Now, out: list[Action]) -> None:
         return
     group.begin_generation(now)
     if not group.members:
-        out.append(PersistGroup(group.remember_append(EmptyAppend()), group.snapshot({})))
+        out.append(PersistGroup(group.add_pending_append(EmptyAppend()), group.snapshot({})))
         return
     for member in group.members.values():
         respond_to_join(group, member, generation_outcome(group, member), out)

@@ -40,7 +40,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     member.sync_token = event.token
     if group.leader == event.member_id and not group.is_storing_assignment:
         assignments = {member_id: event.assignments.get(member_id, b"") for member_id in group.members}
-        append_id = group.remember_append(AssignmentAppend(group.generation, assignments))
+        append_id = group.add_pending_append(AssignmentAppend(group.generation, assignments))
         out.append(PersistGroup(append_id, group.snapshot(assignments)))
 
 

@@ -4,7 +4,7 @@ The response lists the replicated partitions that the broker still leads; the br
 are none.
 
 A broker that is shutting down leads no new partitions until it registers again, so a false request would take it out of
-service for good.  Only the broker itself has reason to send its current epoch: other epochs are refused, also larger
+service until it restarts.  Only the broker itself sends its current epoch: other epochs are refused, also larger
 ones, which Kafka accepts.  Requests without an epoch are accepted only for brokers whose
 inter.broker.protocol.version may send them, and not for the controller's own broker, which calls the controller
 directly.

@@ -25,12 +25,12 @@ class Phase(Enum):
     STARTING = "starting"
     SERVING = "serving"
     ABORTED = "aborted"
-    """It has not reported, and was sent SIGABRT."""
+    """The process has not reported, and was sent SIGABRT."""
     WAITING = "waiting"
-    """It has ended, and is started again after a delay."""
+    """The process has ended, and is started again after a delay."""
     STOPPING = "stopping"
     ENDED = "ended"
-    """It is not started again."""
+    """The process has ended, and is not started again."""
 
 
 @dataclass(frozen=True, slots=True)

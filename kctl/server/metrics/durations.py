@@ -17,6 +17,6 @@ class Durations:
         self.latest_ms: deque[float] = deque(maxlen=SAMPLES_MAX)
 
     def record(self, took_ms: float) -> None:
-        """It was done once more."""
+        """Adds one operation and its duration."""
         self.count += 1
         self.latest_ms.append(took_ms)

@@ -100,7 +100,7 @@ async def _read(settings: ClientSettings, names: list[str], broker_id: int, now_
     async with ClusterClient(settings, AsyncioTransport()) as client:
         with client.one_deadline():
             await client.metadata([])
-            client.remember_coordinators(dict.fromkeys(names, broker_id))
+            client.cache_coordinators(dict.fromkeys(names, broker_id))
             return await LagReader(LagOptions(with_rates=False)).read(client, names, now_ms)
 
 

@@ -23,7 +23,7 @@ class HttpRequest(NamedTuple):
     """The parts of a request that the endpoint uses."""
 
     path: str
-    """Without the query."""
+    """The path without the query."""
     accept: str
     is_head: bool
     keeps_alive: bool

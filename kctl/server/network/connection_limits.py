@@ -5,7 +5,7 @@
   exceed the maximum of the broker, and a connection of another listener is closed instead.
 - An address above its maximum is refused: the connection is closed at once.
 - The broker and each listener have a maximum rate.  Above it the listener pauses.
-- An address above its rate is refused after a delay, so that it does not come back at once.
+- An address above its rate is refused after a delay, so that it does not connect again at once.
 
 Kafka: ConnectionQuotas (2.8).  Pure; times are arguments.
 """

@@ -18,7 +18,7 @@ class ListeningState(NamedTuple):
     """The state of the connections, for metrics."""
 
     timings: Sequence[ConnectionTiming] = ()
-    """Of the open connections."""
+    """The timing of each open connection."""
     queued_requests: int = 0
     """Connections whose requests wait for their turn."""
     queued_responses: int = 0

@@ -30,7 +30,7 @@ _EXCESS_S = 0.02
 other processes meanwhile.
 """
 _EXCESS_MAX_S = 0.1
-"""The excess that is remembered: a connection that pauses for this long has its share again."""
+"""The excess that is counted: a connection that pauses for this long has its share again."""
 
 
 class TakesTurns(Protocol):

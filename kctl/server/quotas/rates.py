@@ -83,7 +83,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens that come back at the rate of the quota, up to `burst_s` seconds' worth of them.  KIP-599.
+    """Tokens that are added at the rate of the quota, up to `burst_s` seconds' worth of them.  KIP-599.
 
     It starts full, and may be overdrawn.  The quota is an argument, since it can change.
     """

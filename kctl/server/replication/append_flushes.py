@@ -25,7 +25,7 @@ class AppendFlushes:
         self, clock: Clock, *, on_settled: Callable[[Log], None], on_failure: Callable[[LogDirFailure], None]
     ) -> None:
         self.times = Durations()
-        """Of all flushes of this broker."""
+        """Durations of all flushes of this broker."""
         self._clock = clock
         self._on_settled = on_settled
         self._on_failure = on_failure

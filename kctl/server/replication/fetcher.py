@@ -77,7 +77,7 @@ class ReplicaFetcher:
         self._quota = quota
         self.round_count = 0
         self.request_count = 0
-        """Fetch requests that were answered."""
+        """Fetch requests that got a response."""
         self.byte_count = 0
         """Bytes of batches that were appended."""
         self._following: dict[TopicPartition, _Following] = {}

@@ -17,7 +17,6 @@ from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
 
 EVERY_PARTITION: frozenset[int] = frozenset({-1})
-NO_PARTITION: frozenset[int] = frozenset()
 
 
 class SampledRate:

@@ -18,9 +18,9 @@ class TopicTraffic:
     messages_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    """To consumers."""
+    """Bytes sent to consumers."""
     bytes_rejected: int = 0
-    """Of batches above max.message.bytes."""
+    """Bytes of batches above max.message.bytes."""
     produce_requests: int = 0
     fetch_requests: int = 0
     failed_produce_requests: int = 0
@@ -31,7 +31,7 @@ class TopicTraffic:
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
     reassignment_bytes_in: int = 0
-    """Of the replicated bytes, those to a replica that a reassignment adds."""
+    """The part of the replicated bytes that a replica added by a reassignment receives."""
     reassignment_bytes_out: int = 0
     invalid_magic_numbers: int = 0
     invalid_checksums: int = 0
@@ -52,9 +52,9 @@ class BrokerTraffic:
     others: TopicTraffic = field(default_factory=TopicTraffic)
     """Requests for unknown topics, and what was counted for topics that are gone."""
     produce_conversion_times: Durations = field(default_factory=Durations)
-    """Of converting batches of a Produce request to the format in which they are stored."""
+    """Time of converting batches of a Produce request to the format in which they are stored."""
     fetch_conversion_times: Durations = field(default_factory=Durations)
-    """Of converting what a Fetch request reads to an older format."""
+    """Time of converting what a Fetch request reads to an older format."""
 
     def of(self, topic: str) -> TopicTraffic:
         """The counters of a topic, new ones for a new topic; only for topics with a replica here."""

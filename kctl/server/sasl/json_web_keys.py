@@ -231,7 +231,12 @@ def _fetched(url: str) -> bytes:
     opener = urllib.request.build_opener(_NoRedirects)
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see check_url
     data = b""
-    with opener.open(request, timeout=JWKS_FETCH_MS_MAX / 1000) as response:
+    try:
+        opened = opener.open(request, timeout=JWKS_FETCH_MS_MAX / 1000)
+    except urllib.error.HTTPError as error:
+        error.close()  # It is a response too.
+        raise
+    with opened as response:
         while piece := response.read1(_PIECE_BYTES):
             data = _bounded(data + piece)
             if time.monotonic() > deadline_s:

@@ -79,7 +79,7 @@ class Channels:
             keys.start_reading()
 
     def remove(self, listener: str) -> None:
-        """Forgets a listener whose connections are closed; no effect if it does not use SASL."""
+        """Removes a listener whose connections are closed; no effect if it does not use SASL."""
         if self._endpoints.pop(listener, None) is not None:
             del self._listeners[listener]
             self._stop_unused_keys()

@@ -119,7 +119,7 @@ class Mechanisms:
         )
 
     def keep_keys(self, listeners: Iterable[str]) -> list[JsonWebKeys]:
-        """Forgets the keys of other listeners than these, and returns them."""
+        """Removes the keys of other listeners than these, and returns them."""
         kept = set(listeners)
         return [self.keys.pop(source) for source in list(self.keys) if source.listener not in kept]
 

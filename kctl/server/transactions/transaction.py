@@ -1,6 +1,6 @@
 """A transactional id: its producer, its transaction, and the decision about it.  The data; the rules are in `step`.
 
-How to think about a transaction
+The model of a transaction
 --------------------------------
 A transactional id names a producer across restarts; at any time one producer id and epoch may write for it.  A new
 instance (InitProducerId) gets a higher epoch, which fences the instance before it, first in the coordinator and then,

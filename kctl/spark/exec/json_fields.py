@@ -18,10 +18,10 @@ from kctl.limits import EXPORT_COLUMN_DEPTH_MAX, EXPORT_COLUMNS_MAX
 from kctl.spark.exec.column_types import STRING, ListOf, Struct, Type, is_column_name, kind_of
 
 NOTHING: Any = object()
-"""No rest; None would be the JSON value null."""
+"""The absence of a rest; None is the JSON value null."""
 _INT64 = range(-(2**63), 2**63)
 _UNKNOWN = "unknown"
-"""Of nulls and of empty lists and objects, which say nothing."""
+"""The type of nulls and of empty lists and objects, which determine none."""
 _MIXED = "mixed"
 
 

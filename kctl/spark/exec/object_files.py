@@ -30,7 +30,7 @@ from kctl.errors import KctlError
 PROBE = "_kctl/conditional-writes"
 """An object that exists in every target: creating it again must be refused."""
 REQUEST_TIMEOUT = "900s"
-"""Of one request; a data file is one request."""
+"""Timeout of one request; a data file is one request."""
 CONNECT_TIMEOUT = "10s"
 RETRY_TIMEOUT = timedelta(seconds=60)
 RETRIES = 5

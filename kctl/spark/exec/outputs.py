@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GATHERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
-"""Of all open files together; then the largest row group is written."""
+"""Bytes gathered for all open files together; beyond it the largest row group is written."""
 
 
 class Outputs:

@@ -59,6 +59,7 @@ class IcebergTable:
         self._identifier = identifier
         self._location = location
         self._table: CatalogTable | None = None
+        self._catalog: Catalog | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +70,7 @@ class IcebergTable:
         """See Table.  Raises UsageError for a table that is no export, or another one's."""
         with self._failures():
             self._table = None
-            catalog = self._open_catalog()
+            self._catalog = catalog = self._open_catalog()
             if catalog is None:
                 return None
             try:
@@ -153,7 +154,7 @@ class IcebergTable:
                 raise Conflict from error
 
     def _create(self, commit: TableCommit) -> CatalogTable:
-        catalog = self._open_catalog()
+        self._catalog = catalog = self._open_catalog()
         assert catalog is not None
         with contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(self._identifier[:-1])
@@ -179,13 +180,19 @@ class IcebergTable:
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """Raises TableFailed for errors of pyiceberg, the catalogue's database or the store."""
+        """Raises TableFailed for errors of pyiceberg, the catalogue's database or the store.
+
+        Closes connections to the database at the end; the catalogue opens others when it is used again.
+        """
         try:
             yield
         except (Conflict, UsageError):
             raise
         except Exception as error:
             raise TableFailed(f"table {self.name}: {_one_line(error)}") from error
+        finally:
+            if self._catalog is not None:
+                self._catalog.close()
 
 
 def default_catalog(folder: Path) -> Catalog:

@@ -35,7 +35,7 @@ class TableState:
     is_latest: bool
     """Whether no other program has committed after that batch."""
     dead_letters: Sequence[str] = ()
-    """Of that batch, if it is the latest."""
+    """Dead letters of that batch, if it is the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

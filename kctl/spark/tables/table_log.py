@@ -63,7 +63,7 @@ class TableLog:
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
         self._states: dict[str, TableState] = {}
-        """Of tables that exist, as read last."""
+        """The states of the tables that exist, as read last."""
 
     def is_new(self) -> bool:
         """Whether none of the tables has a batch."""

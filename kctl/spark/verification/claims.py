@@ -1,4 +1,4 @@
-"""Which offsets of a topic the files should have, and which of them can be compared.  Pure."""
+"""Which offsets of a topic the files should have, and which of them can be compared."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Difference(StrEnum):
     TWICE = "twice"
     """The files have several rows."""
     DIFFERENT = "different"
-    """Both have one, with different contents."""
+    """Topic and files have one record each, with different contents."""
     UNEXPECTED = "unexpected"
     """The files have a row, and the topic has no record, or the offset was not exported."""
 
@@ -54,7 +54,7 @@ class Judgement(NamedTuple):
     span: Span
     topic_records: int
     table_records: int
-    """Of those that were compared."""
+    """Number of rows that were compared."""
     topic_hash: int
     table_hash: int
     differences: dict[Difference, int]

@@ -1,4 +1,4 @@
-"""Adds up the results of the rounds.  Pure."""
+"""Adds up the results of the rounds."""
 
 from __future__ import annotations
 

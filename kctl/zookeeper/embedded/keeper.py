@@ -2,7 +2,7 @@
 
 Every write has its own transaction id (zxid), even a refused one; so do the start and the end of a session.  Reads see
 all previous writes.  Watch events are sent while a write is executed, so they precede the response to that write and to
-any read that sees it, as ZooKeeper guarantees to clients.
+any read that returns it, as ZooKeeper guarantees to clients.
 
 No IO, clock or randomness: times and passwords are arguments.  `take_changes` returns what must be on the disk before
 the responses are sent.
@@ -57,12 +57,12 @@ class StoredState:
 class Keeper:
     """The state machine; see the module for its guarantees."""
 
-    def __init__(self, remembered: StoredState, *, now_ms: int, wall_ms: int) -> None:
-        self.tree = Tree(remembered.nodes)
-        self.sessions = Sessions(remembered.sessions, now_ms=now_ms, wall_ms=wall_ms)
+    def __init__(self, stored: StoredState, *, now_ms: int, wall_ms: int) -> None:
+        self.tree = Tree(stored.nodes)
+        self.sessions = Sessions(stored.sessions, now_ms=now_ms, wall_ms=wall_ms)
         self.watches = WatchBoard()
-        self.zxid = remembered.zxid
-        self._committed_zxid = remembered.zxid if remembered.nodes else -1
+        self.zxid = stored.zxid
+        self._committed_zxid = stored.zxid if stored.nodes else -1
         self._opened: list[Session] = []
         self._closed: list[int] = []
 

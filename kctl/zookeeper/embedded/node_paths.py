@@ -12,7 +12,7 @@ QUOTA = "/zookeeper/quota"
 CONFIG = "/zookeeper/config"
 CANNOT_BE_DELETED = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 
-# Beyond the Basic Multilingual Plane Java sees surrogates, which are in the forbidden range.
+# Beyond the Basic Multilingual Plane Java has surrogates, which are in the forbidden range.
 _FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 
 

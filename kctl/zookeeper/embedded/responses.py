@@ -11,7 +11,6 @@ from kctl.zookeeper.embedded.acl import Acls, Id
 from kctl.zookeeper.embedded.codes import Code, EventType, OpCode
 from kctl.zookeeper.operations import ZnodeStat
 
-AUTH_XID = -4
 _WATCH_EVENT_XID = -1
 _SYNC_CONNECTED = 3
 

@@ -365,8 +365,8 @@ class EmbeddedZooKeeper:
 
     async def _load(self) -> None:
         """Load the state from the disk, at start or after a failed commit."""
-        remembered = await self._in_writer(self._store.load)
-        self._keeper = Keeper(remembered, now_ms=self._now_ms(), wall_ms=_wall_ms())
+        stored = await self._in_writer(self._store.load)
+        self._keeper = Keeper(stored, now_ms=self._now_ms(), wall_ms=_wall_ms())
         self._batches = Batches(
             self._writer,
             take_changes=self._keeper.take_changes,

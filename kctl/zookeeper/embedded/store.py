@@ -71,15 +71,15 @@ class Store:
         """Load the state.  Raises ZooKeeperError when the database is damaged."""
         try:
             self._check_pages()
-            remembered = StoredState(
+            stored = StoredState(
                 zxid=self._zxid(),
                 nodes=[self._node(row) for row in self._database.execute("SELECT * FROM node")],
                 sessions=self._database.execute("SELECT id, password, timeout_ms FROM session").fetchall(),
             )
-            _check_tree(remembered)
+            _check_tree(stored)
         except (sqlite3.Error, _Damage) as error:
             raise self._unusable(error) from error
-        return remembered
+        return stored
 
     def commit(self, changes: Changes) -> None:
         """Write the changes to the disk.  After sqlite3.Error none of them is written, or (rarely) all."""
@@ -129,7 +129,7 @@ class Store:
             flush_to_disk(self._lock.fileno())
 
     def _check_pages(self) -> None:
-        """Check every page: a query notices damage only in the pages that it reads, and may take it for missing
+        """Check every page: a query detects damage only in the pages that it reads, and may take it for missing
         rows.
         """
         (problem,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
@@ -158,15 +158,15 @@ class Store:
         )
 
 
-def _check_tree(remembered: StoredState) -> None:
+def _check_tree(stored: StoredState) -> None:
     """Raise _Damage when znodes are missing, or newer than the last transaction."""
-    present = {path for path, _ in remembered.nodes}
-    if remembered.zxid and not present >= node_paths.CANNOT_BE_DELETED:
+    present = {path for path, _ in stored.nodes}
+    if stored.zxid and not present >= node_paths.CANNOT_BE_DELETED:
         raise _Damage("required znodes are missing")
-    for path, node in remembered.nodes:
+    for path, node in stored.nodes:
         if path != node_paths.ROOT and (not path.startswith("/") or node_paths.parent(path) not in present):
             raise _Damage(f"znode {path!r} has no parent")
-        if node.mzxid > remembered.zxid:
+        if node.mzxid > stored.zxid:
             raise _Damage(f"znode {path!r} is newer than the last transaction")
 
 

@@ -79,7 +79,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("frame", "header", "body"), REQUESTS)
-def test_request_frame(frame: bytes, header: RequestHeader, body: object) -> None:
+def test_request_frames_are_read_and_written_alike(frame: bytes, header: RequestHeader, body: object) -> None:
     read, offset = decode_request_header(frame)
     assert read == header
     assert decode(type(body), frame, header.api_version, offset) == (body, len(frame))

@@ -52,7 +52,7 @@ def test_committed_offset() -> None:
     assert encode_offset_commit_value(value) == OFFSET_VALUE
 
 
-def test_empty_group() -> None:
+def test_empty_group_is_decoded_and_encoded() -> None:
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=2,

@@ -80,7 +80,6 @@ from tests.peers.kctl_broker import KctlBroker
 
 TOPIC = "every-version"
 FIRST_DELETION_BY_ID = 6
-ENDS = ((0, -1), (0, 0), (7, -2))
 NOT_FOR_CLIENTS = {
     "leader_and_isr",
     "update_metadata",

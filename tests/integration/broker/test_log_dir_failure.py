@@ -83,7 +83,7 @@ def test_broker_serves_until_its_last_log_directory_fails(tmp_path: Path) -> Non
         assert kctl(broker, f"produce orders --partition {kept}", stdin=b"after\n").status == 0
         assert values(broker, "orders", kept) == ["before", "after"]
         assert kctl(broker, "topics create more --partitions 2").status == 0
-        assert set(places(broker, "more")) == {dirs[1]}, "new partitions go where they can"
+        assert set(places(broker, "more")) == {dirs[1]}, "new partitions are created in the online directory"
 
         (tmp_path / "two").rename(tmp_path / "gone too")
         probe.wait_until(lambda: not broker.is_running, what="the broker stopped", timeout_s=TIMEOUT_S)

@@ -29,7 +29,7 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 ADVICE = "choose another port for metrics with --metrics-port"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 ONLY_WITH_WORK = ("kafka_server_fetcherlagmetrics_", "kafka_server_fetcherstats_")
-"""They have a value for each fetcher; here there is one broker, which follows no other."""
+"""These metrics have a value for each fetcher; here there is one broker, which follows no other."""
 KAFKAS_OWN = (
     "metric names should not contain abbreviated units",
     "label names should be written in 'snake_case' not 'camelCase'",
@@ -184,7 +184,7 @@ def test_promtool_reports_only_the_names_of_kafka(measured: Measured) -> None:
 
 
 @for_one_naming
-def test_health_and_readiness(measured: Measured) -> None:
+def test_health_and_readiness_respond_ok(measured: Measured) -> None:
     assert measured.get("/healthz") == "ok\n"
     assert measured.get("/readyz") == "ok\n"
 

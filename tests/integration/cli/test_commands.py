@@ -161,7 +161,7 @@ def test_groups_are_listed_described_reset_and_deleted(kctl: Kctl, topic: str, b
     assert kctl(f"groups describe {group}").rows[0][-2] == "GROUP_ID_NOT_FOUND"
 
 
-def test_cluster_describe(kctl: Kctl, bootstrap: str) -> None:
+def test_cluster_describe_shows_controller_and_brokers(kctl: Kctl, bootstrap: str) -> None:
     document = kctl("cluster describe --format json").document
     (broker,) = document["brokers"]
     assert (document["controller"], broker["broker"], f"{broker['host']}:{broker['port']}") == (0, 0, bootstrap)

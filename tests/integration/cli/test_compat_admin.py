@@ -24,7 +24,7 @@ COUNT = 30
 
 
 @pytest.mark.parametrize(("bootstrap", "compat"), BROKERS_AND_VERSIONS, indirect=["bootstrap"])
-def test_what_kafkas_tools_print(kctl: Kctl, bootstrap: str, compat: str) -> None:
+def test_compat_output_equals_that_of_kafkas_tools(kctl: Kctl, bootstrap: str, compat: str) -> None:
     prefix = f"compat-{compat.replace('.', '-')}-"
     names = [f"{prefix}{number}" for number in range(COUNT)]
     create_topics(kctl, names)
@@ -84,7 +84,7 @@ def topic_lines(compat: str, prefix: str, names: list[str]) -> list[tuple[str, l
 
 
 def config_lines(name: str) -> list[tuple[str, list[str]]]:
-    """The same for kafka-configs, which is part of the broker in Kafka 4."""
+    """Command lines of kctl and words for kafka-configs, which is part of the broker in Kafka 4."""
     return [
         (f"configs describe {ours}", ["kafka.admin.ConfigCommand", "--describe", *theirs.split()])
         for ours, theirs in (

@@ -74,7 +74,7 @@ SUBCOMMANDS = {
     "kafka-storage": (_STORAGE, _STORAGE, f"{_STORAGE} {_METADATA}"),
     "kafka-transactions": ("", _TRANSACTIONS, f"{_TRANSACTIONS} forceTerminateTransaction"),
 }
-"""Of each tool in each version."""
+"""The subcommands of each tool in each version."""
 WITHOUT_HELP = {("2.8", "kafka-get-offsets")}
 """These print their options when they are called without any."""
 _OPTION = re.compile(r"^ {0,2}(?:-\S+(?: [A-Z_-]+)?, )*(--[a-z][\w.-]*)", re.MULTILINE)

@@ -201,7 +201,7 @@ def is_ok(url: str) -> bool:
         return False
 
 
-def test_health_and_readiness(exporter: Exporter) -> None:
+def test_health_and_readiness_respond_ok(exporter: Exporter) -> None:
     assert exporter.get("/healthz") == exporter.get("/readyz") == "ok\n"
 
 

@@ -87,7 +87,7 @@ def test_records_that_are_refused_are_counted(kctl: Kctl, client: str) -> None:
 
 
 @ON_OURS
-def test_values_of_a_file(kctl: Kctl, topic: str, tmp_path: Path) -> None:
+def test_values_are_taken_from_a_file(kctl: Kctl, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "values"
     file.write_bytes(b"one\ntwo\n")
     assert kctl(f"perf produce {topic} --records 50 --payload-file {file}").status == 0

@@ -40,7 +40,7 @@ def throttles(operate: Kctl, topic: str) -> dict[str, str]:
 
 
 def replicas(operate: Kctl, topic: str) -> list[int]:
-    """Of partition 0."""
+    """The replicas of partition 0."""
     (item,) = operate(f"topics describe {topic} --format json").document
     found: list[int] = item["partitions"][0]["replicas"]
     return found

@@ -109,7 +109,7 @@ def test_a_screen_without_a_cluster_says_so_and_ends(bootstrap: str) -> None:
         terminal.close()
 
 
-def test_one_result_for_scripts(kctl: Kctl, topic: str) -> None:
+def test_once_prints_one_document(kctl: Kctl, topic: str) -> None:
     assert kctl(f"produce {topic} --partition 0", stdin=b"a\nb\nc\n").status == 0
     ran = kctl("top --once --interval 200ms --format json")
     assert ran.status == 0, ran.err

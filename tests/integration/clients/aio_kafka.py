@@ -18,7 +18,7 @@ POLL_MS = 100
 class AioKafka:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     settings: Mapping[str, Any] = {}
-    """Of all its clients."""
+    """Settings of all its clients."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -17,7 +17,7 @@ from tests.peers.probe import wait_until
 class Confluent:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     settings: Mapping[str, Any] = {}
-    """Of all its clients."""
+    """Settings of all its clients."""
     is_idempotent = True
     has_headers = True
 

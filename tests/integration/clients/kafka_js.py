@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("kafkajs_client.js")
 class KafkaJs:
     codecs: tuple[str, ...] = ("none", "gzip")  # the others are plugins there
     settings: Mapping[str, Any] = {}
-    """Of all its clients: `ssl` and `sasl` as kafkajs documents them, with `token` for OAUTHBEARER."""
+    """Settings of all its clients: `ssl` and `sasl` as kafkajs documents them, with `token` for OAUTHBEARER."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -49,7 +49,7 @@ def returned(outcome: Future[Result]) -> Result:
 class KafkaPython:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     settings: Mapping[str, Any] = {}
-    """Of all its clients."""
+    """Settings of all its clients."""
     has_headers = True
 
     def __init__(self, bootstrap: str) -> None:

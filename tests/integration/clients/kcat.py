@@ -17,7 +17,7 @@ def why_not() -> str | None:
 class Kcat:
     codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
     settings: Mapping[str, str] = {}
-    """Of all its clients, by librdkafka's names."""
+    """Settings of all its clients, by librdkafka's names."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -349,7 +349,7 @@ def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
     assert not wrong, f"{len(wrong)} of {len(cases)}\n" + "\n".join(wrong)
 
 
-def test_the_cluster(brokers: SideBySide) -> None:
+def test_cluster_operations_get_the_same_verdicts(brokers: SideBySide) -> None:
     """First, because a producer that may write to any topic does not need IdempotentWrite.
 
     CVE-2018-1288: Fetch in the name of a replica needs ClusterAction.

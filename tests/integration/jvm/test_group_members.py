@@ -31,7 +31,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.d
 def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_killed(
     tmp_path: Path, steady: str, killed: str
 ) -> None:
-    """Of each group some members run in a JVM that is not killed; one more and a static one in a JVM that is."""
+    """Some members of each group run in a JVM that is not killed; one more and a static one in a JVM that is."""
     chance = random.Random(11)
     topic = "shared"
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:

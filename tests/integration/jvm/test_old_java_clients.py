@@ -51,7 +51,7 @@ class OldClient:
         raise AssertionError(f"the client has ended:\n{self._errors.read_text()}")
 
     def close(self) -> None:
-        """It ends at the end of its input."""
+        """Closes the input of the client, which then ends."""
         try:
             self._process.communicate(timeout=EXIT_TIMEOUT_S)
         finally:

@@ -423,7 +423,7 @@ def test_credentials_are_altered_described_and_stored_as_by_apache_kafka(brokers
 
 
 def assert_stored_alike(brokers: SideBySide, *folders: str) -> None:
-    """The same znodes with the same configuration, and notifications about the same entities."""
+    """Both have the same znodes with the same configuration, and notifications about the same entities."""
     for folder in folders:
         apache, ours = (configs(brokers, who, folder) for who in (APACHE, OURS))
         assert ours == apache

@@ -115,7 +115,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         ]
         for future in admin.alter_user_scram_credentials(upsertions).values():
             future.result(30)
-        yield Broker(listeners, authority, CertificateAuthority.create(folder, "Stranger"))
+        yield Broker(listeners, authority, CertificateAuthority.create(folder, "Other authority"))
 
 
 @pytest.mark.parametrize("transport", ["asyncio", "blocking"])
@@ -199,7 +199,7 @@ def test_commands_work_with_a_command_config(config: Path, capsys: pytest.Captur
             "sasl.jaas.config",
             1,
         ),
-        ("SASL_SSL", {"ssl.truststore.location": "STRANGER"}, "ssl.truststore.location", 1),
+        ("SASL_SSL", {"ssl.truststore.location": "OTHER_AUTHORITY"}, "ssl.truststore.location", 1),
         ("SASL_SSL", {"bootstrap.servers": "127.0.0.1:PORT"}, "ssl.endpoint.identification.algorithm", 1),
         ("SASL_SSL", {"security.protocol": "SASL_PLAINTEXT"}, "security.protocol", 1),
         ("SASL_SSL", {"security.protocol": "PLAINTEXT"}, "security.protocol", 1),
@@ -220,7 +220,7 @@ def test_mismatch_is_one_line_with_the_property_to_change(
     status: int | None,
 ) -> None:
     address = broker.listeners[listener]
-    words = {"STRANGER": str(broker.unauthenticated.pem), "PORT": address.split(":")[1]}
+    words = {"OTHER_AUTHORITY": str(broker.unauthenticated.pem), "PORT": address.split(":")[1]}
     changed = {
         name: functools.reduce(lambda text, word: text.replace(word, words[word]), words, value)
         for name, value in changes.items()

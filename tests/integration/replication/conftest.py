@@ -79,7 +79,7 @@ class Racks:
         return run_kctl(*line.split(), "--command-config", file, environment=os.environ | own)
 
     def run(self, line: str, *, config: str = "") -> str:
-        """The same; fails unless the command succeeds."""
+        """Runs a command on this cluster, and fails unless it succeeds."""
         ran = self.kctl(line, config=config)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout

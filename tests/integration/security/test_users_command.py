@@ -108,7 +108,7 @@ def test_a_password_prompt_appears_on_a_terminal_only(broker: SaslBroker) -> Non
         (["create", "", "--zookeeper", "127.0.0.1:1"], "USER is empty"),
     ],
 )
-def test_usage_errors(arguments: list[str], reason: str) -> None:
+def test_invalid_usage_is_refused_with_the_reason(arguments: list[str], reason: str) -> None:
     status, _, message = kctl("users", *arguments, password="x")
     assert status == 2
     assert reason in message

@@ -228,7 +228,7 @@ def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
         finally:
             for copier in copiers:
                 copier.kill()
-        assert interrupted >= ROUNDS // 3, "they were at work when they were to be killed"
+        assert interrupted >= ROUNDS // 3, "the copiers were running when they were killed"
         for each in topics[1:]:
             assert read(brokers.bootstrap, each) == VALUES, "each once, none lost"
 

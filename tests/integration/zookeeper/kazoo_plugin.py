@@ -1,6 +1,6 @@
 """A pytest plugin for kazoo's own test suite: its ensemble is one server of ours, which it may stop and start.
 
-Loaded into the subprocess that `test_kazoo_suite` starts; KCTL_ZOOKEEPER_FOLDER says where the server keeps its data.
+Loaded into the subprocess that `test_kazoo_suite` starts; KCTL_ZOOKEEPER_FOLDER is the data folder of the server.
 """
 
 from __future__ import annotations

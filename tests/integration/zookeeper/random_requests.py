@@ -21,7 +21,7 @@ ACLS: tuple[wire.Acl | None, ...] = (
     wire.OPEN_ACL, wire.OPEN_ACL, wire.OPEN_ACL, wire.OPEN_ACL, wire.OPEN_ACL, READ_ACL,
     ((31, "digest", ANN),), ((31, "auth", ""),), ((31, "ip", "127.0.0.1"),), ((31, "ip", "10.0.0.0/8"),),
     ((1, "world", "anyone"), (31, "digest", ANN)), ((31, "world", "anyone"), (31, "world", "anyone")),
-    (), None, ((31, "world", "somebody"),), ((31, "digest", "nocolon"),), ((31, "digest", "a:"),),
+    (), None, ((31, "world", "other"),), ((31, "digest", "nocolon"),), ((31, "digest", "a:"),),
     ((31, "ip", "300.1.1.1"),), ((31, "ip", "1.2.3.4/33"),), ((31, "nosuch", "x"),), ((0, "world", "anyone"),),
 )  # fmt: skip
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1", "/a/x/2", "/c", "/a/x/1/deep", "/e", "/e/below")

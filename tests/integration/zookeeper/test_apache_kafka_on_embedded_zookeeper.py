@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.broker_znodes import decode_broker, encode_broker
 from kctl.zookeeper.session import ZooKeeperSession
 from tests.peers import apache_kafka, probe
 from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
@@ -30,7 +31,7 @@ async def read(connect: str) -> None:
     await session.start(10_000)
     try:
         data, stat = await session.get(paths.broker(0))
-        assert json.loads(znodes.encode_broker(znodes.decode_broker("", data))) == json.loads(data)
+        assert json.loads(encode_broker(decode_broker("", data))) == json.loads(data)
         assert stat.ephemeral_owner
         data, _ = await session.get(paths.topic("orders"))
         topic = znodes.decode_topic("", data)

@@ -20,12 +20,12 @@ NOT_FOR_ONE_SERVER = (
 )
 """Tests that need several servers, TLS, SASL, or threads of other libraries."""
 RACES = ("test_connection_dropped", "test_watch_iterations")
-"""They fail if a server sends a megabyte before they close its connection, or they pause for half a second."""
+"""These tests fail if a server sends a megabyte before they close its connection, or they pause for half a second."""
 
 
 TEST_TIMEOUT_S = 120
 SUITE_TIMEOUT_S = 1200
-"""It takes 80 s on an idle machine, and a multiple of that beside other tests."""
+"""The suite takes 80 s on an idle machine, and a multiple of that beside other tests."""
 
 
 @pytest.mark.timeout(SUITE_TIMEOUT_S + TEST_TIMEOUT_S)

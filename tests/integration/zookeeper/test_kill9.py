@@ -150,7 +150,7 @@ def _write_for_a_while(writers: list[Writer], count: int) -> None:
 
 
 def _successor(writer: Writer) -> Writer:
-    """The same writer as a new thread."""
+    """A new thread that continues the work of the writer."""
     successor = Writer(writer.client, writer.folder, writer.rng.randrange(1 << 30))
     successor.acknowledged = writer.acknowledged
     successor.writes = writer.writes

@@ -86,7 +86,7 @@ def test_broker_uses_tls_and_protects_its_znodes(
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"zookeeper.ssl.truststore.location": "STRANGER"}, "certificate"),
+        ({"zookeeper.ssl.truststore.location": "OTHER_AUTHORITY"}, "certificate"),
         ({"zookeeper.ssl.enabled.protocols": "TLSv1.2"}, "zookeeper.ssl.enabled.protocols"),
         ({"zookeeper.ssl.keystore.password": "wrong-password"}, "zookeeper.ssl.keystore.location"),
         ({"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable"),
@@ -95,10 +95,10 @@ def test_broker_uses_tls_and_protects_its_znodes(
 def test_wrong_settings_are_refused_with_their_names(
     ensemble: Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, str], text: str
 ) -> None:
-    unauthenticated = CertificateAuthority.create(tmp_path, "Stranger")
+    unauthenticated = CertificateAuthority.create(tmp_path, "Other authority")
     properties = {**ensemble.properties(), **change}
     config = tmp_path / "zookeeper.properties"
-    config.write_text(format_properties(properties).replace("STRANGER", str(unauthenticated.pem)))
+    config.write_text(format_properties(properties).replace("OTHER_AUTHORITY", str(unauthenticated.pem)))
     options = ["--zookeeper", ensemble.secure, "--zk-tls-config-file", str(config)]
     assert main(["zookeeper", "get", "/zookeeper", *options]) in (2, 4)
     message = capsys.readouterr().err

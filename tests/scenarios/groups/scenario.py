@@ -3,7 +3,7 @@
     config initial_delay_ms=0 max_size=2     before anything else
     join NAME [new] [needs_id] [topics=t,u] [protocols=range,sticky] [instance=I] [session_ms=N] [rebalance_ms=N]
     sync NAME [MEMBER=ASSIGNMENT ...]        the leader's brings the assignments
-    heartbeat NAME        leave NAME ...     commit NAME|nobody TOPIC-PARTITION=OFFSET ...
+    heartbeat NAME        leave NAME ...     commit NAME|no-member TOPIC-PARTITION=OFFSET ...
     wait 3s | 500ms
     log holds | log releases | log refuses ERROR | log accepts
     expire | delete group | delete offsets TP ... | forget TOPIC | restart
@@ -11,7 +11,7 @@
 
 A NAME is one process; it uses the member id that it was given last, unless it joins `new`.  Every answer that a process
 gets must be expected, in its order: `expect a joined generation=1 leader=a` holds if the answer has all these words.
-`expect nothing` says that no answer is left over, which is checked at the end of a play too.
+`expect nothing` requires that no response is left, which is checked at the end of a scenario too.
 `expect group STATE words...`, `expect offset TP=N` and `expect log words...` look at the group, at a commit, and at the
 newest record.
 """
@@ -218,7 +218,7 @@ class Scenario(Script):
     def _group_text(self) -> str:
         group = self._world.group
         members = ",".join(sorted(self._name_of(member_id) for member_id in group.members))
-        leader = self._name_of(group.leader or "nobody")
+        leader = self._name_of(group.leader or "no-member")
         gone = " gone" if self._world.is_discarded else ""
         return f"{group.state} generation={group.generation} leader={leader} members={members}{gone}"
 

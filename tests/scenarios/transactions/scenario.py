@@ -13,7 +13,7 @@
     expect ...
 
 Every answer that an instance gets must be expected, in its order: `expect a init NONE epoch=0` holds if the answer has
-all these words.  `expect nothing` says that no answer is left over, which is checked at the end of a play too.
+all these words.  `expect nothing` requires that no response is left, which is checked at the end of a scenario too.
 `expect transaction STATE words...` looks at the transaction, `expect owed words...` at the markers that are owed, and
 `expect log words...` at the newest record.  Producer ids count from 1000.
 """

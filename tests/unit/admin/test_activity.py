@@ -62,7 +62,7 @@ def test_an_offset_that_went_back_has_no_rate() -> None:
     assert activity(old, new).partitions[0].records_per_s is None
 
 
-def test_statuses_of_partitions() -> None:
+def test_partition_status_follows_from_leader_and_isr() -> None:
     assert status(partition()) == OK
     assert status(partition(isr=(1,))) == UNDER_REPLICATED
     assert status(partition(leader=-1)) == OFFLINE

@@ -132,7 +132,7 @@ def test_values_are_the_lines_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "20-10", "1:x", "1:0", "1-2-3", "100m", "1,,2", ",".join(["1"] * 101)])
-def test_sizes_that_make_no_sense(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sizes(text)
 

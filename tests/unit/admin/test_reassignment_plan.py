@@ -89,7 +89,7 @@ def test_offline_broker_may_be_removed_and_may_stay() -> None:
     assert [move.problem for move in moves + plan_moves({TP: (9, 0)}, now, {}, ReplicaSizes({}))] == [None, None]
 
 
-def test_states_of_a_move() -> None:
+def test_state_of_a_move_compares_replicas_with_the_target() -> None:
     now = cluster(partition(0, (0, 1)))
     assert move_state(TP, (2,), now, ongoing=True) is MoveState.IN_PROGRESS
     assert move_state(TP, (0, 1), now, ongoing=False) is MoveState.COMPLETE

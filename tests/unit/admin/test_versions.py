@@ -61,7 +61,7 @@ def test_a_level_is_supported_if_all_brokers_support_it() -> None:
     )
 
 
-def test_a_cluster_without_features() -> None:
+def test_cluster_without_features_has_an_empty_list() -> None:
     assert features_of([response(-1, {})]).features == ()
 
 

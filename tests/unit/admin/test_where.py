@@ -58,7 +58,7 @@ def holds(expression: str, record: Record = RECORD, partition: int = 2) -> bool:
         "12e-1 == 1.2",
     ],
 )
-def test_true_conditions(expression: str) -> None:
+def test_conditions_hold_and_their_negations_do_not(expression: str) -> None:
     assert holds(expression)
     assert not holds(f"not ({expression})")
 

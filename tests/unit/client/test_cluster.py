@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -25,6 +25,7 @@ from kctl.protocol.apis.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kctl.protocol.apis.metadata import MetadataRequest
+from tests.unit.client.calls import call
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
@@ -35,18 +36,6 @@ T = TypeVar("T")
 def cluster() -> Iterator[FakeCluster]:
     with FakeCluster(brokers=3) as started:
         yield started
-
-
-def call(
-    cluster: FakeCluster,
-    work: Callable[[ClusterClient], Awaitable[T]],
-    transport: type[BlockingTransport] = BlockingTransport,
-) -> T:
-    async def main() -> T:
-        async with ClusterClient(cluster.settings(), transport()) as client:
-            return await work(client)
-
-    return run_blocking(main())
 
 
 def once(response: Any) -> Callable[[Any], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -18,6 +18,7 @@ from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import CorruptBatch, Record
+from tests.unit.client.calls import call
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
 from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
@@ -35,18 +36,6 @@ def batch(*values: str, **rest: Any) -> bytes:
     return build_batch([Record(0, 1_000, None, value.encode()) for value in values], **rest)
 
 
-def read(
-    cluster: FakeCluster,
-    work: Callable[[ClusterClient], Awaitable[T]],
-    transport: type[BlockingTransport] = BlockingTransport,
-) -> T:
-    async def main() -> T:
-        async with ClusterClient(cluster.settings(), transport()) as client:
-            return await work(client)
-
-    return run_blocking(main())
-
-
 def values_of(polled: list[tuple[TopicPartition, list[Record]]]) -> dict[str, list[str]]:
     return {str(tp): [(record.value or b"").decode() for record in records] for tp, records in polled}
 
@@ -60,7 +49,7 @@ def poll_values(cluster: FakeCluster, positions: dict[TopicPartition, int], poll
                 values.extend(of_partition)
         return values
 
-    return read(cluster, work)
+    return call(cluster, work)
 
 
 def test_records_before_the_position_are_left_out(cluster: FakeCluster) -> None:
@@ -122,7 +111,7 @@ def test_position_advances_over_filtered_records(cluster: FakeCluster) -> None:
         assert await consumer.poll() == []
         return consumer.positions[ORDERS]
 
-    assert read(cluster, work) == partition.end == 7
+    assert call(cluster, work) == partition.end == 7
 
 
 def test_reading_continues_at_the_new_leader(cluster: FakeCluster) -> None:
@@ -199,7 +188,7 @@ def test_permanently_unavailable_leader_ends_reading(cluster: FakeCluster) -> No
             await consumer.poll()
 
     with pytest.raises(ClusterUnreachable, match="cannot continue to read"):
-        read(cluster, work, NoPauseBlockingTransport)
+        call(cluster, work, NoPauseBlockingTransport)
 
 
 def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluster) -> None:
@@ -221,7 +210,7 @@ def test_an_error_of_one_partition_loses_no_records_of_another(cluster: FakeClus
         assert consumer.positions == positions
         return values_of(await Consumer(client, {**consumer.positions, TopicPartition("orders", 1): 0}).poll())
 
-    assert read(cluster, work) == {"orders-0": ["a"], "orders-1": ["a"]}
+    assert call(cluster, work) == {"orders-0": ["a"], "orders-1": ["a"]}
 
 
 def test_broker_that_supports_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
@@ -245,4 +234,4 @@ def test_damaged_batch_ends_reading_after_earlier_records_and_names_its_offset(c
             await consumer.poll()
         assert consumer.positions == {ORDERS: 2}
 
-    read(cluster, work)
+    call(cluster, work)

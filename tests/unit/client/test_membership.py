@@ -274,7 +274,7 @@ def test_cooperative_member_revokes_lost_partitions_and_rejoins() -> None:
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
     assert step(member, synced(T1, T2), SOON_MS) == [StartReading((T2,)), Revoke((T0,))]
-    assert member.is_in_generation, "it commits what it gives up"
+    assert member.is_in_generation, "it commits the partitions that it gives up"
     assert step(member, reported(ErrorCode.REBALANCE_IN_PROGRESS, generation=2), SOON_MS) == []
     (join,) = step(member, Revoked(), SOON_MS)
     claim = subscription(join, "cooperative-sticky")

@@ -71,7 +71,7 @@ def test_iteration_counts_only_returned_records(cluster: FakeCluster) -> None:
         assert consumer.poll(WAIT_MS)[-1].offset == 9
 
 
-def test_seek_back_and_forth(cluster: FakeCluster) -> None:
+def test_seek_moves_back_and_forth(cluster: FakeCluster) -> None:
     with Consumer(config(cluster, max_poll_records=2)) as consumer:
         consumer.assign([ORDERS])
         assert values(consumer.poll(WAIT_MS)) == [b"0", b"1"]
@@ -170,7 +170,7 @@ def test_position_outside_the_log_is_reset(cluster: FakeCluster) -> None:
     assert lost.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_async_iteration(cluster: FakeCluster) -> None:
+def test_async_iteration_returns_records(cluster: FakeCluster) -> None:
     async def main() -> list[Any]:
         found = []
         async with AsyncConsumer(config(cluster)) as consumer:
@@ -184,7 +184,7 @@ def test_async_iteration(cluster: FakeCluster) -> None:
     assert asyncio.run(main()) == [str(number).encode() for number in range(10)]
 
 
-def test_settings_of_client_properties() -> None:
+def test_client_properties_become_settings() -> None:
     made = ConsumerConfig.from_properties(
         {
             "bootstrap.servers": "a:1",

@@ -173,7 +173,7 @@ def test_error_of_own_partitioner_is_the_result(cluster: FakeCluster) -> None:
         assert isinstance(producer.send("orders", "a").exception(WAIT_S), UsageError)
 
 
-def test_serializers_and_interceptors(cluster: FakeCluster) -> None:
+def test_records_pass_through_serializers_and_interceptors(cluster: FakeCluster) -> None:
     cluster.create("orders")
     results: list[RecordMetadata | KctlError] = []
 
@@ -205,7 +205,7 @@ def test_record_too_large_is_refused_at_once(cluster: FakeCluster) -> None:
         producer.send("orders", "a")
 
 
-def test_async_producer(cluster: FakeCluster) -> None:
+def test_async_producer_sends_records(cluster: FakeCluster) -> None:
     cluster.create("orders")
 
     async def main() -> list[RecordMetadata]:
@@ -231,7 +231,7 @@ def test_contradicting_settings_are_refused(settings: Mapping[str, Any], problem
         ProducerConfig(bootstrap_servers="localhost:9092", **settings)
 
 
-def test_settings_of_client_properties() -> None:
+def test_client_properties_become_settings() -> None:
     properties = {"bootstrap.servers": "a:1,b:2", "acks": "1", "linger.ms": "20", "compression.type": "zstd", "x": "y"}
     made = ProducerConfig.from_properties(properties, linger_ms=30)
     assert (made.acks, made.linger_ms, made.compression_type, made.enable_idempotence) == ("1", 30, "zstd", False)

@@ -350,7 +350,7 @@ def test_the_next_url_is_used_if_one_fails(registry: SchemaRegistry) -> None:
         ({"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t0ken"}, "Bearer t0ken"),
     ],
 )
-def test_authentication(registry: SchemaRegistry, properties: dict[str, str], expected: str) -> None:
+def test_configured_credentials_are_sent(registry: SchemaRegistry, properties: dict[str, str], expected: str) -> None:
     registry.authorization = expected
     number = registry.register("s", '"long"')
     assert client_of(registry, properties).by_id(number).id == number
@@ -389,7 +389,7 @@ def test_wrong_settings_are_refused_without_their_secrets(properties: dict[str, 
     assert "s3cret" not in str(raised.value)
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_tls_registry_is_verified_with_the_trust_store(tmp_path: Path) -> None:
     authority = CertificateAuthority.create(tmp_path)
     server = authority.issue("registry", hosts=("127.0.0.1",))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -402,7 +402,7 @@ def test_tls(tmp_path: Path) -> None:
             client_of(registry).by_id(1)
 
 
-def test_settings_without_a_registry() -> None:
+def test_properties_without_a_registry_give_no_settings() -> None:
     assert registry_settings({}) is None
 
 

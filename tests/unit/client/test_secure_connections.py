@@ -198,7 +198,7 @@ def test_password_is_accepted_or_refused(
         assert len(cluster.sessions) == 2, "refused credentials are not tried again"
 
 
-def test_sasl_over_tls(run: Run[Any], authority: CertificateAuthority) -> None:
+def test_sasl_authenticates_over_tls(run: Run[Any], authority: CertificateAuthority) -> None:
     cluster = SecureCluster(tls=context_of(authority), mechanisms=("SCRAM-SHA-256",), users={"alice": SECRET})
     with serving(cluster):
         properties = sasl("SCRAM-SHA-256", SCRAM, username="alice", password=QUOTED)

@@ -79,7 +79,7 @@ def test_broker_with_other_versions_of_api_versions_is_supported(
 
     async def work(transport: Transport) -> None:
         connection = await connect(transport, cluster.ports[0])
-        assert connection.versions.knows(MetadataRequest)
+        assert connection.versions.supports(MetadataRequest)
         await connection.close()
 
     run(work)

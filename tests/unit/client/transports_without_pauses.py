@@ -25,7 +25,7 @@ class NoPauseBlockingTransport(BlockingTransport):
 
 
 class NoPauseAsyncioTransport(AsyncioTransport):
-    """The same with asyncio."""
+    """An AsyncioTransport whose pauses take no real time."""
 
     def __init__(self) -> None:
         self._paused_ms = 0

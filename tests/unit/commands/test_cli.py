@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 PATIENCE_S = 60
 
 
-def test_version(kctl: Kctl) -> None:
+def test_version_is_printed_on_stdout(kctl: Kctl) -> None:
     assert kctl("--version") == Ran(0, f"kctl {__version__}\n", "")
 
 

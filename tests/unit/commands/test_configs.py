@@ -129,7 +129,7 @@ def test_broker_without_incremental_changes_is_reported(kctl: Kctl, cluster: Mov
         "configs describe tenant g",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
     assert kctl(line).status == ExitStatus.USAGE
     assert cluster.requested(IncrementalAlterConfigsRequest) == []
 
@@ -150,7 +150,7 @@ def test_loggers_are_described_by_their_broker(kctl: Kctl, cluster: MovingCluste
     assert [(one.resource_type, one.resource_name) for one in request.resources] == [(8, "1")]
 
 
-def test_diff_of_two_topics(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_diff_compares_two_topics(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.place("payments", [0])
     cluster.overrides[TOPIC, "payments"] = {"retention.ms": "2000"}
     ran = kctl("configs diff topic orders payments")
@@ -174,7 +174,9 @@ def test_diff_with_a_file_compares_what_is_in_the_file(kctl: Kctl, cluster: Movi
     assert kctl(f"configs diff topic orders --file {file} --own").rows[0][6] == "only here"
 
 
-def test_diff_with_another_cluster(kctl: Kctl, cluster: MovingCluster, tmp_path: Path, monkeypatch: Any) -> None:
+def test_diff_compares_with_another_cluster(
+    kctl: Kctl, cluster: MovingCluster, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with MovingCluster() as other:
         other.place("orders", [0])

@@ -105,7 +105,9 @@ def test_a_topic_is_copied_onto_itself_only_within_bounds(kctl: Kctl, orders: Fa
     assert [one[2] for one in contents(orders, "orders")][5:] == [b"one", b"two"]
 
 
-def test_two_clusters(kctl: Kctl, orders: FakeCluster, other: FakeCluster, tmp_path: Path) -> None:
+def test_records_are_copied_between_two_clusters(
+    kctl: Kctl, orders: FakeCluster, other: FakeCluster, tmp_path: Path
+) -> None:
     config = tmp_path / "to.properties"
     config.write_text(f"bootstrap.servers={other.bootstrap}\n")
     assert kctl(f"copy orders orders --to-config {config}").status == 0
@@ -221,7 +223,7 @@ def test_offsets_of_an_active_group_fail(kctl: Kctl, orders: FakeCluster) -> Non
         ("orders narrow", "narrow has no partition 1, because it has 1 partitions; use --partitions hash"),
     ],
 )
-def test_invalid_options(kctl: Kctl, cluster: FakeCluster, options: str, message: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, cluster: FakeCluster, options: str, message: str) -> None:
     cluster.create("narrow")
     ran = kctl(f"copy {options}")
     assert (ran.status, message in ran.err) == (ExitStatus.USAGE, True), ran.err

@@ -258,7 +258,7 @@ def test_invalid_rules_are_refused(paths: tuple[str, ...], regexes: tuple[str, .
     assert error in str(raised.value)
 
 
-def test_rules_of_properties() -> None:
+def test_masking_rules_are_read_from_properties() -> None:
     assert masking_rules({}) == MaskingRules()
     assert masking_rules({"kctl.mask.paths": "value.a\n key.b", "kctl.mask.regex": "a b"}) == MaskingRules(
         ("value.a", "key.b"), ("a b",)

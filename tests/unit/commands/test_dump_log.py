@@ -116,6 +116,39 @@ def test_json_is_one_document(kctl: Kctl, folder: Path) -> None:
     assert document == [json.loads(line) for line in lines]
 
 
+def test_lines_of_odd_records_are_those_of_the_document(kctl: Kctl, folder: Path) -> None:
+    odd = [None, b"", b"-", b"\x1b]0;\xe2\x80\xae", b"\xff", b'"\\\n', "\u00e9\U0001f600".encode()]
+    records = [
+        Record(0, T0 + at, odd[at % 7], odd[at % 5], (("\u202e", odd[at % 3]), ('"', b"1")) if at % 2 else ())
+        for at in range(1100)
+    ]
+    records[9] = records[9]._replace(timestamp=-1)
+    producer: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": (1 << 31) - 9}
+    for batch in (build_batch(records, base_offset=100), build_batch(records, base_offset=100, **producer)):
+        (folder / f"{BASE}.log").write_bytes(batch)
+        lines = kctl(f"dump-log -r --format jsonl orders-3/{BASE}.log")
+        assert not set(lines.out) & set("\x1b\u202e")
+        assert len(lines.out.splitlines()) == 1101
+        document = kctl(f"dump-log -r --format json orders-3/{BASE}.log").document
+        assert [json.loads(line) for line in lines.out.splitlines()] == document
+    some = kctl(f"dump-log -r --offset 103:105 --format jsonl orders-3/{BASE}.log").out.splitlines()
+    assert [json.loads(line)["type"] for line in some] == ["batch", "record", "record"]
+
+
+def test_records_before_damage_are_shown(kctl: Kctl, folder: Path) -> None:
+    batch = bytearray(build_batch([Record(0, T0, b"k", b"v")] * 1000, base_offset=100))
+    batch[-300:] = b"\xff" * 300
+    seal(batch, parse_header(batch))
+    (folder / f"{BASE}.log").write_bytes(batch)
+    ran = kctl(f"dump-log -r --format jsonl orders-3/{BASE}.log")
+    kinds = [json.loads(line)["type"] for line in ran.out.splitlines()]
+    assert ran.status == 1
+    assert (kinds[0], kinds[-1], set(kinds[1:-1])) == ("batch", "problem", {"record"})
+    assert 800 < len(kinds) < 1000
+    document = kctl(f"dump-log -r --format json orders-3/{BASE}.log").document
+    assert [item["type"] for item in document] == kinds
+
+
 def test_offsets_are_selected(kctl: Kctl, folder: Path) -> None:
     def offsets(options: str) -> list[int]:
         return [int(row[1]) for row in kctl(f"dump-log --records orders-3/{BASE}.log {options}").rows]
@@ -295,7 +328,7 @@ def internal(folder: Path, records: list[tuple[bytes, bytes | None]]) -> None:
     (folder / "00000000000000000000.log").write_bytes(log)
 
 
-def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
+def test_offsets_decoder_shows_groups_and_offsets(kctl: Kctl, folder: Path) -> None:
     assignment = ConsumerProtocolAssignment(assigned_partitions=[TopicPartitions(topic="orders", partitions=[1, 0])])
     member = MemberMetadata(
         member_id="m-1", client_id="app", client_host="/10.0.0.1", rebalance_timeout=300_000, session_timeout=45_000,
@@ -330,7 +363,7 @@ def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
     assert json.loads(row[4]) == committed
 
 
-def test_transaction_log_decoder(kctl: Kctl, folder: Path) -> None:
+def test_transaction_log_decoder_shows_transactions(kctl: Kctl, folder: Path) -> None:
     value = TransactionLogValue(
         producer_id=7, producer_epoch=1, transaction_timeout_ms=60_000, transaction_status=1,
         transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[2, 0])],
@@ -554,7 +587,7 @@ def test_sanity_check_is_that_of_a_broker(kctl: Kctl, folder: Path) -> None:
 @pytest.mark.parametrize("words", ["", "--dry-run orders-3", "--compat kafka-4 --offset 1: orders-3",
                                    "--rebuild-index orders-3/00000000000000000106.snapshot",
                                    "--key-decoder hex --key xyz orders-3", "--compat kafka-5 orders-3"])  # fmt: skip
-def test_lines_that_make_no_sense_are_refused(kctl: Kctl, folder: Path, words: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, folder: Path, words: str) -> None:
     assert kctl(f"dump-log {words}").status == 2
 
 

@@ -46,7 +46,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_sound_partition(kctl: Kctl, partition: Path) -> None:
+def test_sound_partition_has_status_0_and_no_problems(kctl: Kctl, partition: Path) -> None:
     ran = kctl(f"dump-log --summary {partition} --format json")
     assert ran.status == 0
     size = sum(path.stat().st_size for path in partition.iterdir())
@@ -153,14 +153,14 @@ def test_any_damage_is_survived_by_all_batches_that_it_does_not_touch(kctl: Kctl
         "--summary {folder}/00000000000000000100.index",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, partition: Path, tmp_path: Path, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, partition: Path, tmp_path: Path, line: str) -> None:
     (partition / "00000000000000000100.index").write_bytes(b"")
     filled = line.format(target=tmp_path, log=partition / FIRST, folder=partition)
     assert kctl(f"dump-log {filled}").status == ExitStatus.USAGE
     assert sorted(path.name for path in tmp_path.iterdir()) == ["orders-0"]
 
 
-def test_text_of_lost_ranges() -> None:
+def test_lost_ranges_are_written_as_offsets() -> None:
     def lost(first: int, last: int | None) -> LostRange:
         return LostRange("x.log", first, last, 1, "wrong checksum")
 

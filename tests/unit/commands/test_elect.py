@@ -45,12 +45,12 @@ def test_partition_that_needs_none_is_no_failure(kctl: Kctl, cluster: MovingClus
     assert [row[4] for row in ran.rows] == ["elected", "not needed"]
 
 
-def test_one_partition(kctl: Kctl, cluster: MovingCluster) -> None:
+def test_election_of_one_partition_leaves_the_others(kctl: Kctl, cluster: MovingCluster) -> None:
     assert kctl("elect --preferred --topic orders --partition 1").rows[0][4] == "not needed"
     assert cluster.leaders[ZERO] == 1
 
 
-def test_partitions_of_a_file(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+def test_partitions_are_read_from_a_file(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
     file = tmp_path / "partitions.json"
     file.write_text('{"partitions":[{"topic":"orders","partition":0}]}')
     assert kctl(f"elect --preferred --path-to-json-file {file}").rows[0][:5] == ["orders", "0", "1", "0", "elected"]
@@ -92,6 +92,6 @@ def test_broker_that_elects_preferred_leaders_only(kctl: Kctl, cluster: MovingCl
         "elect --preferred --path-to-json-file /no/such/file",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
     assert kctl(line).status == ExitStatus.USAGE
     assert cluster.requests == []

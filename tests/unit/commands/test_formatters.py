@@ -66,7 +66,7 @@ def test_offsets_as_lines_of_json(kctl: Kctl, cluster: FakeCluster) -> None:
     assert len(kctl("consume __consumer_offsets --formatter offsets -n 2").out.splitlines()) == 2
 
 
-def test_offsets_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_offsets_formatter_prints_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
     offsets(cluster)
     reported = "OffsetAndMetadata(offset={}, leaderEpoch={}, metadata={}, commitTimestamp={}, expireTimestamp={})"
     assert kctl("consume __consumer_offsets --formatter offsets --compat kafka-2.8").out == (
@@ -91,7 +91,7 @@ def test_offsets_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
     )
 
 
-def test_transactions(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_transactions_formatter_skips_invalid_values(kctl: Kctl, cluster: FakeCluster) -> None:
     with_records(
         cluster,
         "__transaction_state",
@@ -109,7 +109,7 @@ def test_transactions(kctl: Kctl, cluster: FakeCluster) -> None:
     )
 
 
-def test_transactions_of_kafka_4(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_transactions_formatter_prints_json_for_kafka_4(kctl: Kctl, cluster: FakeCluster) -> None:
     """Bytes and text have string classes of their own there."""
     plain = "0001000000000000000400010000003c0102076f7264657273030000000100000000000000000000000008000000000000000700"
     full = (

@@ -130,7 +130,7 @@ def test_schema_is_printed_without_arguments(kctl: Kctl) -> None:
         assert (ran.status, ran.out) == (0, (ROOT / "tests" / "golden" / "schemas" / f"{name}.json").read_text())
 
 
-def test_schema_of_a_line(kctl: Kctl) -> None:
+def test_jsonl_schema_describes_one_line(kctl: Kctl) -> None:
     schema = kctl("topics list --schema --format jsonl").document
     assert schema["$ref"] == "#/$defs/TopicRow"
     assert "items" not in schema

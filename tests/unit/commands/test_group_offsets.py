@@ -49,7 +49,7 @@ def billing(cluster: FakeCluster) -> FakeGroup:
         ("--by-duration P1D", [["30", "40", "10"], ["15", "40", "25"], ["-", "40", "-"]]),
     ],
 )
-def test_scenarios(
+def test_dry_run_shows_the_new_offsets_of_each_scenario(
     kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, scenario: str, expected: list[list[str]]
 ) -> None:
     ran = kctl(f"groups reset-offsets billing --topic orders {scenario} --dry-run")
@@ -118,7 +118,7 @@ def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster
         "--topic orders --to-earliest --dry-run",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, line: str) -> None:
     ran = kctl(f"groups reset-offsets {line}")
     assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
 
@@ -148,7 +148,7 @@ def test_long_names_are_quoted_as_kafka_does(kctl: Kctl, cluster: FakeCluster) -
 
 
 @pytest.mark.usefixtures("billing")
-def test_output_in_kafkas_format(kctl: Kctl) -> None:
+def test_compat_prints_kafkas_format(kctl: Kctl) -> None:
     head = f"{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}\n"
     row = f"{'billing':<30} {'orders':<30} {'0':<10} {'10':<15}\n"
     line = "groups reset-offsets billing --topic orders:0 --to-earliest --compat"
@@ -219,7 +219,9 @@ def test_times_are_read_as_everywhere(kctl: Kctl, time: str) -> None:
     assert (ran.status, ran.rows[0][4]) == (0, "40")
 
 
-def test_file_without_a_group(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path) -> None:
+def test_file_without_a_selected_group_is_refused_or_warned_about(
+    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path
+) -> None:
     """The reset is refused, or warns if the file contains other groups."""
     cluster.groups["busy"] = FakeGroup({P0: 1}, members=[member("m", 0)])
     file = tmp_path / "offsets.csv"
@@ -245,13 +247,13 @@ def test_range_that_no_topic_has_is_a_mistake(kctl: Kctl, numbers: str, words: s
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
 
 
-def test_group_comes_into_being(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
+def test_reset_creates_a_missing_group(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
     (row,) = kctl("groups reset-offsets new --topic orders:0 --to-offset 12 --execute --format json").document
     assert (row["old_offset"], row["new_offset"], row["delta"], row["status"]) == (None, 12, None, "reset")
     assert cluster.groups["new"].offsets == {P0: 12}
 
 
-def test_members_and_states(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
+def test_members_show_their_assignments(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
     billing.members.extend([member("m-2", 1), member("m-1", 0)])
     assert [row[1:2] + row[6:7] for row in kctl("groups members billing").rows] == [
         ["m-1", "orders(0)"],
@@ -266,7 +268,7 @@ def test_members_and_states(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
     assert kctl("groups list --state Stable").rows[0][-2] == "UNSUPPORTED_VERSION"
 
 
-def test_deleting_offsets(kctl: Kctl, billing: FakeGroup) -> None:
+def test_delete_offsets_deletes_committed_offsets_only(kctl: Kctl, billing: FakeGroup) -> None:
     line = "groups delete-offsets billing --topic orders:1,2 --topic gone"
     assert kctl(line).status == ExitStatus.REFUSED
     preview = kctl(f"{line} --dry-run")

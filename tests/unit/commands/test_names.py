@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.commands.completion.names import completions, matching
-from kctl.commands.name_cache import cluster_key, is_harmless, remember_names, remembered_names
+from kctl.commands.name_cache import cluster_key, is_harmless, store_names, stored_names
 from kctl.limits import NAME_CACHE_AGE_MAX_S, NAME_CACHE_FILES_MAX, NAME_CACHE_NAMES_MAX
 from tests.peers.forked_kctl import ROOT
 from tests.unit.client.fake_cluster import FakeCluster
@@ -88,27 +88,27 @@ def test_names_of_each_cluster_and_profile_are_kept_apart(
 
 def test_names_expire(folder: Path) -> None:
     now_s = time.time()
-    remember_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
-    assert remembered_names(os.environ, "topics", KEY, now_s=now_s + 1) == ["orders"]
-    assert remembered_names(os.environ, "topics", KEY, now_s=now_s + NAME_CACHE_AGE_MAX_S + 1) == []
+    store_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
+    assert stored_names(os.environ, "topics", KEY, now_s=now_s + 1) == ["orders"]
+    assert stored_names(os.environ, "topics", KEY, now_s=now_s + NAME_CACHE_AGE_MAX_S + 1) == []
 
 
 def test_unchanged_names_are_not_written_again(folder: Path) -> None:
     now_s = time.time()
-    remember_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
+    store_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
     (first,) = [entry.inode() for entry in os.scandir(folder)]
-    remember_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
+    store_names(os.environ, "topics", KEY, ["orders"], now_s=now_s)
     assert [entry.inode() for entry in os.scandir(folder)] == [first]
-    remember_names(os.environ, "topics", KEY, ["orders", "new"], now_s=now_s)
-    assert remembered_names(os.environ, "topics", KEY, now_s=now_s) == ["new", "orders"]
+    store_names(os.environ, "topics", KEY, ["orders", "new"], now_s=now_s)
+    assert stored_names(os.environ, "topics", KEY, now_s=now_s) == ["new", "orders"]
 
 
 def test_number_of_names_and_files_is_bounded(folder: Path) -> None:
     now_s = time.time()
-    remember_names(os.environ, "topics", KEY, (f"t{i:06}" for i in range(NAME_CACHE_NAMES_MAX + 5)), now_s=now_s)
-    assert len(remembered_names(os.environ, "topics", KEY, now_s=now_s)) == NAME_CACHE_NAMES_MAX
+    store_names(os.environ, "topics", KEY, (f"t{i:06}" for i in range(NAME_CACHE_NAMES_MAX + 5)), now_s=now_s)
+    assert len(stored_names(os.environ, "topics", KEY, now_s=now_s)) == NAME_CACHE_NAMES_MAX
     for number in range(NAME_CACHE_FILES_MAX + 5):
-        remember_names(os.environ, "groups", cluster_key(f"a:{number}", None, None), ["g"], now_s=now_s)
+        store_names(os.environ, "groups", cluster_key(f"a:{number}", None, None), ["g"], now_s=now_s)
     assert len(list(folder.iterdir())) == NAME_CACHE_FILES_MAX
 
 
@@ -143,8 +143,8 @@ HOSTILE = (
 @pytest.mark.parametrize("name", HOSTILE)
 def test_name_that_a_shell_could_interpret_is_not_stored(name: str) -> None:
     assert not is_harmless(name)
-    remember_names(os.environ, "groups", KEY, [name, "good"], now_s=time.time())
-    assert remembered_names(os.environ, "groups", KEY, now_s=time.time()) == ["good"]
+    store_names(os.environ, "groups", KEY, [name, "good"], now_s=time.time())
+    assert stored_names(os.environ, "groups", KEY, now_s=time.time()) == ["good"]
 
 
 @given(st.text())
@@ -161,7 +161,7 @@ def test_bash_completes_names_and_never_runs_them(programs: Path, tmp_path: Path
     """Even a file that another program has filled with shell code has no effect."""
     now_s = time.time()
     key = cluster_key(None, None, None)
-    remember_names(os.environ, "topics", key, ["orders", "orders-dlq", "payments"], now_s=now_s)
+    store_names(os.environ, "topics", key, ["orders", "orders-dlq", "payments"], now_s=now_s)
     (file,) = folder.iterdir()
     trap = tmp_path / "trap"
     file.write_text(file.read_text() + f"$(touch {trap})\n`touch {trap}`\norders;touch {trap}\n")

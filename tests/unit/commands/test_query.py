@@ -54,7 +54,7 @@ def test_expectation_holds(text: str, held: int, not_held: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", ">", "=>2", "2.5", "2 3", "9" * 30])
-def test_expectation_that_is_refused(text: str) -> None:
+def test_invalid_expectation_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--expect"):
         parse_expectation(text)
 

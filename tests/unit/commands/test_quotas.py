@@ -15,7 +15,7 @@ ALICE = (("user", "alice"),)
 ALICE_APP = (("user", "alice"), ("client-id", "app"))
 ANY_USER = (("user", None),)
 ADDRESS = (("ip", "192.0.2.4"),)
-ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS = 49, 48
+DESCRIBE_CLIENT_QUOTAS = 48
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_alter_sets_and_removes_and_keeps_the_others(kctl: Kctl, cluster: QuotaC
         ("--default-ip --connection-rate 0", (("ip", None),), "connection_creation_rate", 0.0),
     ],
 )
-def test_alter_of_every_kind(
+def test_alter_sets_quotas_of_every_kind_of_entity(
     kctl: Kctl, cluster: QuotaCluster, options: str, entity: tuple[tuple[str, str | None], ...], key: str, value: float
 ) -> None:
     assert kctl(f"quotas alter {options} --yes").status == ExitStatus.DONE

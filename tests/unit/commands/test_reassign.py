@@ -253,12 +253,12 @@ def test_cancel_shows_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> Non
         "reassign list --compat kafka-1",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
     assert kctl(line).status == ExitStatus.USAGE
     assert cluster.requests == []
 
 
-def test_output_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
+def test_compat_prints_what_kafkas_tool_prints(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
     """The texts of kafka.admin.ReassignPartitionsCommand 2.8.2; tests/integration compares with the tool itself."""
     given = f"--reassignment-json-file {file} --compat kafka-2.8"
     assert kctl(f"reassign execute {given} --throttle 1000").out == (

@@ -174,7 +174,7 @@ def test_dead_broker_can_be_drained(kctl: Kctl, cluster: MovingCluster) -> None:
         ("balance", "not one of drain, add"),
     ],
 )
-def test_wrong_usage(kctl: Kctl, cluster: MovingCluster, line: str, text: str) -> None:
+def test_wrong_usage_is_refused_with_the_reason(kctl: Kctl, cluster: MovingCluster, line: str, text: str) -> None:
     ran = kctl(f"reassign plan {line}")
     assert ran.status == ExitStatus.USAGE
     assert text in ran.err

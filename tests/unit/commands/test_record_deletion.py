@@ -53,7 +53,7 @@ def test_records_are_deleted_as_the_preview_shows(
     assert [one.start for one in orders] == starts
 
 
-def test_kafkas_file(kctl: Kctl, orders: list[FakePartition], tmp_path: Path) -> None:
+def test_offsets_are_read_from_kafkas_file(kctl: Kctl, orders: list[FakePartition], tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     entries = [{"topic": "orders", "partition": 0, "offset": 12}, {"topic": "orders", "partition": 2, "offset": -1}]
     file.write_text(json.dumps({"partitions": entries, "version": 1}))
@@ -143,5 +143,5 @@ def test_records_are_not_deleted_without_consent(kctl: Kctl, orders: list[FakePa
         "--offset-json-file /nowhere",
     ],
 )
-def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, line: str) -> None:
     assert kctl(f"records delete {line} --yes").status == ExitStatus.USAGE

@@ -192,7 +192,7 @@ def test_a_refused_producer_id_is_reported_with_its_code_and_a_remedy(kctl: Kctl
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [("all", True), ("1", False), ("0", False)])
-def test_acks(kctl: Kctl, cluster: FakeCluster, acks: str, idempotent: bool) -> None:
+def test_acks_select_idempotence(kctl: Kctl, cluster: FakeCluster, acks: str, idempotent: bool) -> None:
     cluster.create("orders")
     with stdin(b"a\n"):
         assert kctl(f"produce orders --acks {acks}").status == 0
@@ -338,7 +338,7 @@ def test_offsets_of_what_does_not_exist_are_rows(kctl: Kctl, cluster: FakeCluste
     ]
 
 
-def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_cluster_describe_marks_the_controller(kctl: Kctl, cluster: FakeCluster) -> None:
     document = kctl("cluster describe --format json").document
     assert (document["cluster_id"], document["controller"]) == ("fake-cluster", 1)
     assert [row[0] + row[4] for row in kctl("cluster describe").rows] == ["0false", "1true"]

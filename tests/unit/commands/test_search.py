@@ -74,7 +74,7 @@ def test_limit_counts_selected_records(kctl: Kctl) -> None:
 
 
 @pytest.mark.usefixtures("orders")
-def test_expected_number_of_records(kctl: Kctl) -> None:
+def test_another_number_of_records_than_expected_is_status_unmet(kctl: Kctl) -> None:
     assert kctl("consume orders --key k3 --expect 6").status == ExitStatus.DONE
     other = kctl("consume orders --key k3 --expect 5")
     assert (other.status, other.err) == (ExitStatus.UNMET, "6 records were shown, 5 were expected\n")
@@ -136,7 +136,7 @@ def test_consume_warns_of_values_searched_in_part(kctl: Kctl, cluster: FakeClust
     assert "--grep searched only the first 65,536 bytes of 1 values" in ran.err
 
 
-def test_rate_and_time_left() -> None:
+def test_rate_note_shows_rate_and_time_left() -> None:
     assert rate_note(0, 100, 5) == ""
     assert rate_note(50, 100, 5) == ", 10/s, 5s left"
     assert rate_note(100, 100, 5) == ", 20/s"

@@ -30,7 +30,7 @@ PRIVATE, PUBLIC = 0o640, 0o644
         ("num.partitions", False),
     ],
 )
-def test_which_properties_are_secrets(tmp_path: Path, name: str, is_secret: bool) -> None:
+def test_only_files_with_secret_properties_are_checked(tmp_path: Path, name: str, is_secret: bool) -> None:
     path = written(tmp_path / "any.properties", PUBLIC)
     assert exposed_files(path, {name: "1"}) == ([path] if is_secret else [])
     assert exposed_files(path, {name: " "}) == []

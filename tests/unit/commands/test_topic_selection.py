@@ -65,7 +65,7 @@ def test_filters_apply_to_the_output_of_kafkas_tool(kctl: Kctl, topics: FakeClus
     assert (refused.status, refused.out) == (ExitStatus.USAGE, "")
 
 
-def test_topics_by_id(kctl: Kctl, topics: FakeCluster) -> None:
+def test_topics_are_selected_by_id(kctl: Kctl, topics: FakeCluster) -> None:
     described = kctl("topics describe --format json").document
     ids = {one["topic"]: one["topic_id"] for one in described}
     assert None not in ids.values()
@@ -132,7 +132,7 @@ def test_nothing_is_changed_unless_as_many_topics_match_as_expected(kctl: Kctl, 
         ("configs alter topic --topic-regex nothing --set a=b", 1, "no topic matches"),
     ],
 )
-def test_selection_that_is_refused(kctl: Kctl, topics: FakeCluster, line: str, status: int, complaint: str) -> None:
+def test_invalid_selection_is_refused(kctl: Kctl, topics: FakeCluster, line: str, status: int, complaint: str) -> None:
     ran = kctl(line)
     assert (ran.status, ran.out) == (status, "")
     assert complaint in ran.err
@@ -144,7 +144,7 @@ def test_properties_of_matching_topics_are_altered(kctl: Kctl, topics: FakeClust
     assert len(topics.requested(IncrementalAlterConfigsRequest)) >= 1
 
 
-def test_totals_of_log_directories() -> None:
+def test_log_directory_totals_leave_out_future_replicas() -> None:
     first = LogDir(1, "/a", ErrorCode.NONE, (LogDirReplica(TopicPartition("orders", 0), 10, 0),))
     second = LogDir(
         1,

@@ -79,7 +79,7 @@ def test_create_on_an_old_broker_sends_one_partition_and_one_replica(kctl: Kctl,
     assert (topic.num_partitions, topic.replication_factor) == (1, 1)
 
 
-def test_create_by_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_create_sends_the_replica_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
     kctl("topics create orders --replica-assignment 0:1,1:0")
     (topic,) = cluster.requested(CreateTopicsRequest)[0][1].topics
     assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [0, 1]), (1, [1, 0])]

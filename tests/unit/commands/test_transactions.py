@@ -46,7 +46,7 @@ def producer(producer_id: int, timestamp_ms: int, start_offset: int) -> Producer
 
 
 @pytest.mark.usefixtures("cluster")
-def test_list_and_describe(kctl: Kctl) -> None:
+def test_transactions_are_listed_and_described(kctl: Kctl) -> None:
     assert kctl("transactions list").rows == [["tx", "1", "8", "Ongoing", "-", "-"]]
     assert kctl("transactions list --state Empty --format json").document == []
     assert kctl("transactions list --producer-id 9").rows == []
@@ -69,7 +69,7 @@ def test_producers_are_sorted_by_id_and_with_compat_in_the_order_of_the_broker(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_producers(kctl: Kctl) -> None:
+def test_producers_are_described_by_partition(kctl: Kctl) -> None:
     ran = kctl("producers describe orders")
     assert [row[:3] + row[7:9] for row in ran.rows] == [
         ["orders", "0", "8", "3", "-"],
@@ -128,11 +128,11 @@ def test_abort_refuses_a_transaction_that_its_coordinator_has(kctl: Kctl, cluste
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
+def test_invalid_options_are_refused(kctl: Kctl, line: str) -> None:
     assert kctl(f"transactions abort {line} --yes").status == ExitStatus.USAGE
 
 
-def test_producers_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_compat_prints_producers_in_kafkas_format(kctl: Kctl, cluster: FakeCluster) -> None:
     first, _ = cluster.topics["orders"]
     first.producers = [producer(8, 1_700_000_000_000, 3), producer(9, -1, -1)]
     ran = kctl("producers describe orders --partition 0 --compat kafka-3")

@@ -8,7 +8,7 @@ from kctl.config.kinds import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LIST, LONG, SHOR
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1), (" -7 ", -7), ("+3", 3), ("2147483647", 2147483647)])
-def test_integers(text: str, value: int) -> None:
+def test_integers_are_parsed(text: str, value: int) -> None:
     assert INT.parse(text) == value
 
 

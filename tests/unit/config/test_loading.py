@@ -153,7 +153,7 @@ def test_the_finest_unit_of_retention_counts(properties: dict[str, str], retenti
     assert load_broker_config(properties)[0].retention_ms == retention_ms
 
 
-def test_other_fallbacks() -> None:
+def test_older_properties_are_fallbacks_of_newer_ones() -> None:
     config = load(log__roll__hours="1", log__roll__jitter__hours="2", log__flush__scheduler__interval__ms="3")
     assert (config.roll_ms, config.roll_jitter_ms, config.flush_interval_ms) == (3_600_000, 7_200_000, 3)
     config = load(log__roll__ms="4", log__roll__jitter__ms="5", log__flush__interval__ms="6", log__dir="/a")

@@ -20,7 +20,7 @@ def test_the_brokers_value_is_the_topics_default() -> None:
     assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (3_600_000, 1000, 7)
 
 
-def test_an_override_wins() -> None:
+def test_topic_override_replaces_the_default() -> None:
     config = topic_config(BrokerConfig(), {"retention.ms": "5", "cleanup.policy": "compact,delete"})
     assert config.retention_ms == 5
     assert config.compacts
@@ -57,11 +57,12 @@ def test_no_cleanup_policy_keeps_everything() -> None:
 
 
 @pytest.mark.parametrize("text", ["*", "", "0:1", "0:1,1:2"])
-def test_throttled_replicas(text: str) -> None:
-    validate_topic_overrides({"leader.replication.throttled.replicas": text})
+def test_valid_throttled_replicas_are_accepted(text: str) -> None:
+    config = topic_config(BrokerConfig(), {"leader.replication.throttled.replicas": text})
+    assert ",".join(config.leader_replication_throttled_replicas) == text
 
 
-def test_stored_overrides_that_make_no_sense_do_not_keep_the_others_out() -> None:
+def test_invalid_stored_overrides_are_skipped_and_the_others_apply() -> None:
     config, ignored = topic_config_ignoring_errors(
         BrokerConfig(), {"retention.ms": "5", "segment.bytes": "x", "remote.storage.enable": "true"}
     )

@@ -78,7 +78,7 @@ class MemoryOffsetsLog:
         return parse_header(batches[-1]).next_offset if batches else 0
 
     def records(self) -> list[Record]:
-        """Of all partitions, in order of partition and offset."""
+        """The records of all partitions, in order of partition and offset."""
         return [
             record
             for partition in sorted(self.batches)

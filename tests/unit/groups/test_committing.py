@@ -143,7 +143,7 @@ def test_member_commits_in_its_generation() -> None:
 @pytest.mark.parametrize(
     ("member_id", "generation", "error"),
     [
-        ("stranger", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown-member", 1, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
         ("a-1", 0, ErrorCode.ILLEGAL_GENERATION),
         ("a-1", -1, ErrorCode.ILLEGAL_GENERATION),

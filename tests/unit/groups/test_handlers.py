@@ -268,12 +268,12 @@ def test_sync_group_v5_must_name_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_heartbeat_of_every_version(version: int) -> None:
+def test_every_version_of_heartbeat_checks_the_member(version: int) -> None:
     async def play(broker: Broker) -> None:
         member_id, generation = await broker.member()
         beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
         assert (await broker.call(beat, version)).error_code == ErrorCode.NONE
-        beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id="stranger")
+        beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id="unknown-member")
         assert (await broker.call(beat, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     on_a_broker(play)
@@ -462,7 +462,7 @@ def test_delete_groups_of_every_version(version: int) -> None:
     on_a_broker(play)
 
 
-def test_offset_delete() -> None:
+def test_offset_delete_removes_the_last_offset_and_the_group() -> None:
     async def play(broker: Broker) -> None:
         await broker.call(commit(("t", 0)), 8)
         partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]

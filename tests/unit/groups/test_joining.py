@@ -91,7 +91,7 @@ def test_static_member_is_admitted_at_once_under_a_fresh_id() -> None:
 def test_unknown_member_id_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
-    assert world.responses[world.join("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.responses[world.join("unknown-member")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_heartbeat_while_completing_succeeds() -> None:
 def test_heartbeat_of_an_unknown_member_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
-    assert world.heartbeat("stranger") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.heartbeat("unknown-member") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("generation", [0, 2, -1], ids=["old", "yet to come", "none"])
@@ -113,7 +113,7 @@ def test_leave_of_the_last_awaited_member_completes_the_join_phase() -> None:
 def test_each_leaver_has_its_own_error() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
-    outcome = world.leave("stranger", a, Leaver("", "no-such-instance"))
+    outcome = world.leave("unknown-member", a, Leaver("", "no-such-instance"))
     assert outcome == LeaveOutcome(
         ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
     )

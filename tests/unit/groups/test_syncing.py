@@ -47,7 +47,7 @@ def test_assignment_is_persisted_before_any_response() -> None:
 def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
-    world.sync(leader, assignments={leader: b"p0", "stranger": b"p9"})
+    world.sync(leader, assignments={leader: b"p0", "unknown-member": b"p9"})
     assert world.responses[world.sync(follower)].assignment == b""
 
 
@@ -107,7 +107,7 @@ def test_sync_of_another_generation_is_refused() -> None:
 def test_sync_of_an_unknown_member_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
-    assert world.responses[world.sync("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.responses[world.sync("unknown-member")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_sync_while_preparing_gets_rebalance_in_progress() -> None:

@@ -248,7 +248,7 @@ def test_replicated_appends_cost_each_follower_one_fetch(tmp_path: Path) -> None
 def test_a_diverging_follower_does_not_advance_the_high_watermark(
     tmp_path: Path, offset: int, last_fetched_epoch: int
 ) -> None:
-    """It led the previous epoch and fetches beyond records that no other replica has: it will truncate them."""
+    """The follower led the previous epoch and fetches beyond records that only it has, which it will truncate."""
 
     async def scenario(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)

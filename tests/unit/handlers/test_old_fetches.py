@@ -243,7 +243,7 @@ def test_a_fetch_waits_when_only_markers_follow(tmp_path: Path, version: int) ->
 def test_a_fetch_without_min_bytes_does_not_wait(
     tmp_path: Path, version: int, min_bytes: int, has_markers: bool
 ) -> None:
-    """It once repeated its reading without end and without yielding to the event loop."""
+    """Such a fetch once read repeatedly without end, without yielding to the event loop."""
 
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")

@@ -12,16 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
 
 import pytest
 
 import kctl
 from kctl.client.asyncio_transport import AsyncioTransport
-from kctl.client.transport import Connection
-from kctl.client.versions import BrokerVersions
 from kctl.protocol.apis.fetch import (
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -31,24 +27,18 @@ from kctl.protocol.apis.fetch import (
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.inter_broker import inter_broker_versions
-from kctl.server.peers import Purpose
-from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.partition import Partition
-from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.following import FETCH_S, OneLeader, fetchers_of
 from tests.unit.handlers.test_fetch_replicas import FOLLOWER, Scene, play
 from tests.unit.handlers.world import context
-
-T = TypeVar("T")
 
 VERSION = 12
 ROUNDS = 50
 PARTITIONS = 50
-FETCH_S = 0.1
 PACKAGE = str(Path(kctl.__file__).parent)
 TESTING = str(Path(PACKAGE) / "testing")
 
@@ -185,43 +175,21 @@ def test_session_returns_exactly_the_partitions_with_something_new(tmp_path: Pat
     play(tmp_path, scenario)
 
 
-class Leader:
-    """Peers, and the connection to the only one: a leader that has one more record in each response."""
-
-    address = "leader:9092"
-    versions = BrokerVersions({})
-    is_open = True
+class GrowingLeader(OneLeader):
+    """A leader that has one more record in each response."""
 
     def __init__(self) -> None:
-        self.fetches = 0
+        super().__init__(session_id=1)
         self.offset = -1
         self._batches = [
             build_batch([Record(0, 1, b"key", b"value")], base_offset=offset) for offset in range(ROUNDS + 2)
         ]
 
-    async def connect(self, _broker_id: int, _purpose: Purpose) -> Connection:
-        return self
-
-    async def send(
-        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
-    ) -> T:
-        assert isinstance(request, FetchRequest)
-        ((partition,),) = [topic.partitions for topic in request.topics]
-        assert partition.fetch_offset == self.offset + 1
-        self.fetches += 1
-        self.offset = partition.fetch_offset
-        await asyncio.sleep(FETCH_S)
+    def reply(self, requested: FetchPartition) -> PartitionData:
+        assert requested.fetch_offset == self.offset + 1
+        self.offset = requested.fetch_offset
         records = memoryview(self._batches[self.offset])
-        reply = PartitionData(partition_index=0, error_code=0, high_watermark=self.offset, records=records)
-        response = FetchResponse(session_id=1, responses=[FetchableTopicResponse(topic="orders", partitions=[reply])])
-        assert isinstance(response, response_class)
-        return response
-
-    async def post(self, request: object, *, version: int | None = None) -> None:
-        raise AssertionError(request)
-
-    async def close(self) -> None:
-        """Nothing to end."""
+        return PartitionData(partition_index=0, error_code=0, high_watermark=self.offset, records=records)
 
 
 def test_calls_of_a_follower_per_fetch(tmp_path: Path) -> None:
@@ -229,15 +197,8 @@ def test_calls_of_a_follower_per_fetch(tmp_path: Path) -> None:
     calls = Calls()
 
     async def follow(loop: SimLoop) -> int:
-        disk, leader = Disk(loop, tmp_path, live=(0, 1)), Leader()
-        fetchers = ReplicaFetchers(
-            replicas=disk.replicas,
-            peers=leader,
-            clock=disk.clock,
-            settings=FetchSettings(500, 1, 1 << 20, 1 << 20, 1000, inter_broker_versions("2.8")),
-            quota=ReplicationThrottles(0, disk.configs).follower,
-            per_leader=1,
-        )
+        disk, leader = Disk(loop, tmp_path, live=(0, 1)), GrowingLeader()
+        fetchers = fetchers_of(disk, leader)
         fetchers.follow(disk.lead("orders", leader=1, replicas=(0, 1)))
         await asyncio.sleep(FETCH_S / 2)
         with counted(calls):

@@ -41,8 +41,8 @@ from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
+from kctl.zookeeper.broker_znodes import BrokerRegistration
 from kctl.zookeeper.operations import WatchEvent
-from kctl.zookeeper.znodes import BrokerRegistration
 
 T = TypeVar("T")
 

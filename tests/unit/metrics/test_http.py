@@ -1,4 +1,4 @@
-"""The HTTP endpoint, also against scrapers that mean harm."""
+"""The HTTP endpoint, also with hostile scrapers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def response(port: int, sent: bytes) -> bytes:
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytes) -> bytes:
-    """The same for a connection that is open."""
+    """What the endpoint sends on an open connection until it closes it."""
     writer.write(sent)
     try:
         async with asyncio.timeout(30):

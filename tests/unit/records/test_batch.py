@@ -131,7 +131,7 @@ def test_an_empty_compacted_batch_keeps_the_last_sequence() -> None:
     header = parse_header(empty)
     assert list(iterate_records(empty)) == []
     assert (len(empty), header.last_offset, header.last_sequence) == (61, 13, 23)
-    assert header.max_timestamp == parse_header(batch).max_timestamp, "when the producer was last heard of"
+    assert header.max_timestamp == parse_header(batch).max_timestamp, "the time of the last batch of the producer"
 
 
 def test_recompressing_changes_nothing_but_the_codec() -> None:

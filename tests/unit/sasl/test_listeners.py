@@ -61,7 +61,7 @@ def mechanisms(channels: Channels) -> list[str]:
     return list(channel._listener.mechanisms)
 
 
-def knows(channels: Channels, user: str) -> bool:
+def has_user(channels: Channels, user: str) -> bool:
     channel = channels.open(PEER)
     assert isinstance(channel, SaslChannel)
     try:
@@ -76,14 +76,14 @@ def test_users_and_mechanisms_change_for_new_connections() -> None:
         view = view_of()
         channels = await channels_of(view)
         old = channels.open(PEER)
-        assert (knows(channels, "alice"), knows(channels, "bob")) == (True, False)
+        assert (has_user(channels, "alice"), has_user(channels, "bob")) == (True, False)
         view.set_dynamic_broker({USERS: jaas("bob"), MECHANISMS: "PLAIN,SCRAM-SHA-256"})
-        assert (knows(channels, "alice"), knows(channels, "bob")) == (False, True)
+        assert (has_user(channels, "alice"), has_user(channels, "bob")) == (False, True)
         assert mechanisms(channels) == ["PLAIN", "SCRAM-SHA-256"]
         assert isinstance(old, SaslChannel)
         assert list(old._listener.mechanisms) == ["PLAIN"], "a connection keeps its listener"
         view.set_dynamic_broker({})
-        assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
+        assert (has_user(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
         await channels.close()
 
     asyncio.run(main())
@@ -110,9 +110,9 @@ def test_a_stored_change_that_cannot_be_used_keeps_the_old_properties_and_is_log
             view.set_dynamic_broker(
                 {**overrides, "listener.name.sasl.sasl.server.max.receive.size": f"{1000 + number}"}
             )
-            assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
+            assert (has_user(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
         view.set_dynamic_broker({USERS: jaas("carol")})
-        assert knows(channels, "carol")
+        assert has_user(channels, "carol")
         await channels.close()
 
     asyncio.run(main())
@@ -131,7 +131,7 @@ def test_a_broker_starts_with_its_static_properties_when_stored_ones_cannot_be_u
         channels = Channels(view, handle=lambda _frame, _peer: None, clock=SimClock(loop.time), secrets=secrets)
         view.set_dynamic_broker(overrides)
         await channels.start()
-        assert (knows(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
+        assert (has_user(channels, "alice"), mechanisms(channels)) == (True, ["PLAIN"])
         await channels.close()
 
     asyncio.run(main())

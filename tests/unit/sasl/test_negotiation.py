@@ -71,7 +71,7 @@ def played(*events: Event, max_reauth_ms: int = 0, now_ms: int = 0) -> tuple[Neg
         ([PLAIN, TOKEN, DONE, TOKEN], Dispatch(), Phase.AUTHENTICATED),
     ],
 )
-def test_accepted_events(events: list[Event], action: Action, phase: Phase) -> None:
+def test_valid_events_lead_to_the_next_phase(events: list[Event], action: Action, phase: Phase) -> None:
     state, last = played(*events)
     assert (last, state.phase) == (action, phase)
 
@@ -145,7 +145,7 @@ class TestReauthentication:
         assert step(state, PLAIN, 1_010_999) == Dispatch()
         assert step(state, PLAIN, 1_011_000) == SendMechanisms("PLAIN")
 
-    def test_not_as_another_principal(self) -> None:
+    def test_reauthentication_as_another_principal_is_refused(self) -> None:
         state, _ = self.session()
         step(state, PLAIN, 1_010_000)
         step(state, TOKEN, 1_010_000)
@@ -153,7 +153,7 @@ class TestReauthentication:
         assert isinstance(action, Refuse)
         assert action.message == "Cannot change principals during re-authentication from User.alice: User.eve"
 
-    def test_not_with_another_mechanism(self) -> None:
+    def test_reauthentication_with_another_mechanism_is_refused(self) -> None:
         """Kafka responds to the handshake, and closes the connection at the next token."""
         state, _ = self.session()
         assert step(state, SCRAM, 1_010_000) == SendMechanisms("PLAIN")

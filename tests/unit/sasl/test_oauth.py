@@ -87,7 +87,7 @@ def test_a_valid_token_names_its_subject_and_its_end(keys: JsonWebKeys) -> None:
         {"iat": None},
     ],
 )
-def test_accepted_claims(keys: JsonWebKeys, claims: dict[str, Any]) -> None:
+def test_valid_claims_are_accepted(keys: JsonWebKeys, claims: dict[str, Any]) -> None:
     verifier(keys).verify(token(**claims))
 
 
@@ -112,7 +112,7 @@ def test_accepted_claims(keys: JsonWebKeys, claims: dict[str, Any]) -> None:
         {"scope": 5},
     ],
 )
-def test_refused_claims(keys: JsonWebKeys, claims: dict[str, Any]) -> None:
+def test_invalid_claims_are_refused(keys: JsonWebKeys, claims: dict[str, Any]) -> None:
     """CVE-2026-33557: another issuer, another audience, an expired token."""
     with pytest.raises(TokenInvalid):
         verifier(keys).verify(token(**claims))
@@ -201,7 +201,7 @@ def test_an_authorization_id_has_to_be_the_subject(keys: JsonWebKeys) -> None:
         b"n,,\x01auth=Bearer " + b"x" * OAUTHBEARER_MESSAGE_BYTES_MAX + b"\x01\x01",
     ],
 )
-def test_malformed_messages(text: bytes) -> None:
+def test_malformed_messages_are_refused(text: bytes) -> None:
     with pytest.raises(OAuthBearerError):
         parse_oauthbearer(text)
 
@@ -226,7 +226,7 @@ def test_addresses_that_are_refused_at_start(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["https://issuer.test/keys", "http://127.0.0.1:1/keys", "http://[::1]/keys", "file:///keys", "file:/keys"]
 )
-def test_addresses_that_are_accepted(url: str) -> None:
+def test_key_set_addresses_are_accepted(url: str) -> None:
     check_url(url)
 
 

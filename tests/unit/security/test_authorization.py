@@ -82,7 +82,7 @@ IMPLIED = {
 
 @pytest.mark.parametrize("granted", [each for each in O if each is not O.ANY])
 @pytest.mark.parametrize("requested", [each for each in O if each not in {O.ANY, O.ALL}])
-def test_what_an_operation_implies(granted: Operation, requested: Operation) -> None:
+def test_allowed_operations_imply_others_and_denied_ones_do_not(granted: Operation, requested: Operation) -> None:
     is_implied = granted in {requested, O.ALL, *IMPLIED.get(requested, ())}
     assert allowed([acl(f"allow {granted.label} orders")], requested) is is_implied
     # To be denied an operation implies nothing.
@@ -102,7 +102,7 @@ def test_super_users_that_are_not_principals_are_refused(text: str) -> None:
         parse_super_users(text)
 
 
-def test_no_super_users() -> None:
+def test_empty_super_users_are_ignored() -> None:
     assert parse_super_users("") == frozenset()
     assert parse_super_users("User:a; User:b;") == {"User:a", "User:b"}
 

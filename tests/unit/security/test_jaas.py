@@ -14,7 +14,7 @@ from kctl.security.jaas import JaasError, parse_jaas
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def test_a_module_with_users() -> None:
+def test_users_of_a_plain_module_are_options() -> None:
     module = parse_jaas(
         f'{PLAIN} required username="admin" password="admin-secret" user_admin="admin-secret" user_alice="a;b=c";'
     )
@@ -42,7 +42,7 @@ def test_a_module_with_users() -> None:
         ('M required a="x" a="y";', {"a": "y"}),
     ],
 )
-def test_options(text: str, options: dict[str, str]) -> None:
+def test_options_are_parsed(text: str, options: dict[str, str]) -> None:
     assert parse_jaas(text).options == options
 
 

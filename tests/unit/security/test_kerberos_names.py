@@ -24,7 +24,7 @@ from kctl.security.kerberos_names import KerberosNameError, parse_rules, user_na
         (["RULE:[1:$1]s/(.+)/$1-x/L"], "Eve@REALM", "eve-x"),
     ],
 )
-def test_names(rules: list[str], principal: str, name: str) -> None:
+def test_rules_map_principals_to_names(rules: list[str], principal: str, name: str) -> None:
     assert user_name(principal, parse_rules(rules), default_realm="REALM") == name
 
 
@@ -42,12 +42,12 @@ def test_names(rules: list[str], principal: str, name: str) -> None:
         (["DEFAULT"], "@REALM"),
     ],
 )
-def test_principals_without_a_name(rules: list[str], principal: str) -> None:
+def test_principals_that_no_rule_matches_are_refused(rules: list[str], principal: str) -> None:
     with pytest.raises(KerberosNameError):
         user_name(principal, parse_rules(rules), default_realm="REALM")
 
 
 @pytest.mark.parametrize("rule", ["", "default", "RULE", "RULE:[x:$1]", "RULE:[1:$1](((", "RULE:[1:$1]s/a/b"])
-def test_malformed_rules(rule: str) -> None:
+def test_malformed_rules_are_refused(rule: str) -> None:
     with pytest.raises(KerberosNameError):
         parse_rules([rule])

@@ -29,7 +29,8 @@ from kctl.server.controller.events import (
 )
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.controller.step import step
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
 
 ID = UUID(int=7)
 

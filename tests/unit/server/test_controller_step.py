@@ -287,7 +287,7 @@ def test_controller_state_agrees_with_zookeeper_after_random_events(history: lis
 
 
 def test_a_new_controller_does_not_elect_a_broker_that_re_registered_since() -> None:
-    """It may have lost acknowledged records in a power failure; the others have them for certain."""
+    """The broker may have lost acknowledged records in a power failure; the others still have them."""
     world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
     actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
     assert world.znodes[T0].leader == 2

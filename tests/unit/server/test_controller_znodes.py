@@ -229,12 +229,15 @@ def test_a_deletion_request_is_removed_with_its_child_znodes(path: str) -> None:
 
 def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
     async def scene(world: World) -> None:
+        await world.topic("a")
+        await world.zookeeper.set("/config/topics/a", b'{"version":1,"config":{"retention.ms":"7"}}')
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
         again.changes = type(again.changes)(
             0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, lambda _: None
         )
         await again.changes.load()
+        assert again.configs.topic("a").retention_ms == 7
 
     play(scene)
 

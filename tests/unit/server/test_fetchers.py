@@ -5,24 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.client.versions import BrokerVersions
 from kctl.errors import ErrorCode
-from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kctl.protocol.apis.fetch import FetchPartition, PartitionData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.peers import Purpose
-from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
-from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
-
-T = TypeVar("T")
+from tests.unit.handlers.following import OneLeader, fetchers_of
 
 
 class UnreachablePeers:
@@ -38,18 +32,11 @@ class UnreachablePeers:
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
-    """It would rejoin the ISR at once, and be removed again when it has stopped."""
+    """The broker would rejoin the ISR at once, and be removed again when it has stopped."""
 
     async def transfer(loop: SimLoop) -> set[int]:
         disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()
-        fetchers = ReplicaFetchers(
-            replicas=disk.replicas,
-            peers=peers,
-            clock=disk.clock,
-            settings=FetchSettings(500, 1, 1 << 20, 1 << 20, 1000, inter_broker_versions("2.8")),
-            quota=ReplicationThrottles(0, disk.configs).follower,
-            per_leader=1,
-        )
+        fetchers = fetchers_of(disk, peers)
         fetchers.follow(disk.lead("orders", replicas=(0, 1)))
         if is_stopping:
             fetchers.begin_shutdown()
@@ -66,42 +53,20 @@ ONE = build_batch([Record(0, 1, b"key", b"value")])
 DAMAGED = ONE + (1).to_bytes(8, "big") + ONE[8:-2] + b"?" + ONE[-1:]
 
 
-class DamagedLeader:
-    """Peers, and the connection to the only one: a leader that has `records`, or returns an error."""
-
-    address = "leader:9092"
-    versions = BrokerVersions({})
-    is_open = True
+class DamagedLeader(OneLeader):
+    """A leader that has `records`, or returns an error if there are none."""
 
     def __init__(self, records: bytes) -> None:
+        super().__init__()
         self.records = records
-        self.fetches = 0
 
-    async def connect(self, _broker_id: int, _purpose: Purpose) -> Connection:
-        return self
-
-    async def send(
-        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
-    ) -> T:
-        assert isinstance(request, FetchRequest)
-        self.fetches += 1
-        await asyncio.sleep(0.1)
-        start = request.topics[0].partitions[0].fetch_offset * len(ONE)
-        reply = PartitionData(
+    def reply(self, requested: FetchPartition) -> PartitionData:
+        return PartitionData(
             partition_index=0,
             error_code=ErrorCode.NONE if self.records else ErrorCode.CORRUPT_MESSAGE,
             high_watermark=2,
-            records=self.records[start:],
+            records=self.records[requested.fetch_offset * len(ONE) :],
         )
-        response = FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[reply])])
-        assert isinstance(response, response_class)
-        return response
-
-    async def post(self, request: object, *, version: int | None = None) -> None:
-        raise AssertionError(request)
-
-    async def close(self) -> None:
-        """Nothing to end."""
 
 
 @pytest.mark.parametrize(
@@ -116,14 +81,7 @@ def test_damage_at_the_leader_is_logged_and_earlier_records_are_copied(
 ) -> None:
     async def follow(loop: SimLoop) -> tuple[int, int]:
         disk, leader = Disk(loop, tmp_path, live=(0, 1)), DamagedLeader(records)
-        fetchers = ReplicaFetchers(
-            replicas=disk.replicas,
-            peers=leader,
-            clock=disk.clock,
-            settings=FetchSettings(500, 1, 1 << 20, 1 << 20, 1000, inter_broker_versions("2.8")),
-            quota=ReplicationThrottles(0, disk.configs).follower,
-            per_leader=1,
-        )
+        fetchers = fetchers_of(disk, leader)
         partition = disk.lead("orders", leader=1, replicas=(0, 1))
         fetchers.follow(partition)
         await asyncio.sleep(20)

@@ -29,7 +29,8 @@ from kctl.server.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
 from kctl.server.replication.state_stores import ControllerStates
 from kctl.testing.sim_loop import SimLoop, simulate
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
 from tests.unit.handlers.world import World, exchange
 from tests.unit.handlers.world import play as play_world
 
@@ -254,7 +255,7 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
 
 
 def test_isr_change_replaced_by_one_of_another_epoch_gets_a_response() -> None:
-    """It never got a response, and the partition waited for it until its leader changed."""
+    """Such a change never got a response, and the partition waited for it until its leader changed."""
 
     async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.responses = [response(1), response(0, code=ErrorCode.FENCED_LEADER_EPOCH)]

@@ -35,7 +35,7 @@ def test_a_replica_moves_with_all_its_records_and_the_old_files_go_later() -> No
         old = world.log()
         segments = [segment.base_offset for segment in old.segments]
         world.moves.move(TP, "/two")
-        assert world.place() == "/one", "it is served from where it was until the copy is complete"
+        assert world.place() == "/one", "the old directory serves it until the copy is complete"
         await world.settled()
         assert world.place() == "/two"
         assert partition.log is world.log() is not old
@@ -114,7 +114,7 @@ def test_idempotent_producers_continue_after_a_move() -> None:
         world.moves.move(TP, "/two")
         await world.settled()
         put(3)
-        assert partition.log.log_end_offset == 4, "a duplicate is known as such"
+        assert partition.log.log_end_offset == 4, "the duplicate is detected"
         put(4)
         assert partition.log.log_end_offset == 5
 
@@ -171,7 +171,7 @@ def test_a_replica_not_yet_on_this_broker_is_created_in_the_requested_directory(
         assert (world.place(OTHER), world.place(TP)) == ("/one", "/two")
         third = TopicPartition("orders", 2)
         world.lead(third)
-        assert world.place(third) == "/one", "others go where the fewest are"
+        assert world.place(third) == "/one", "others are created in the directory with the fewest logs"
 
     play(scene)
 
@@ -239,7 +239,7 @@ def test_a_throttle_slows_the_copy_and_can_be_removed_during_the_move() -> None:
         world.moves.move(TP, "/two")
         await world.settled()
         took_ms = world.clock.monotonic_ms() - started_ms
-        assert took_ms >= (size - 1000) * 1000 / 1000 - 1000, "a second of credit and one piece are not waited for"
+        assert took_ms >= (size - 1000) * 1000 / 1000 - 1000, "the credit of a second and one piece are not delayed"
         await world.begin_slow_move("/one")
         world.bytes_per_second = 1e18
         started_ms = world.clock.monotonic_ms()

@@ -155,7 +155,7 @@ def ordinary_user() -> Iterator[None]:
         os.seteuid(before)
 
 
-def test_directory_without_permission() -> None:
+def test_directory_without_permission_is_reported() -> None:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         directory = Path(name) / "logs"
@@ -181,7 +181,7 @@ def test_directories_of_different_brokers_and_clusters(tmp_path: Path) -> None:
     assert subjects(tmp_path / "data", {"log.dirs": f"{tmp_path}/one", "broker.id": "3"}) == []
 
 
-def test_broken_meta_properties(tmp_path: Path) -> None:
+def test_broken_meta_properties_are_reported(tmp_path: Path) -> None:
     write_meta(tmp_path / "one", 3, "abc")
     path = tmp_path / "one" / "meta.properties"
     path.write_text("version=1\nnode.id=3\n")
@@ -228,7 +228,7 @@ def test_zookeeper_is_compared_only_if_wanted(tmp_path: Path) -> None:
     assert "cluster other" in message
 
 
-def test_unreachable_zookeeper(tmp_path: Path) -> None:
+def test_unreachable_zookeeper_is_reported_if_connections_are_tried(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
     properties = {"zookeeper.connect": address, "zookeeper.connection.timeout.ms": "50", "broker.id": "1"}

@@ -10,7 +10,8 @@ from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
 from kctl.server.controller.reassignment_rules import refusal
 from kctl.server.controller.state import ControllerState, LiveBroker
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from kctl.zookeeper.broker_znodes import BrokerRegistration
+from kctl.zookeeper.znodes import TopicAssignment
 
 
 def cluster() -> ControllerState:

@@ -212,9 +212,9 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
 def test_a_client_of_tls_1_3_with_a_refused_certificate_always_reads_the_alert(
     authority: CertificateAuthority, properties: dict[str, str], tmp_path: Path
 ) -> None:
-    stranger = CertificateAuthority.create(tmp_path).issue("mallory")
+    unauthenticated = CertificateAuthority.create(tmp_path).issue("mallory")
     context = client_context(authority)
-    context.load_cert_chain(stranger.pem)
+    context.load_cert_chain(unauthenticated.pem)
     required = {**properties, "listener.name.secure.ssl.client.auth": "required"}
     limits = ConnectionLimits()
 

@@ -76,10 +76,6 @@ class CrashingFiles(SteppedFiles):
         super().__init__(folder, self._crash_from)
         self._crash_at = crash_at
 
-    @property
-    def has_crashed(self) -> bool:
-        return self.steps >= self._crash_at
-
     def _crash_from(self, step: int) -> None:
         if step >= self._crash_at:
             raise Crash

@@ -66,7 +66,7 @@ class Cluster:
         self.is_reachable = True
         self.spark_starts = True
         self.value: Callable[[int, int], bytes | None] = value
-        """Of the record of a partition with an offset."""
+        """The value of the record of a partition with an offset."""
 
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count

@@ -13,7 +13,7 @@ from kctl.spark.exec.environment import problem
 from kctl.spark.package import build_package
 
 
-def test_this_python_has_everything() -> None:
+def test_installed_packages_are_no_problem() -> None:
     assert problem() == ""
 
 

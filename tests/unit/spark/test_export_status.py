@@ -89,7 +89,7 @@ def nothing(broker: FakeBroker) -> None: ...
         (nothing, None, State.NEW, 30, 0),
     ],
 )
-def test_states(
+def test_state_compares_export_and_topic(
     change: Callable[[FakeBroker], None], offset: int | None, expected: State, lag: int | None, lost: int | None
 ) -> None:
     broker = FakeBroker(batch(0), batch(10), batch(20))

@@ -35,7 +35,7 @@ KINDS = [TableKind.PARQUET, TableKind.ICEBERG, TableKind.DELTA]
 
 
 class Topic:
-    """The topic of a Cluster as the verifier sees it; offsets may be removed, or become those of aborted batches."""
+    """The topic of a Cluster, for the verifier; offsets may be removed, or become those of aborted batches."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -143,7 +143,7 @@ def test_records_that_could_not_be_decoded_are_compared_too(tmp_path: Path, kind
     assert not verify(cluster, tmp_path).is_equal
 
 
-def test_hashes_are_as_ever(tmp_path: Path) -> None:
+def test_hashes_equal_those_of_earlier_versions(tmp_path: Path) -> None:
     """Hashes of two runs, machines and versions can be compared."""
     found = verify(exported(filled(), tmp_path), tmp_path)
     assert [row.topic_hash for row in found.ranges] == ["ffb9b86001727aaa", "bd5bf5989104ba5d"]
@@ -289,8 +289,8 @@ def test_compacted_records_are_listed(tmp_path: Path, kind: TableKind) -> None:
         assert len(found.warnings) == (topic.is_compacted is None)
 
 
-def test_rows_of_aborted_transactions(tmp_path: Path, kind: TableKind) -> None:
-    """They are wrong in a folder that was exported with read_committed; tables do not record the isolation."""
+def test_rows_of_aborted_transactions_are_unexpected_in_read_committed_exports(tmp_path: Path, kind: TableKind) -> None:
+    """Such rows are wrong in a folder that was exported with read_committed; tables do not record the isolation."""
     topic = Topic(exported(filled(), tmp_path, kind))
     topic.aborted = {(1, 0)}
     found = verify(topic, tmp_path)

@@ -21,7 +21,6 @@ from kctl.storage.recovery import open_log
 from kctl.testing.sim_files import SimFiles
 
 TP = TopicPartition("orders", 0)
-DIRECTORY = "/data/orders-0"
 NOW_MS = 1_600_000_000_000
 
 

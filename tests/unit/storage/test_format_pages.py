@@ -30,12 +30,12 @@ def example_of(page: str, *, after: str = "## Example\n") -> bytes:
     return b"".join(bytes.fromhex(found) for found in _HEX.findall(text))
 
 
-def test_the_batch() -> None:
+def test_example_of_a_batch_is_what_is_written() -> None:
     records = [Record(0, 1600000000000, b"k", b"hi"), Record(0, 1600000000005, None, b"", (("h", b"x"),))]
     assert example_of("segment.md") == build_batch(records, base_offset=100, leader_epoch=3)
 
 
-def test_the_indexes() -> None:
+def test_examples_of_indexes_are_what_is_written() -> None:
     machine = LogOnDisk(LogConfig())
     machine.log.truncate_fully_and_start_at(100)
     for timestamp in (7000, 6000, 9000):
@@ -51,7 +51,7 @@ def test_the_indexes() -> None:
     assert example_of("index.md") == written
 
 
-def test_the_snapshot() -> None:
+def test_example_of_a_snapshot_is_kafkas() -> None:
     kafka = next((PAGES.parents[1] / "tests/golden/storage/kafka-2.7.1/myTopic-0").glob("*.snapshot")).read_bytes()
     shown = example_of("producer-snapshot.md")
     assert kafka.startswith(shown)
@@ -59,13 +59,13 @@ def test_the_snapshot() -> None:
     assert len(parse_snapshot(kafka, "snapshot")) == 3
 
 
-def test_the_committed_offset() -> None:
+def test_example_of_a_committed_offset_is_what_is_written() -> None:
     value = OffsetCommitValue(offset=42, leader_epoch=3, metadata="", commit_timestamp=1600000000000)
     written = encode_offset_commit_key("g", "orders", 2) + encode_offset_commit_value(value)
     assert example_of("internal-topics.md") == written
 
 
-def test_the_open_transaction() -> None:
+def test_example_of_an_open_transaction_is_what_is_written() -> None:
     value = TransactionLogValue(
         producer_id=1000,
         producer_epoch=5,

@@ -51,7 +51,7 @@ def test_log_append_time_is_returned_and_stored() -> None:
     assert [record.timestamp for record in machine.records()] == [NOW_MS + 77]
     first = machine.append(b"b", producer_id=1)
     machine.now_ms += 1000
-    assert machine.append(b"b", producer_id=1)[:3] == first[:3], "a duplicate is answered with the time of the original"
+    assert machine.append(b"b", producer_id=1)[:3] == first[:3], "a duplicate has the time of the original"
 
 
 def test_a_retried_batch_gets_its_first_offset() -> None:

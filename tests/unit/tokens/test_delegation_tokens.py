@@ -51,7 +51,9 @@ def test_lifetimes_of_a_new_token(requested_ms: int, max_ms: int, expiry_ms: int
         ("User:alice", 0, 10, 10),
     ],
 )
-def test_renewal(principal: str, period_ms: int, now_h: int, expiry_h: int) -> None:
+def test_renewal_extends_the_expiry_within_the_maximum(
+    principal: str, period_ms: int, now_h: int, expiry_h: int
+) -> None:
     changed = renewed(TOKEN, principal, period_ms=period_ms, lifetimes=LIFETIMES, now_ms=now_h * HOUR)
     assert changed == replace(TOKEN, expiry_ms=expiry_h * HOUR)
 
@@ -62,7 +64,7 @@ def code_of(change: Callable[[], object]) -> ErrorCode:
     return raised.value.code
 
 
-def test_refused_changes() -> None:
+def test_changes_by_others_and_of_expired_tokens_are_refused() -> None:
     late_ms = 24 * HOUR + 1
     mismatch = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     gone = ErrorCode.DELEGATION_TOKEN_EXPIRED
@@ -72,7 +74,7 @@ def test_refused_changes() -> None:
     assert code_of(lambda: expired(TOKEN, "User:alice", period_ms=1, now_ms=late_ms)) is gone
 
 
-def test_expiry() -> None:
+def test_expire_removes_the_token_or_sets_its_expiry() -> None:
     assert expired(TOKEN, "User:bob", period_ms=-1, now_ms=50 * HOUR) is None
     assert expired(TOKEN, "User:bob", period_ms=HOUR, now_ms=HOUR) == replace(TOKEN, expiry_ms=2 * HOUR)
 
@@ -132,7 +134,7 @@ def test_a_znode_of_kafka_3_is_read() -> None:
         encode_token(TokenZnode("id", "User:a", ("x",), 1, 1, 1)),
     ],
 )
-def test_malformed_znodes(data: bytes) -> None:
+def test_malformed_znodes_are_refused_with_their_path(data: bytes) -> None:
     with pytest.raises(ValueError, match="/delegation_token/tokens/id"):
         decode_token(paths.delegation_token("id"), data)
 

@@ -244,7 +244,7 @@ class TestInitProducerId:
 
 class TestAddPartitionsToTxn:
     @pytest.mark.parametrize("version", range(4))
-    def test_of_every_version(self, version: int) -> None:
+    def test_every_version_succeeds(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             reply = await broker.call(add(producer, ("t", 0), ("t", 1)), version)
@@ -282,7 +282,7 @@ class TestAddPartitionsToTxn:
 
 class TestAddOffsetsToTxn:
     @pytest.mark.parametrize("version", range(4))
-    def test_of_every_version(self, version: int) -> None:
+    def test_every_version_succeeds(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             reply = await broker.call(AddOffsetsToTxnRequest(group_id="g", **producer), version)
@@ -296,7 +296,7 @@ class TestAddOffsetsToTxn:
     @pytest.mark.parametrize(
         ("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
     )
-    def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
+    def test_fenced_producer_gets_the_error_of_the_version(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
             reply = await broker.call(AddOffsetsToTxnRequest(group_id="g", **old), version)
@@ -308,7 +308,7 @@ class TestAddOffsetsToTxn:
 class TestEndTxn:
     @pytest.mark.parametrize("committed", [True, False])
     @pytest.mark.parametrize("version", range(4))
-    def test_of_every_version(self, version: int, committed: bool) -> None:
+    def test_every_version_succeeds(self, version: int, committed: bool) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             await broker.call(add(producer, ("t", 0)), 0)
@@ -322,7 +322,7 @@ class TestEndTxn:
     @pytest.mark.parametrize(
         ("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
     )
-    def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
+    def test_fenced_producer_gets_the_error_of_the_version(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
             reply = await broker.call(EndTxnRequest(committed=True, **old), version)
@@ -442,7 +442,7 @@ class TestTxnOffsetCommit:
             assert await error(**member) == NONE
             assert await error(**member | {"generation_id": joined.generation - 1}) == ErrorCode.ILLEGAL_GENERATION
             assert await error(**member | {"generation_id": joined.generation + 1}) == ErrorCode.ILLEGAL_GENERATION
-            assert await error(**member | {"member_id": "stranger"}) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await error(**member | {"member_id": "unknown-member"}) == ErrorCode.UNKNOWN_MEMBER_ID
             assert await error(generation_id=joined.generation + 1) == ErrorCode.ILLEGAL_GENERATION
             assert await error() == NONE, "producers of before KIP-447 name neither"
 
@@ -521,7 +521,7 @@ class TestWriteTxnMarkers:
 
 
 class TestDescriptions:
-    def test_producers_of_a_partition(self) -> None:
+    def test_described_partition_lists_its_producers(self) -> None:
         async def play(broker: Broker) -> None:
             records = [Record(0, 9, b"k", b"v")]
             batch = build_batch(
@@ -549,7 +549,7 @@ class TestDescriptions:
 
         on_a_broker(play)
 
-    def test_transaction(self) -> None:
+    def test_described_transaction_has_its_state_and_partitions(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             await broker.call(add(producer, ("t", 0), ("t", 1)), 3)
@@ -567,7 +567,7 @@ class TestDescriptions:
 
         on_a_broker(play)
 
-    def test_list_of_transactions(self) -> None:
+    def test_listed_transactions_match_the_filters(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer("a")
             await broker.call(add(producer, ("t", 0)), 3)

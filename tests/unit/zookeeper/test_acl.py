@@ -26,7 +26,7 @@ def test_auth_scheme_stands_for_the_identities_of_the_connection() -> None:
         None,
         [],
         [Acl(READ, Id("auth", ""))],
-        [Acl(READ, Id("world", "somebody"))],
+        [Acl(READ, Id("world", "other"))],
         [Acl(READ, Id("digest", "nocolon"))],
         [Acl(READ, Id("digest", "a:"))],
         [Acl(READ, Id("digest", "a:b:c"))],

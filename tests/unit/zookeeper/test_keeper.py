@@ -289,7 +289,7 @@ def test_removing_a_watch_that_is_not_there_is_refused(keeper: Keeper, one: Play
     assert one.take_received() == []
 
 
-def test_refused_permissions(one: Player, other: Player) -> None:
+def test_operations_without_permission_are_refused(one: Player, other: Player) -> None:
     one.create("/r", acl=READ_ACL_UNSAFE)
     assert other.set("/r", b"") == "NO_AUTH"
     assert other.create("/r/x") == "NO_AUTH"

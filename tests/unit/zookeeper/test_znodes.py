@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
-from kctl.zookeeper import znodes
+from kctl.zookeeper import broker_znodes, znodes
+from kctl.zookeeper.broker_znodes import BrokerRegistration, decode_broker, encode_broker
 
 HERE = "/somewhere"
 TOPIC_ID = UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479")
@@ -36,7 +37,8 @@ WRITTEN_BY_KAFKA_2_8_2 = {
 @pytest.mark.parametrize("kind", WRITTEN_BY_KAFKA_2_8_2)
 def test_znodes_written_by_apache_kafka_are_read_and_written_alike(kind: str) -> None:
     data = WRITTEN_BY_KAFKA_2_8_2[kind]
-    decode, encode = getattr(znodes, f"decode_{kind}"), getattr(znodes, f"encode_{kind}")
+    module = broker_znodes if kind == "broker" else znodes
+    decode, encode = getattr(module, f"decode_{kind}"), getattr(module, f"encode_{kind}")
     value = decode(HERE, data, 0) if kind == "partition_state" else decode(HERE, data)
     assert json.loads(encode(value)) == json.loads(data)
 
@@ -48,22 +50,22 @@ def test_cluster_id_has_its_version_as_a_string() -> None:
 
 
 def test_broker_registration_of_version_5() -> None:
-    broker = znodes.BrokerRegistration(
+    broker = BrokerRegistration(
         endpoints=(Endpoint("PLAINTEXT", "h", 9092), Endpoint("INTERNAL", "::1", 9093, "SSL")),
         timestamp_ms=1600000000000,
         rack="r1",
     )
-    data = znodes.encode_broker(broker)
+    data = encode_broker(broker)
     assert data == (
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1600000000000",'
         b'"endpoints":["PLAINTEXT://h:9092","INTERNAL://[::1]:9093"],'
         b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT","INTERNAL":"SSL"},"rack":"r1","features":{}}'
     )
-    assert znodes.decode_broker(HERE, data) == broker
+    assert decode_broker(HERE, data) == broker
 
 
 def test_broker_without_a_plaintext_endpoint_has_no_host_for_old_readers() -> None:
-    data = znodes.encode_broker(znodes.BrokerRegistration((Endpoint("EXTERNAL", "h", 1, "SSL"),), 5, version=4))
+    data = encode_broker(BrokerRegistration((Endpoint("EXTERNAL", "h", 1, "SSL"),), 5, version=4))
     assert b'"host":null,"port":-1' in data
     assert b"features" not in data
     assert b"rack" not in data
@@ -87,7 +89,7 @@ def test_broker_without_a_plaintext_endpoint_has_no_host_for_old_readers() -> No
     ],
 )
 def test_broker_registrations_of_older_versions_are_read(data: bytes, endpoint: Endpoint) -> None:
-    assert znodes.decode_broker(HERE, data).endpoints == (endpoint,)
+    assert decode_broker(HERE, data).endpoints == (endpoint,)
 
 
 def test_topic_is_written_in_version_3() -> None:
@@ -115,7 +117,7 @@ def test_partition_epoch_is_the_version_of_the_node() -> None:
     assert znodes.decode_partition_state(HERE, recovering, 12) == state
 
 
-def test_controller_and_its_epoch() -> None:
+def test_controller_and_epoch_have_kafkas_format() -> None:
     data = b'{"version":1,"brokerid":2,"timestamp":"1600000000000"}'
     assert znodes.encode_controller(znodes.Controller(2, 1600000000000)) == data
     assert znodes.decode_controller(HERE, data) == znodes.Controller(2, 1600000000000)
@@ -147,7 +149,7 @@ def test_producer_id_blocks_have_strings_for_bounds() -> None:
     assert znodes.decode_producer_id_block(HERE, b"") is None
 
 
-def test_requests_to_the_controller() -> None:
+def test_requests_to_the_controller_have_kafkas_format() -> None:
     tp = TopicPartition("orders", 1)
     reassignment = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[1,2]}]}'
     assert znodes.encode_reassignment({tp: (1, 2)}) == reassignment
@@ -160,7 +162,7 @@ def test_requests_to_the_controller() -> None:
     assert znodes.decode_log_dir_event(HERE, event) == znodes.LogDirEvent(3)
 
 
-def test_features_of_both_versions() -> None:
+def test_both_versions_of_features_are_read() -> None:
     assert znodes.encode_features(znodes.Features()) == b'{"version":1,"status":1,"features":{}}'
     first = b'{"version":1,"status":1,"features":{"f":{"min_version_level":2,"max_version_level":3}}}'
     assert znodes.decode_features(HERE, first).levels == {"f": (2, 3)}
@@ -172,7 +174,7 @@ def test_features_of_both_versions() -> None:
     "decode",
     [
         znodes.decode_cluster_id,
-        znodes.decode_broker,
+        decode_broker,
         znodes.decode_topic,
         lambda path, data: znodes.decode_partition_state(path, data, 0),
         znodes.decode_controller,

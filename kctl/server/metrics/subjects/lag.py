@@ -72,8 +72,6 @@ DEFINITIONS = (
     LAG_SECONDS,
 )
 """Metrics of a broker and of `kctl metrics serve`."""
-DEFINITIONS_OF_EXPORTER = (VERDICT, TIME_LEFT, FAILURES)
-"""Further metrics of `kctl metrics serve`, which reads the history of commits and the limits of topics."""
 
 
 def families(found: ClusterLag, *, of_exporter: bool) -> Iterator[Family | None]:

@@ -64,7 +64,7 @@ class PartitionLabels:
         return text
 
     def keep(self, count: int) -> None:
-        """Forgets all texts when there are many more than `count` partitions."""
+        """Removes all texts when there are many more than `count` partitions."""
         if len(self._texts) > 2 * count + 1000:
             self._texts.clear()
 

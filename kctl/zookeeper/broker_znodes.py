@@ -1,0 +1,88 @@
+"""/brokers/ids/N, the registration of a broker with its endpoints: JSON as Kafka's brokers write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kctl.model import Endpoint
+from kctl.zookeeper.znode_json import decode_json, encode_json
+
+_VERSION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """/brokers/ids/N: the endpoints of a broker.  Version 5, with features, is written from IBP 2.7 on, else version
+    4.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    timestamp_ms: int
+    rack: str | None = None
+    jmx_port: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported features with (min, max) version; brokers in ZooKeeper mode have none."""
+    version: int = _VERSION
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    """Return the content of /brokers/ids/N.
+
+    host and port are those of the first PLAINTEXT endpoint for readers older than 0.9, or null and -1.
+    """
+    plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
+    znode: dict[str, object] = {
+        "version": broker.version,
+        "host": plain.host if plain else None,
+        "port": plain.port if plain else -1,
+        "jmx_port": broker.jmx_port,
+        "timestamp": str(broker.timestamp_ms),
+        "endpoints": [_endpoint_text(each) for each in broker.endpoints],
+        "listener_security_protocol_map": {each.listener: each.security_protocol for each in broker.endpoints},
+    }
+    if broker.rack is not None:
+        znode["rack"] = broker.rack
+    if broker.version >= 5:
+        znode["features"] = {
+            name: {"min_version": low, "max_version": high} for name, (low, high) in broker.features.items()
+        }
+    return encode_json(znode)
+
+
+def decode_broker(path: str, data: bytes) -> BrokerRegistration:
+    """Return the registration of the broker with the id in the path."""
+    return decode_json(path, data, _broker_of)
+
+
+def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
+    version = int(znode["version"])
+    if version < 1:
+        raise ValueError(f"unknown version {version} of a broker registration")
+    if version == 1:
+        endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(znode["host"]), int(znode["port"])),)
+    else:
+        protocols = znode.get("listener_security_protocol_map") or {}
+        endpoints = tuple(_endpoint_of(text, protocols) for text in znode["endpoints"])
+    features = znode.get("features") or {}
+    return BrokerRegistration(
+        endpoints=endpoints,
+        timestamp_ms=int(znode.get("timestamp", -1)),
+        rack=znode.get("rack"),
+        jmx_port=int(znode.get("jmx_port", -1)),
+        features={name: (int(each["min_version"]), int(each["max_version"])) for name, each in features.items()},
+        version=version,
+    )
+
+
+def _endpoint_text(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+def _endpoint_of(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    """Parse an endpoint; without a protocol map the listener's name is its protocol, as before KIP-103."""
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocols.get(listener, listener))
