@@ -823,6 +823,12 @@ LOG_FIELDS_MAX = _limit(
     "fields",
     on_excess="further ones are left out",
 )
+CONFIGS_READ_TOGETHER = _limit(
+    "configurations of new topics that are read from ZooKeeper at the same time",
+    100,
+    "topics",
+    on_excess="those of the others are read afterwards",
+)
 REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     "topics, partitions, groups, resources or users of one request that are handled without a pause",
     500,

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
@@ -133,6 +133,20 @@ class Pace:
 def paced(elements: Iterable[T]) -> AsyncIterator[T]:
     """The elements of a request, at a pace of their own."""
     return Pace().over(elements)
+
+
+async def release(*arrays: list[Any]) -> None:
+    """Frees the elements of long arrays of a controller's request, and the `partition_states` in them.
+
+    Freeing 100,000 partitions at once takes tens of milliseconds.
+    """
+    pace = Pace()
+    for elements in arrays:
+        while elements:
+            states = getattr(elements.pop(), "partition_states", [])
+            async for _ in pace.over(range(1 + len(states))):
+                if states:
+                    states.pop()
 
 
 def begin(work: Generator[None, None, T | Awaitable[T]]) -> T | Awaitable[T]:
