@@ -4,7 +4,8 @@
 
 Three brokers with all topics replicated three times, groups that each committed in four topics, and a group with a
 topic of many partitions.  Each command runs as a process of its own with its output in a pipe; the processor time is
-also shown as a multiple of `python -c pass`.  Then a broker that is not in the bootstrap list is ended by `kill -9`.
+also shown as a multiple of `python -c pass`, beside that of the brokers in the same time.  Then a broker that is not in
+the bootstrap list is ended by `kill -9`, and the commands run again when its partitions have other leaders.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.harness.cluster import BROKERS, Cluster, Observer, cluster, is_led, kill, parser
 from benchmarks.harness.report import Figure, report
+from benchmarks.harness.subject import Subject
 from kctl.admin.topic_changes import NewTopic, create_topics
 from kctl.client.metadata import ClusterMetadata, Partition
 
@@ -60,7 +63,7 @@ LINES = [
     "loggers list",
     "api-versions",
     "plan --export",
-    "top --once --format json",
+    "top --once --interval 200ms --format json",
 ]
 GOALS = {"s": "< 2", "CPU s": "< 1"}
 STATES = ("all alive", "one dead")
@@ -79,9 +82,10 @@ def main() -> None:
         asyncio.run(create(brokers, options.topics, options.partitions))
         commit(brokers, options.topics, options.groups, options.partitions)
         bootstrap = ",".join(brokers.broker(number).bootstrap for number in BROKERS if number != DEAD)
-        figures += measure(STATES[0], lines, bootstrap, options.runs)
-        asyncio.run(lose(brokers))
-        figures += measure(STATES[1], lines, bootstrap, options.runs)
+        figures += measure(STATES[0], lines, bootstrap, options.runs, [brokers.broker(number) for number in BROKERS])
+        asyncio.run(lose(brokers, options.topics))
+        alive = [brokers.broker(number) for number in BROKERS if number != DEAD]
+        figures += measure(STATES[1], lines, bootstrap, options.runs, alive)
     report("large_cluster", figures, subject=options.apache or "kctl", topics=options.topics, groups=options.groups)
 
 
@@ -98,7 +102,7 @@ async def create(brokers: Cluster, topics: int, partitions: int) -> None:
         await observer.until_all([*names, WIDE], is_led)
 
 
-async def lose(brokers: Cluster) -> None:
+async def lose(brokers: Cluster, topics: int) -> None:
     """Kills a broker, and waits until the others have no partition of it."""
     async with Observer(brokers) as observer:
         session = await observer.watch_broker(DEAD)
@@ -109,7 +113,7 @@ async def lose(brokers: Cluster) -> None:
         def is_without_it(partition: Partition, metadata: ClusterMetadata) -> bool:
             return DEAD not in partition.isr and is_led(partition, metadata)
 
-        await observer.until_all([WIDE, name_of(0)], is_without_it, brokers=alive)
+        await observer.until_all([WIDE, *map(name_of, range(topics))], is_without_it, brokers=alive)
 
 
 def commit(brokers: Cluster, topics: int, groups: int, partitions: int) -> None:
@@ -140,35 +144,45 @@ def name_of(number: int) -> str:
     return f"orders-of-shop-{number:05}"
 
 
-def measure(state: str, lines: list[str], bootstrap: str, runs: int) -> list[Figure]:
+def measure(state: str, lines: list[str], bootstrap: str, runs: int, brokers: Sequence[Subject]) -> list[Figure]:
     """Elapsed and processor time of each command; the first run, which may write bytecode, does not count."""
-    unit_s = min(used_s([sys.executable, "-c", "pass"])[1] for _ in range(max(runs, 5)))
+    unit_s = min(used_s([sys.executable, "-c", "pass"], ()).command_s for _ in range(max(runs, 5)))
     figures = []
     for line in lines:
         command = [sys.executable, "-m", "kctl", *line.split(), "-b", bootstrap, "--quiet"]
-        samples = [used_s(command) for _ in range(runs + 1)][1:]
-        named: list[tuple[str, Callable[[tuple[float, float]], float]]] = [
-            ("s", lambda sample: sample[0]),
-            ("CPU s", lambda sample: sample[1]),
-            ("x python -c pass", lambda sample: sample[1] / unit_s),
+        samples = [used_s(command, brokers) for _ in range(runs + 1)][1:]
+        named: list[tuple[str, Callable[[Used], float]]] = [
+            ("s", lambda sample: sample.elapsed_s),
+            ("CPU s", lambda sample: sample.command_s),
+            ("x python -c pass", lambda sample: sample.command_s / unit_s),
+            ("broker CPU s", lambda sample: sample.brokers_s),
         ]
         figures += [
             Figure(f"{line}, {state}", unit, [value(sample) for sample in samples], GOALS.get(unit, ""))
             for unit, value in named
         ]
-        print(*figures[-3:], sep="\n", file=sys.stderr, flush=True)
+        print(*figures[-len(named) :], sep="\n", file=sys.stderr, flush=True)
     return figures
 
 
-def used_s(command: list[str]) -> tuple[float, float]:
-    """Elapsed and processor time of one run."""
+class Used(NamedTuple):
+    """Elapsed time of one run, and the processor time of the command and of all brokers."""
+
+    elapsed_s: float
+    command_s: float
+    brokers_s: float
+
+
+def used_s(command: list[str], brokers: Sequence[Subject]) -> Used:
+    """The time of one run."""
+    brokers_before_s = sum(broker.cpu_s() for broker in brokers)
     started_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=os.environ | {"NO_COLOR": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode not in (0, 1, 3):  # 1: a row has an error, 3: a check does not hold
         raise SystemExit(f"{command} ended with {ran.returncode}")
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.monotonic() - started_s, used
+    return Used(time.monotonic() - started_s, used, sum(broker.cpu_s() for broker in brokers) - brokers_before_s)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ _kctl() {
         esac
         ;;
     'groups list')
-        flags='--state --type --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--state --type --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
         --type) words='classic consumer share streams' flags='' ;;
@@ -178,23 +178,23 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--show --all --group-regex --compat --verbose -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups lag')
-        flags='--by --topic --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --help'
+        flags='--by --group-regex --topic --topic-regex --lag --sort --isolation --window --check --watch --interval --rounds -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --help'
         case $prev in
         --by) words='group topic partition member all' flags='' ;;
         --topic) kind='names-topics' ;;
@@ -203,45 +203,45 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout | --expect) kind='none' ;;
+        --group-regex | --topic-regex | --lag | --window | --interval | --rounds | -b | --bootstrap-server | --timeout | --expect) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups members')
-        flags='--all -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--all --group-regex -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups history')
-        flags='--topic --since --limit -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic --topic-regex --since --limit -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --since | --limit | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --since | --limit | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete')
-        flags='--all -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --topic-regex --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
@@ -249,12 +249,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --topic --topic-regex --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
@@ -264,12 +264,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | --to-offset | --shift-by | --to-datetime | --by-duration | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --topic) kind='names-topics' ;;
@@ -278,12 +278,12 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --at | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --at | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups export')
-        flags='--all --topic --as --file -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --topic --topic-regex --as --file -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --as) words='json csv' flags='' ;;
@@ -291,12 +291,12 @@ _kctl() {
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-groups' ;;
         esac
         ;;
     'groups import')
-        flags='--group --topic --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --topic) kind='names-topics' ;;
@@ -305,7 +305,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --group-regex | --topic-regex | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
@@ -381,13 +381,13 @@ _kctl() {
         esac
         ;;
     'offsets get')
-        flags='--time --partition --committed --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
+        flags='--topic-regex --time --partition --committed --compat -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --expect --watch --rounds --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --time | --partition | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
+        --topic-regex | --time | --partition | -b | --bootstrap-server | --timeout | --expect | --watch | --rounds) kind='none' ;;
         *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
@@ -604,7 +604,7 @@ _kctl() {
         esac
         ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
@@ -614,7 +614,7 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'reassign status')
@@ -727,13 +727,14 @@ _kctl() {
         esac
         ;;
     'apply apply')
-        flags='--delete -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --throttle --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
+        --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
         --confirm) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
-        -b | --bootstrap-server | --timeout) kind='none' ;;
+        --throttle | -b | --bootstrap-server | --timeout) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;

@@ -11,7 +11,7 @@ from kctl import __version__
 from kctl.commands.completion import PROGRAM_WORD
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.commands.help_pages import page_for
-from kctl.console import Console, Format, terminal_width, uses_colors
+from kctl.console import Console, Format, discard, terminal_width, uses_colors
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, GuardRefused, KctlError, UsageError
 from kctl.records.compiled import walk_is_compiled
 from kctl.terminal_text import escape_lines
@@ -25,16 +25,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = _run(command_line)
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:
-        # The reader has closed the pipe.  The interpreter's own flush at exit must not fail on it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has enough, and the rest of the work was for output only.
+        discard(sys.stdout)
         return ExitStatus.DONE
     except BaseException as error:
         return _report(error, command_line)
     finally:
         signal.signal(signal.SIGTERM, before)
     return int(status)
+
+
+def _flush() -> None:
+    """Writes what is left of the output; its reader may have gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard(sys.stdout)
 
 
 def _replace_closed_streams() -> None:
@@ -105,9 +113,9 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             code, message, retryable = _describe(error)
             Console.standard(_requested_format(command_line)).fail(code, message, retryable=retryable)
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
     return int(status)
 
 

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO, cast
 
 from kctl.cells import ERROR_COLUMNS, Column, Row, TypedRow, as_mapping, cell, is_present
 from kctl.progress_line import Progress, terminal_height, terminal_width
@@ -61,6 +61,33 @@ class Format(Enum):
         return self in {Format.JSON, Format.YAML}
 
 
+class _Enduring:
+    """A stream whose reader may leave: everything that follows is discarded, and the command continues."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            discard(self._stream)
+            return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            discard(self._stream)
+
+
 class Console:
     """The output of one command.  Owner: the command."""
 
@@ -80,7 +107,7 @@ class Console:
         stdin: TextIO | None = None,
     ) -> None:
         self.stdout = stdout
-        self.stderr = stderr
+        self.stderr = cast("TextIO", _Enduring(stderr))
         self.stdin = stdin
         self.format = format or (Format.TABLE if stdout.isatty() else Format.PLAIN)
         self.header = header
@@ -121,6 +148,10 @@ class Console:
             human=human,
             stdin=sys.stdin,
         )
+
+    def outlive_reader(self) -> None:
+        """Continue when the reader of stdout leaves: for commands whose purpose is not their output."""
+        self.stdout = cast("TextIO", _Enduring(self.stdout))
 
     @property
     def is_machine_readable(self) -> bool:
@@ -263,6 +294,13 @@ _STREAMS: dict[Format, type[RowStream]] = {
     Format.YAML: DocumentStream,
     Format.CSV: CsvStream,
 }
+
+
+def discard(stream: TextIO) -> None:
+    """Replace a pipe that nobody reads by the null device, so that the flush at exit does not fail either."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def uses_colors() -> bool:

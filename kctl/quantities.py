@@ -30,6 +30,11 @@ def readable(name: str, value: object) -> object:
     return value
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun: 0 records, 1 record, 2,000 records; without `plural` that is the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def compact(value: float | None) -> str:
     """At most six characters: 999, 12.3k, 4.5M; a dash for None.  Units are powers of 1,000."""
     if value is None:

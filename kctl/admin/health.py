@@ -15,6 +15,7 @@ from kctl.client.metadata import ClusterMetadata, Topic
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 
 
 class HealthProblem(Enum):
@@ -165,7 +166,7 @@ def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
     return [
         Reason(
             HealthProblem.BROKER_MISSING,
-            f"not alive, has {count} replica{'' if count == 1 else 's'}",
+            f"not alive, has {counted(count, 'replica')}",
             broker_id=broker_id,
         )
         for broker_id, count in sorted(held.items())

@@ -7,7 +7,7 @@ logs, so that a group that keeps up is never ahead of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kctl.admin.commit_history import CommitHistory
@@ -49,6 +49,8 @@ class LagOptions:
     window_ms: int = WINDOW_MS
     topics: Mapping[str, Collection[int] | None] | None = None
     """Only these topics, and of them only these partitions, if they are not None."""
+    matching: Callable[[Iterable[str]], Collection[str]] | None = None
+    """Returns those of the names of topics that are selected; all without it."""
     with_rates: bool = True
     """Whether the commit history, the time index and the limits of topics are read."""
 
@@ -66,7 +68,7 @@ class LagReader:
         if self.options.with_rates:
             await self.history.read(client, group_ids, now_ms - self.options.window_ms)
         groups = await look_up_groups(client, group_ids)
-        offsets = {group.outcome.name: self._offsets_of(group) for group in groups}
+        offsets = self._matching({group.outcome.name: self._offsets_of(group) for group in groups})
         self._forget({(name, tp) for name, known in offsets.items() for tp in known})
         partitions = {tp for known in offsets.values() for tp in known}
         logs = await self._logs(client, partitions)
@@ -121,6 +123,15 @@ class LagReader:
             for tp in sorted(committed.keys() | assigned)
             if self._is_selected(tp)
         }
+
+    def _matching(
+        self, offsets: dict[str, dict[TopicPartition, GroupOffset]]
+    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """The offsets of the topics that match."""
+        if self.options.matching is None:
+            return offsets
+        chosen = set(self.options.matching(sorted({tp.topic for known in offsets.values() for tp in known})))
+        return {name: {tp: one for tp, one in known.items() if tp.topic in chosen} for name, known in offsets.items()}
 
     def _is_selected(self, tp: TopicPartition) -> bool:
         topics = self.options.topics

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.errors import ClusterUnreachable
 from kctl.limits import METRICS_READ_BYTES_MAX
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -97,7 +98,7 @@ def get(
             pieces.append(piece)
             size += len(piece)
             if size > bytes_max:
-                raise ClusterUnreachable(f"{host}:{port} sends more than {bytes_max} bytes")
+                raise ClusterUnreachable(f"{host}:{port} sends more than {counted(bytes_max, 'byte')}")
             if left_s() <= 0:
                 raise TimeoutError("no time is left")
         return b"".join(pieces).decode("utf-8", "replace")

@@ -17,6 +17,7 @@ from kctl.client.list_offsets import (
     list_offsets,
     list_offsets_at,
 )
+from kctl.client.metadata import Topic
 from kctl.client.retrying import retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -42,14 +43,35 @@ async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[
     return await retry(lambda: _partitions_of(client, topics), deadline=client.deadline(), codes=_NOT_YET)
 
 
-async def _partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
+async def partitions_by_topic(
+    client: ClusterClient, topics: Collection[str]
+) -> dict[str, list[TopicPartition] | ApiError]:
+    """The partitions of each topic, or its error: one request, and one more for each topic that has none yet."""
     metadata = await client.metadata(topics)
-    for topic in metadata.topics.values():
+
+    async def of(name: str) -> list[TopicPartition] | ApiError:
+        topic = metadata.topics.get(name)
+        try:
+            if topic is None or topic.error in _NOT_YET:
+                return await partitions_of(client, [name])
+            return _partitions_in([topic])
+        except ApiError as error:
+            return error
+
+    return dict(zip(topics, await client.gather([of(name) for name in topics]), strict=True))
+
+
+async def _partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
+    return _partitions_in((await client.metadata(topics)).topics.values())
+
+
+def _partitions_in(topics: Collection[Topic]) -> list[TopicPartition]:
+    for topic in topics:
         if topic.error is not ErrorCode.NONE and not (topic.error in _NOT_YET and topic.partitions):
             unknown = topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             what = f"topic '{topic.name}' does not exist" if unknown else f"{topic.name}: {topic.error.description}"
             raise ApiError(topic.error, what)
-    return [TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions]
+    return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
 
 
 async def offset_ranges(

@@ -9,7 +9,7 @@ time is unknown.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ class PastCommits:
 
     topics: frozenset[str] = frozenset()
     """Only commits of these topics; empty for all."""
+    matches: Callable[[str], bool] | None = None
+    """Whether commits of the topic of this name are selected; all are without it."""
     since_ms: int = 0
     limit: int = GROUP_HISTORY_COMMITS_MAX
     omitted: int = 0
@@ -57,6 +59,9 @@ class PastCommits:
     _generation: int | None = None
     _owners: dict[TopicPartition, Committer] = field(default_factory=dict)
 
+    def _is_selected(self, topic: str) -> bool:
+        return (not self.topics or topic in self.topics) and (self.matches is None or self.matches(topic))
+
     def add(self, records: Iterable[CommitRecord | GroupRecord]) -> None:
         """Adds records in the order of the log."""
         for record in records:
@@ -64,7 +69,7 @@ class PastCommits:
                 self._generation = None if record.value is None else record.value.generation
                 self._owners = {} if record.value is None else _owners(record.value)
                 continue
-            if record.time_ms < self.since_ms or (self.topics and record.tp.topic not in self.topics):
+            if record.time_ms < self.since_ms or not self._is_selected(record.tp.topic):
                 continue
             if len(self.commits) >= self.limit:
                 self.commits.popleft()

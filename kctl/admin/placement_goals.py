@@ -14,6 +14,7 @@ from kctl.admin.preferred_leaders import balance_leaders
 from kctl.admin.reassignment_spec import Assignment
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 
 
 def plan_drain(
@@ -90,7 +91,7 @@ def plan_replication_factor(
             new = placement.best_broker(tp, now, receivers)
             if new is None:
                 raise KctlError(
-                    f"{tp} cannot have {replication_factor} replicas: it has {len(now)}, "
+                    f"{tp} cannot have {counted(replication_factor, 'replica')}: it has {len(now)}, "
                     "and no other live broker may receive one"
                 )
             placement.place(tp, (*now, new))

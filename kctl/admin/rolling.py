@@ -19,6 +19,7 @@ from kctl.client.metadata import Broker
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
+from kctl.quantities import counted
 
 _POLL_MS = 200
 _REASONS_SHOWN = 3
@@ -91,7 +92,7 @@ class RollingRestart:
             partitions = preferred_elsewhere(metadata, broker_id)
             if not partitions:
                 return
-            on_progress(f"electing it as the leader of {len(partitions)} partitions")
+            on_progress(f"electing it as the leader of {counted(len(partitions), 'partition')}")
             for election in await elect_leaders(client, ElectionType.PREFERRED, partitions, metadata):
                 # The controller may have elected it meanwhile.
                 if not election.is_elected and election.is_needed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 
 from kctl.admin.acls import create_acls, delete_acls
@@ -11,27 +11,34 @@ from kctl.admin.outcome import Outcome, failure_of
 from kctl.admin.placement_goals import plan_replication_factor
 from kctl.admin.placement_reading import read_placement
 from kctl.admin.quotas import QuotaChange, alter_quotas
-from kctl.admin.reassignment import alter_reassignments
+from kctl.admin.reassigning import start_moves
+from kctl.admin.reassignment_plan import Move, plan_moves
 from kctl.admin.state_diff import PARTITIONS, REPLICATION_FACTOR, Action, Change, Kind
 from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_partitions, create_topics, delete_topics
 from kctl.admin.topic_configs import alter_topic_configs
 from kctl.admin.users import NewPassword, delete_credentials, set_password
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ApiError, ErrorCode, KctlError
+from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.security.acls import AclBinding
 
 Step = tuple[Change, ...]
 """Changes of one kind and target that one request makes."""
 
+Start = Callable[[ClusterClient, Sequence[Move]], Awaitable[dict[TopicPartition, Outcome]]]
+"""Starts moves and returns the outcome of each."""
+
 
 class Applying:
     """The outcomes of the changes so far, also if the work is interrupted."""
 
-    def __init__(self, desired: DesiredState, passwords: Callable[[str], str]) -> None:
-        """`passwords` returns the secret of a reference."""
+    def __init__(self, desired: DesiredState, passwords: Callable[[str], str], start: Start = start_moves) -> None:
+        """`passwords` returns the secret of a reference; `start` starts reassignments."""
         self.outcomes: dict[Change, Outcome] = {}
         self._desired = desired
         self._passwords = passwords
+        self._start = start
 
     async def run(self, client: ClusterClient, changes: Sequence[Change], *, validate_only: bool = False) -> None:
         """Performs the changes in their order; after a failure nothing is removed any more.
@@ -87,7 +94,7 @@ class Applying:
         if first.item == PARTITIONS:
             return await create_partitions(client, name, topic.partitions or 0, validate_only=validate_only)
         if first.item == REPLICATION_FACTOR:
-            return await _change_replication_factor(client, name, topic.replication_factor or 0, validate_only)
+            return await self._replication_factor(client, name, topic.replication_factor or 0, validate_only)
         return await alter_topic_configs(
             client,
             name,
@@ -95,6 +102,23 @@ class Applying:
             delete=[one.item for one in step if one.item and one.is_removal],
             validate_only=validate_only,
         )
+
+    async def _replication_factor(self, client: ClusterClient, name: str, factor: int, validate_only: bool) -> Outcome:
+        """Starts the reassignment of the partitions that have another number of replicas."""
+        reading = await read_placement(client)
+        moving = [tp for tp in reading.ongoing if tp.topic == name]
+        if moving:
+            text = f"the topic has {counted(len(moving), 'moving partition')}; wait, or cancel the moves"
+            return Outcome(name, ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+        movable = [tp for tp in reading.state.replicas if tp.topic == name]
+        try:
+            targets = plan_replication_factor(reading.state, factor, movable, list(reading.state.racks))
+        except KctlError as error:
+            return Outcome(name, ErrorCode.INVALID_REPLICATION_FACTOR, str(error))
+        if validate_only or not targets:
+            return Outcome(name)
+        outcomes = await self._start(client, plan_moves(targets, reading.metadata, reading.ongoing, reading.sizes))
+        return next((one for one in outcomes.values() if not one.is_done), Outcome(name))
 
     async def _user(self, client: ClusterClient, key: UserKey, change: Change) -> Outcome:
         if change.is_removal:
@@ -116,21 +140,3 @@ def _request_of(change: Change) -> tuple[object, ...]:
     numbers = (PARTITIONS, REPLICATION_FACTOR)
     is_number = change.kind is Kind.TOPIC and change.item in numbers and change.action is Action.ALTER
     return change.kind, change.target, change.is_removal, change.item if is_number else None
-
-
-async def _change_replication_factor(client: ClusterClient, name: str, factor: int, validate_only: bool) -> Outcome:
-    """Starts the reassignment of the partitions that have another number of replicas."""
-    reading = await read_placement(client)
-    moving = [tp for tp in reading.ongoing if tp.topic == name]
-    if moving:
-        text = f"{len(moving)} partitions of the topic are being moved; wait, or cancel their moves"
-        return Outcome(name, ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
-    movable = [tp for tp in reading.state.replicas if tp.topic == name]
-    try:
-        targets = plan_replication_factor(reading.state, factor, movable, list(reading.state.racks))
-    except KctlError as error:
-        return Outcome(name, ErrorCode.INVALID_REPLICATION_FACTOR, str(error))
-    if validate_only or not targets:
-        return Outcome(name)
-    outcomes = await alter_reassignments(client, dict(targets))
-    return next((one for one in outcomes.values() if not one.is_done), Outcome(name))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kctl.admin.desired_state import DesiredState, DesiredTopic, DesiredUser, UserKey, entity_key, number_text
 from kctl.admin.quotas import Entity
+from kctl.quantities import counted
 from kctl.security.acls import AclBinding
 
 Target = str | AclBinding | Entity | UserKey
@@ -122,7 +123,7 @@ def _topics(desired: DesiredState, present: PresentState) -> Iterator[Change]:
 def _numbers(name: str, topic: DesiredTopic, found: PresentTopic) -> Iterator[Change]:
     before, after = found.partitions, topic.partitions
     if after is not None and after != before:
-        problem = None if after > before else f"the topic has {before} partitions, which cannot be removed"
+        problem = None if after > before else f"the topic has {counted(before, 'partition')}, which cannot be removed"
         yield Change(Kind.TOPIC, name, Action.ALTER, PARTITIONS, str(before), str(after), problem)
     factor = topic.replication_factor
     if factor is not None and found.replication_factors != {factor}:

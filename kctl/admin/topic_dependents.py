@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kctl.admin.group_description import GroupDescription
 from kctl.admin.producers import ActiveProducer
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.security.acls import AclBinding
 
 _STREAMS_SUFFIXES = ("-changelog", "-repartition")
@@ -128,4 +129,4 @@ def _acls(topic: str, acls: Iterable[AclBinding]) -> Iterator[Dependent]:
 
 
 def _count(number: int, what: str) -> str:
-    return "" if number == 0 else f"{number} {what}{'' if number == 1 else 's'}"
+    return "" if number == 0 else counted(number, what)

@@ -18,6 +18,7 @@ from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.limits import DEPENDENTS_GROUPS_MAX, DEPENDENTS_TIME_MAX_S
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.security.acls import AclBinding, AclFilter, PatternType, ResourceType
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ async def _producers(
     failed = {tp: one for tp, one in described.items() if isinstance(one, ApiError)}
     if failed:
         tp, error = min(failed.items())
-        unchecked.append(f"transactions of {len(failed)} partitions ({tp}, ...): {error}")
+        unchecked.append(f"transactions of {counted(len(failed), 'partition')} ({tp}, ...): {error}")
     return {tp: one for tp, one in described.items() if not isinstance(one, ApiError)}
 
 

@@ -18,6 +18,7 @@ from kctl.client.producer_batches import OnResult, RecordMetadata, size_of
 from kctl.client.transaction import Transaction
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.records.header import Record
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,9 @@ class AsyncProducer:
         value = self._config.value_serializer(record.value)
         size = size_of(Record(0, 0, key, value, record.headers))
         if size > self._config.max_request_size:
-            text = f"a record of {size} bytes is larger than max.request.size={self._config.max_request_size}"
+            text = (
+                f"a record of {counted(size, 'byte')} is larger than max.request.size={self._config.max_request_size}"
+            )
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
         return SerializedRecord(record, key, value, size)
 

@@ -22,7 +22,14 @@ from kctl.client.framing import (
 )
 from kctl.client.opening import Dialogue, Finished, RawToken, Send, advance, negotiate
 from kctl.client.pending_responses import PendingResponses
-from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
+from kctl.client.transport import (
+    ClosedAtFirstRequest,
+    ConnectionClosed,
+    ConnectionLost,
+    Security,
+    close_unawaited,
+    is_closed,
+)
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX, OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
@@ -84,7 +91,10 @@ class AsyncioTransport:
                 except Exception as error:
                     return _Outcome(error=error)
 
-        outcomes = await asyncio.gather(*map(in_turn, work))
+        try:
+            outcomes = await asyncio.gather(*map(in_turn, work))
+        finally:
+            close_unawaited(work)
         error = next((one.error for one in outcomes if one.error is not None), None)
         if error is not None:
             raise error

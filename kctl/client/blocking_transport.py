@@ -23,7 +23,14 @@ from kctl.client.framing import (
     response_of,
 )
 from kctl.client.opening import Dialogue, Finished, RawToken, Send, advance, negotiate
-from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
+from kctl.client.transport import (
+    ClosedAtFirstRequest,
+    ConnectionClosed,
+    ConnectionLost,
+    Security,
+    close_unawaited,
+    is_closed,
+)
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError
 from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
@@ -86,11 +93,14 @@ class BlockingTransport:
         """Runs all in order; raises the first error after all have ended."""
         results: list[T] = []
         first_error: Exception | None = None
-        for one in work:
-            try:
-                results.append(await one)
-            except Exception as error:
-                first_error = first_error or error
+        try:
+            for one in work:
+                try:
+                    results.append(await one)
+                except Exception as error:
+                    first_error = first_error or error
+        finally:
+            close_unawaited(work)
         if first_error is not None:
             raise first_error
         return results

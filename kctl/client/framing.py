@@ -18,6 +18,7 @@ from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from kctl.protocol.codec import Chunk, decode, encode
 from kctl.protocol.definition import definition_of
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from kctl.quantities import counted
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def request_frame(request: object, version: int, *, correlation_id: int, client_
 def correlation_id_of(frame: memoryview) -> int:
     """The correlation id of a response frame (without its size).  Raises MalformedRequest."""
     if len(frame) < CORRELATION_ID.size:
-        raise MalformedRequest(f"response header: {len(frame)} bytes")
+        raise MalformedRequest(f"response header: {counted(len(frame), 'byte')}")
     correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
     return correlation_id
 
@@ -97,7 +98,7 @@ def not_kafka(address: str, size: int) -> KctlError:
     if size >> 16 in _TLS_RECORDS:
         text = "the listener uses TLS; set security.protocol to SSL, or to SASL_SSL with sasl.mechanism"
         return AuthenticationFailed(f"{address}: {text}")
-    return ConnectionLost(f"{address}: does not use Kafka's protocol (frame of {size} bytes)")
+    return ConnectionLost(f"{address}: does not use Kafka's protocol (frame of {counted(size, 'byte')})")
 
 
 def no_response(request: object, timeout_ms: int) -> str:
@@ -110,7 +111,7 @@ def no_response(request: object, timeout_ms: int) -> str:
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:
     """The broker's API versions, or the version of ApiVersions to retry with.  Raises ApiError, MalformedRequest."""
     if len(frame) < _ERROR_CODE_POSITION + _ERROR_CODE.size:
-        raise MalformedRequest(f"response of {len(frame)} bytes")
+        raise MalformedRequest(f"response of {counted(len(frame), 'byte')}")
     (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_POSITION)
     is_too_new = error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0
     response = response_of(frame, ApiVersionsResponse, 0 if is_too_new else version)

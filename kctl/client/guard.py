@@ -1,17 +1,22 @@
-"""Checks of a client that may connect to the expected cluster only, or may not change anything there.
+"""Checks of a client that may connect to the expected cluster only, or may not change anything there, and a record of
+the changes that it requests.
 
-The checks are made where requests are sent, so that they hold for every command.
+All of it is where requests are sent, so that it holds for every command.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, TypeVar
 
 from kctl.client.transport import Connection
 from kctl.client.versions import BrokerVersions
-from kctl.errors import GuardRefused
+from kctl.errors import ApiError, GuardRefused
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.definition import definition_of
+from kctl.quantities import counted
 
 T = TypeVar("T")
 
@@ -51,13 +56,51 @@ READING_APIS = frozenset(
 """Keys of the requests that change nothing; any other key counts as a change."""
 
 
+class SentChanges:
+    """The requests of a command that change something, by name, with and without a response."""
+
+    def __init__(self) -> None:
+        self.answered: Counter[str] = Counter()
+        self.unanswered: Counter[str] = Counter()
+
+    @contextmanager
+    def sending(self, name: str) -> Iterator[None]:
+        """Counts a request as answered if the block ends, and as unanswered while it runs or if it fails.
+
+        After ApiError it is not counted: no broker supports the request, and it was not sent.
+        """
+        self.unanswered[name] += 1
+        try:
+            yield
+        except ApiError:
+            self.unanswered[name] -= 1
+            raise
+        self.unanswered[name] -= 1
+        self.answered[name] += 1
+
+    def __str__(self) -> str:
+        """A sentence without its end about what was done."""
+        answered, unanswered = (_requests(+counts) for counts in (self.answered, self.unanswered))
+        if not (answered or unanswered):
+            return "no request that changes something was sent"
+        parts = [f"there are responses to {answered}"] if answered else []
+        parts += [f"the outcome of {unanswered} is unknown"] if unanswered else []
+        return f"{', '.join(parts)}, and no other change was requested"
+
+
+def _requests(counts: Counter[str]) -> str:
+    return ", ".join(counted(count, name) for name, count in counts.items())
+
+
 class Guard(NamedTuple):
-    """What a client checks."""
+    """What a client checks and records."""
 
     cluster_id: str | None = None
     """The id that the cluster must have; None for any."""
     refusal: str | None = None
     """Why requests that change something are refused; None if they are allowed."""
+    changes: SentChanges | None = None
+    """Where requests that change something are recorded."""
 
 
 def is_change(request: object) -> bool:
@@ -79,15 +122,18 @@ async def guarded(connection: Connection, guard: Guard) -> Connection:
                 f"{connection.address} belongs to the cluster {found or 'without an id'}, but the profile expects"
                 f" {guard.cluster_id}; nothing was done"
             )
-    return connection if guard.refusal is None else _ReadingConnection(connection, guard.refusal)
+    if guard.refusal is None and guard.changes is None:
+        return connection
+    return _GuardedConnection(connection, guard.refusal, guard.changes or SentChanges())
 
 
-class _ReadingConnection:
-    """A connection that refuses requests that change something."""
+class _GuardedConnection:
+    """A connection that records requests that change something, or refuses them."""
 
-    def __init__(self, connection: Connection, refusal: str) -> None:
+    def __init__(self, connection: Connection, refusal: str | None, changes: SentChanges) -> None:
         self._connection = connection
         self._refusal = refusal
+        self._changes = changes
 
     @property
     def address(self) -> str:
@@ -104,16 +150,20 @@ class _ReadingConnection:
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        self._check(request)
-        return await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
+        if not is_change(request):
+            return await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
+        with self._sending(request):
+            return await self._connection.send(request, response_class, version=version, timeout_ms=timeout_ms)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        self._check(request)
-        await self._connection.post(request, version=version)
+        with self._sending(request):
+            await self._connection.post(request, version=version)
 
     async def close(self) -> None:
         await self._connection.close()
 
-    def _check(self, request: object) -> None:
-        if is_change(request):
+    def _sending(self, request: object) -> AbstractContextManager[None]:
+        """Raises GuardRefused."""
+        if self._refusal is not None:
             raise GuardRefused(self._refusal)
+        return self._changes.sending(type(request).__name__.removesuffix("Request") + " request")

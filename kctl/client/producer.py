@@ -27,6 +27,7 @@ from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.quantities import counted
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import SEQUENCE_MAX, Record
@@ -181,7 +182,9 @@ class Producer:
             count = len(metadata.topics[topic].partitions)
             partition = self._partitioner(topic, key, count)
             if not 0 <= partition < count:
-                raise UsageError(f"the partitioner returned {partition} for {topic}, which has {count} partitions")
+                raise UsageError(
+                    f"the partitioner returned {partition} for {topic}, which has {counted(count, 'partition')}"
+                )
         record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
         self._add((topic, partition), record, on_result)
         return True

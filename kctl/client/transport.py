@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kctl.client.budget import Budget
@@ -27,6 +27,13 @@ class ConnectionClosed(ConnectionLost):
 
 class ClosedAtFirstRequest(ConnectionClosed):
     """The peer closed a new connection at its first request, as a listener does that requires SASL."""
+
+
+def close_unawaited(work: Sequence[Awaitable[object]]) -> None:
+    """Closes the coroutines that an interruption has left without a start, which Python would warn about."""
+    for one in work:
+        if isinstance(one, Coroutine):
+            one.close()
 
 
 def is_closed(error: OSError) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import typer
 import typer.core
 
+from kctl.client.guard import SentChanges
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of every declaration
 from kctl.commands.help import summary_of, write_command_help, write_exit_statuses
@@ -140,7 +141,19 @@ class ChangingCommand(ConfirmedCommand):
         run = super().invocation(common, ctx)
         if not (ctx.params.get("dry_run") or ctx.params.get("check") or ctx.params.get("execute") is False):
             run.authorize_change(ctx.command_path)
+        run.console.outlive_reader()
+        run.changes = SentChanges()
         return run
+
+    def run(self, ctx: Any, common: dict[str, Any]) -> Any:
+        """After an interruption, writes what was done, unless the command itself does."""
+        try:
+            return super().run(ctx, common)
+        except KeyboardInterrupt:
+            changes = ctx.obj.changes
+            if changes is not None:
+                ctx.obj.console.warn(f"interrupted: {changes}")
+            raise
 
 
 def has_help_option(arguments: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.budget import Budget
 from kctl.client.cluster import ClusterClient
-from kctl.client.guard import Guard
+from kctl.client.guard import Guard, SentChanges
 from kctl.client.settings import client_settings
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.name_cache import cluster_key, store_names
@@ -49,6 +49,9 @@ class Invocation:
         self._exposed: set[str] = set()
         self._reads_environment = True
         self._is_authorized = False
+        self.changes: SentChanges | None = None
+        """Records the requests that change something; None for commands that change nothing, and once
+        the command itself has shown what was done when it was interrupted."""
 
     def again(self) -> Invocation:
         """The invocation of another round of the same command: --timeout starts again."""
@@ -108,7 +111,9 @@ class Invocation:
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
-        return settings if self.profile is None else settings._replace(guard=self._guard(self.profile))
+        if self.profile is None:
+            return settings if self.changes is None else settings._replace(guard=Guard(changes=self.changes))
+        return settings._replace(guard=self._guard(self.profile))
 
     def _guard(self, profile: Profile) -> Guard:
         """What the client checks for the profile, even if a command does not call `authorize_change`."""
@@ -117,7 +122,7 @@ class Invocation:
             refusal = f"the profile '{profile.name}' is read-only: a request that changes the cluster was not sent"
         elif profile.protected and not self._is_authorized:
             refusal = f"the profile '{profile.name}' is protected, and the change was not confirmed"
-        return Guard(profile.cluster_id, refusal)
+        return Guard(profile.cluster_id, refusal, self.changes)
 
     def authorize_change(self, command: str) -> None:
         """Return if the profile allows that `command` changes the cluster.  Raises Refused.

@@ -25,6 +25,7 @@ from kctl.commands.values import format_time
 from kctl.console import Format, terminal_height
 from kctl.errors import ClusterUnreachable, UsageError
 from kctl.integers import INT32_MAX
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.console import Console
@@ -188,7 +189,7 @@ def _first_lines(text: str, count: int) -> str:
     lines = text.splitlines(keepends=True)
     if len(lines) <= count:
         return text
-    return "".join(lines[: count - 1]) + f"... {len(lines) - count + 1} more lines\n"
+    return "".join(lines[: count - 1]) + f"... {counted(len(lines) - count + 1, 'more line')}\n"
 
 
 class _Held(io.StringIO):

@@ -13,6 +13,7 @@ from kctl.commands.timed_work import SEARCHED_BYTES_MAX
 from kctl.commands.values_of_parameters import any_text
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.console import Console
@@ -104,7 +105,8 @@ class Selecting:
         """Warns if --grep has not searched some values to their end."""
         if self._search is not None and self._search.shortened:
             console.warn(
-                f"--grep searched only the first {SEARCHED_BYTES_MAX:,} bytes of {self._search.shortened:,} values"
+                f"--grep searched only the first {SEARCHED_BYTES_MAX:,} bytes of"
+                f" {counted(self._search.shortened, 'value')}"
             )
 
 

@@ -58,6 +58,10 @@ class NamePattern:
     def __init__(self, option: str, pattern: str) -> None:
         """Raises UsageError for an invalid expression."""
         self._expression = TimedExpression(option, pattern)
+        self._text = f"{option} '{pattern}'"
+
+    def __str__(self) -> str:
+        return self._text
 
     def select(self, names: Iterable[str]) -> list[str]:
         """The matching names, in their order.  Raises SearchTooSlow if all together take too long."""

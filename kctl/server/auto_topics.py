@@ -53,7 +53,7 @@ class AutoTopics:
         live = self._metadata.brokers
         if len(live) < replication_factor:
             log.warning(
-                "cannot create topic for a client, which is to try again topic=%s replication_factor=%d "
+                "cannot create topic for a client, which has to retry topic=%s replication_factor=%d "
                 "live_brokers=%d error=%s",
                 name,
                 replication_factor,
@@ -70,7 +70,7 @@ class AutoTopics:
                 )
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
+            log.warning("cannot create topic for a client, which has to retry topic=%s error=%s", name, error)
             return error.code
         if account is not None:
             account.count_mutations(partition_count)
@@ -115,6 +115,6 @@ class AutoTopics:
             log.info("automatically created topic=%s partitions=%s", name, len(assignment))
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
+                log.warning("cannot create topic for a client, which has to retry topic=%s error=%s", name, error)
         except ZooKeeperError as error:
-            log.warning("cannot create topic for a client, which is to try again topic=%s error=%s", name, error)
+            log.warning("cannot create topic for a client, which has to retry topic=%s error=%s", name, error)

@@ -58,7 +58,7 @@ class ControlledShutdown:
             if attempt + 1 < tries_max and len(self._metadata.brokers) > 1:
                 await asyncio.sleep(backoff_ms / 1000)
         log.warning(
-            "stopping without a controlled shutdown, partitions may have no leader for a moment broker=%s",
+            "stopping without a controlled shutdown, partitions may briefly have no leader broker=%s",
             self._broker_id,
         )
         return False

@@ -28,6 +28,7 @@ from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.records.compression import Codec
 from kctl.spark.exec.files import Files
 from kctl.spark.existing import ExistingExport, ExportedTopic
@@ -263,7 +264,9 @@ async def _live_topic(client: ClusterClient, topic: str, position: TopicPosition
         raise live
     needed = max(position.partitions, default=-1) + 1
     if len(live.logs) < needed:
-        raise UsageError(f"topic {topic} has {len(live.logs)} partitions, and the export {needed}: add partitions")
+        raise UsageError(
+            f"topic {topic} has {counted(len(live.logs), 'partition')}, and the export {needed}: add partitions"
+        )
     return live
 
 

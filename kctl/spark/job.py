@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
+from kctl.quantities import counted
 from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
@@ -96,7 +97,7 @@ class SparkRunner:
             return outcome
 
         def collect() -> list[FileOutcome]:
-            context.setJobGroup(JOB_GROUP, f"export {len(tasks)} files", interruptOnCancel=True)
+            context.setJobGroup(JOB_GROUP, f"export {counted(len(tasks), 'file')}", interruptOnCancel=True)
             # Pickled here, because an executor can report missing packages only before it unpickles a task.
             pickled = [(pickle.dumps(task), task.offset_count) for task in tasks]
             outcomes: list[FileOutcome] = context.parallelize(pickled, len(tasks)).map(carry_out).collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kctl.quantities import counted
 from kctl.spark.job import JobProgress
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -22,7 +23,8 @@ class Pace:
         """
         self._offsets = min(max(self._offsets, done.offsets), self._total)
         elapsed_s = now_s - self._start_s
-        note = f"{done.records:,} records, {size_text(done.bytes_in)}, {done.files_done} of {done.files_total} files"
+        files = f"{done.files_done} of {counted(done.files_total, 'file')}"
+        note = f"{counted(done.records, 'record')}, {size_text(done.bytes_in)}, {files}"
         if not self._offsets or elapsed_s <= 0:
             return self._offsets, note
         left_s = elapsed_s * (self._total - self._offsets) / self._offsets

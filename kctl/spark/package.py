@@ -15,6 +15,7 @@ import kctl
 
 SHIPPED = (
     *("__init__.py", "addresses.py", "errors.py", "integers.py", "limits.py", "model.py", "operating_system.py"),
+    "quantities.py",
     *("protocol", "records", "client", "spark/__init__.py", "spark/exec"),
 )
 """Paths inside the package: what the tasks import, without console, server and commands."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.spark.commit_log import parts_of
 from kctl.spark.exec.column_types import STRING, Format, leaves
 from kctl.spark.exec.outcome import REASONS_MAX, PartOutcome
@@ -211,4 +212,5 @@ def sentence(rows: list[RangeRow], report: ExportReport) -> str:
     files = file_count(report)
     seconds = sum(report.seconds.values())
     numbers = ", ".join(str(batch) for batch in sorted({row.batch for row in rows}))
-    return f"{records:,} records in {files:,} files ({size_text(bytes_out)}), {seconds:.1f} s, batch {numbers}"
+    written = f"{counted(records, 'record')} in {counted(files, 'file')} ({size_text(bytes_out)})"
+    return f"{written}, {seconds:.1f} s, batch {numbers}"

@@ -15,12 +15,14 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
+    """A broker that all hostile tests share: it must survive each of them."""
     with kctl_broker(tmp_path_factory.mktemp("hostile") / "data") as started:
         yield started
 
 
 @pytest.fixture
 def attacker(broker: KctlBroker) -> Iterator[Attacker]:
+    """A raw connection to the broker."""
     with Attacker(broker.bootstrap) as connected:
         yield connected
 
@@ -47,6 +49,7 @@ def controlled(broker: KctlBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def impostor(controlled: KctlBroker) -> Iterator[Impostor]:
+    """A connection that sends requests in the name of the controller of `controlled`."""
     running = json.loads((controlled.data_dir / "broker.json").read_text())
     client = KazooClient(running["zookeeper"])
     client.start(60)

@@ -16,6 +16,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.errors import UsageError
+from kctl.quantities import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -64,7 +65,7 @@ def apply(
     if not missing and not removed:
         run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
         return ExitStatus.DONE
-    run.consent(f"Add {len(missing)} ACLs and remove {len(removed)}?", yes=yes)
+    run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?", yes=yes)
     rows = []
     if missing:
         outcomes = run.on_cluster(lambda client: create_acls(client, missing))

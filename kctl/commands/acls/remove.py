@@ -33,6 +33,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.errors import UsageError
+from kctl.quantities import counted
 from kctl.security.acls import PatternType
 
 app = typer.Typer(add_completion=False)
@@ -98,7 +99,7 @@ def remove(
         run.console.note("no ACL is selected")
         return ExitStatus.DONE
     run.console.note("\n".join(f"  {binding}" for binding in acls))
-    run.consent(f"Remove these {len(acls)} ACLs?", yes=yes)
+    run.consent(f"Remove {counted(len(acls), 'ACL')}?", yes=yes)
     outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
     if compat:
         return show_as_kafka(run, resources, outcomes)

@@ -6,20 +6,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.admin.reassigning import start_moves
 from kctl.admin.state_applying import Applying
 from kctl.admin.state_diff import differences
 from kctl.admin.state_reading import read_state
+from kctl.admin.throttle_records import key_of
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Terminated
 from kctl.commands.invocation import Invocation
 from kctl.commands.plan.rows import COLUMNS, NOT_DONE, PLANNED, ChangeRow, outcome_row, planned_row, read_desired
+from kctl.commands.reassign.cost import throttle_rate
+from kctl.commands.reassign.options import StateDir
+from kctl.commands.reassign.throttle import records_of
+from kctl.commands.reassign.throttle import throttle as set_throttle
 from kctl.commands.secret_references import resolved
 from kctl.commands.shown import shows
 from kctl.errors import ClusterUnreachable
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kctl.admin.desired_state import DesiredState
+    from kctl.admin.outcome import Outcome
+    from kctl.admin.reassignment_plan import Move
+    from kctl.admin.state_applying import Start
     from kctl.admin.state_diff import Change
+    from kctl.client.cluster import ClusterClient
+    from kctl.model import TopicPartition
 
 app = typer.Typer(add_completion=False)
 
@@ -42,6 +56,16 @@ def apply(
             "--delete", help="Also remove what the section 'managed' of the document covers and the document lacks."
         ),
     ] = False,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES_PER_S",
+            help="Limit on the replication traffic of each broker while replicas are added, such as 50m; 'kctl reassign"
+            " verify' removes it.",
+        ),
+    ] = None,
+    state_dir: StateDir = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the brokers validate the changes without making them.")
@@ -57,12 +81,14 @@ def apply(
     for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
+    rate = throttle_rate(throttle)
     desired = read_desired(file)
     found = differences(desired, run.on_brokers(lambda client: read_state(client, desired)))
     changes = [change for change in found if delete or not change.is_removal]
     kept = len(found) - len(changes)
     if kept:
-        run.console.note(f"{kept} items that the document lacks are kept; --delete removes them")
+        items = counted(kept, "item that the document lacks is", "items that the document lacks are")
+        run.console.note(f"{items} kept; --delete removes what the document lacks")
     rows = [planned_row(change, deletes=delete) for change in changes]
     if any(row.error for row in rows):
         run.console.show(COLUMNS, [row if row.error else row._replace(status=NOT_DONE) for row in rows])
@@ -76,8 +102,23 @@ def apply(
     if not dry_run:
         _show_before_consent(run, rows, yes=yes)
         removals = sum(change.is_removal for change in changes)
-        run.consent(f"Make {len(changes)} changes, of which {removals} remove something?", yes=yes)
-    return _perform(run, Applying(desired, passwords.__getitem__), changes, dry_run=dry_run)
+        run.consent(f"Make {counted(len(changes), 'change')}, with {counted(removals, 'removal')}?", yes=yes)
+    start = start_moves if rate is None else _throttled(run, rate, state_dir)
+    return _perform(run, Applying(desired, passwords.__getitem__, start), changes, dry_run=dry_run)
+
+
+def _throttled(run: Invocation, rate: int, state_dir: str | None) -> Start:
+    """Starts moves with a throttle, which stays until they have ended."""
+
+    async def start(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
+        records = records_of(state_dir, (await client.metadata([])).cluster_id)
+        run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
+        # Locked until the moves have started: `verify` would remove the throttle as one of a move that has ended.
+        with records.locked():
+            await set_throttle(run, client, records, key_of([move.tp for move in moves]), moves, rate)
+            return await start_moves(client, moves)
+
+    return start
 
 
 def _perform(run: Invocation, applying: Applying, changes: list[Change], *, dry_run: bool) -> ExitStatus:

@@ -16,6 +16,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.secret_files import exposed_files, read_properties
 from kctl.commands.shown import shows
 from kctl.console import Column, Format
+from kctl.quantities import counted
 from kctl.server.data_folder import DataFolder
 from kctl.server.machine.layout import unexpected_data
 from kctl.server.preflight import Finding, Severity, findings
@@ -86,7 +87,7 @@ def check(
     if rows or run.console.format not in {Format.TABLE, Format.PLAIN}:
         run.console.show(COLUMNS, rows)
     errors = sum(row.severity == _ERROR for row in rows)
-    run.console.note(f"{errors} errors, {len(rows) - errors} warnings")
+    run.console.note(f"{counted(errors, 'error')}, {counted(len(rows) - errors, 'warning')}")
     return ExitStatus.UNMET if errors or (strict and rows) else ExitStatus.DONE
 
 

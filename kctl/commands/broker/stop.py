@@ -13,6 +13,7 @@ from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError
+from kctl.quantities import counted
 from kctl.server.data_folder import DataFolder
 
 app = typer.Typer(add_completion=False)
@@ -42,7 +43,7 @@ def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
         raise KctlError(
             f"the broker at {running.address} (process {running.pid}) has not stopped in {STOP_WAIT_S:.0f} s"
         )
-    what = f"{running.processes} brokers" if running.processes else "broker"
+    what = counted(running.processes, "broker") if running.processes else "broker"
     run.console.note(f"stopped the {what} at {running.address}")
     return ExitStatus.DONE
 

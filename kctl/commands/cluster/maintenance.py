@@ -22,6 +22,7 @@ from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
 from kctl.integers import INT32_MAX
 from kctl.model import NO_LEADER
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +115,7 @@ def maintenance(
         if not saved:
             run.console.note(f"no maintenance of broker {broker} is recorded in {record.path}")
         elif not dry_run:
-            run.consent(f"Restore the leaders of {len(plan_off.targets)} partitions?", yes=yes)
+            run.consent(f"Restore the leaders of {counted(len(plan_off.targets), 'partition')}?", yes=yes)
         rows = work.do(plan_off.targets, list(plan_off.targets), late)
         if not dry_run:
             failed = {(row.topic, row.partition) for row in rows if row.error}
@@ -131,7 +132,7 @@ def maintenance(
         _refuse_moving(ongoing, plan_on.targets)
         tps = [one.tp for one in plan_on.handovers]
         if tps and not dry_run:
-            run.consent(f"Move {len(tps)} partitions to other leaders than broker {broker}?", yes=yes)
+            run.consent(f"Move {counted(len(tps), 'partition')} to other leaders than broker {broker}?", yes=yes)
             # Saved first.  An earlier record of the same replicas stays: it has the order before any maintenance.
             same = {tp: order for tp, order in saved.items() if _has_replicas(metadata, tp, order)}
             record.save({**plan_on.origins, **same})

@@ -24,6 +24,7 @@ from kctl.commands.times import parse_duration_ms
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode, KctlError, UsageError
 from kctl.integers import parse_integer
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.admin.rolling_plan import RollStep
@@ -135,7 +136,7 @@ def roll(
         run.console.show(COLUMNS, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
-    run.consent(f"Restart {len(steps)} brokers of {len(metadata.brokers)}, one by one?", yes=yes)
+    run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?", yes=yes)
     roller = RollingRestart(settings, metadata.brokers)
     rows, status = asyncio.run(_roll(run, roller, steps, restarter, timeout_s))
     run.console.show(COLUMNS, rows)
@@ -251,6 +252,13 @@ async def _roll(
             )
             run.console.note(f"{name}: {error}; stopping here")
             return rows, ExitStatus.UNMET if is_unhealthy and number == 0 else ExitStatus.FAILED
+        except asyncio.CancelledError:
+            run.changes = None
+            run.console.warn(
+                f"interrupted: {number} of {counted(len(steps), 'broker')} restarted; the restart of broker"
+                f" {step.broker.node_id} was not completed: look at it before you continue with --brokers"
+            )
+            raise
         rows[number] = _row(step, "restarted", seconds=round(now() - start_s, 1))
         run.console.note(f"{name}: done")
     return rows, ExitStatus.DONE

@@ -68,7 +68,7 @@ async def scram_users_of(client: ClusterClient, requested: Sequence[Sequence[Fil
 
 
 def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChange]:
-    """The changes as quotas.  Raises UsageError for a name that is no quota of the type, and for a bad number."""
+    """The changes as quotas.  Raises UsageError for a name that is not a quota of the type, and an invalid number."""
     known = IP_KEYS if type_ == "ip" else CLIENT_KEYS
     requested: list[QuotaChange] = []
     for change in changes:
@@ -77,7 +77,7 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
                 f"{change.name} is a credential, not a quota; `kctl users create`, `alter` and `delete` change it"
             )
         if change.name not in known:
-            raise UsageError(f"'{change.name}' is no quota of a {type_}; known are {', '.join(known)}")
+            raise UsageError(f"'{change.name}' is not a quota of a {type_}; use one of {', '.join(known)}")
         if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
             raise UsageError("quotas are no lists; give --set or --delete")
         try:

@@ -10,6 +10,7 @@ from kctl.client.registry.codecs import Decoder
 from kctl.client.registry.schema import RegistryUnreachable, SchemaError
 from kctl.commands.timed_work import SEARCHED_BYTES_MAX, TIME_S_MAX, Expired, within_limit
 from kctl.errors import KctlError, UsageError
+from kctl.quantities import counted
 from kctl.records.header import Record
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Presenting:
         """Notes the number of records of each cause, if there were several."""
         for cause, count in self._failures.items():
             if count > 1:
-                self._console.note(f"{count:,} records: {cause}")
+                self._console.note(f"{counted(count, 'record')}: {cause}")
 
     def _decoded(
         self, tp: TopicPartition, record: Record, field: Literal["key", "value"], data: bytes | None

@@ -17,6 +17,7 @@ from kctl.commands.scan_progress import ScanProgress
 from kctl.commands.values import format_time
 from kctl.console import Format
 from kctl.errors import MalformedRequest
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,7 +164,9 @@ async def read_topic(run: Invocation, client: ClusterClient, reading: Reading) -
     if len(held) != len(tps) or reading.presenting.has_failed:
         return ExitStatus.FAILED
     if reading.expected is not None and shown != reading.expected:
-        run.console.note(f"{shown:,} records were shown, {reading.expected:,} were expected")
+        run.console.note(
+            f"{counted(shown, 'record was', 'records were')} shown, {counted(reading.expected, 'was', 'were')} expected"
+        )
         return ExitStatus.UNMET
     return ExitStatus.DONE
 

@@ -20,6 +20,7 @@ from kctl.commands.scan_progress import ScanProgress
 from kctl.console import Column
 from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ async def _topics(source: ClusterClient, target: ClusterClient, copying: Copying
     if needs_partition and highest >= len(targets):
         remedy = "use --partitions hash" if copying.keeps_partitions else "--resume-group needs as many partitions"
         raise UsageError(
-            f"{copying.target} has no partition {highest}, because it has {len(targets)} partitions; {remedy}"
+            f"{copying.target} has no partition {highest}, because it has {counted(len(targets), 'partition')};"
+            f" {remedy}"
         )
     return _Topics(tps, copying.source if is_same_cluster else copying.target)
 
@@ -246,7 +248,7 @@ def _summarise(console: Console, copier: Copier, copying: Copying, problem: str)
     read = sum(one.read for one in counts.partitions.values())
     what = "would be copied" if copying.is_dry_run else "sent" if problem else "copied"
     console.note(
-        f"{counts.selected:,} of {read:,} records {what} from {copying.source} to {copying.target}"
+        f"{counts.selected:,} of {counted(read, 'record')} {what} from {copying.source} to {copying.target}"
         + (f"; {problem}" if problem else "")
     )
     if problem and copying.resume_group is not None and not copying.is_dry_run:

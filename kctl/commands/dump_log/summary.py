@@ -11,6 +11,7 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
+from kctl.quantities import counted
 from kctl.storage.dump import base_offset_of, kind_of
 from kctl.storage.log_summary import LogSummary, LostRange, salvage, summarize
 from kctl.storage.names import LOG_SUFFIX
@@ -123,7 +124,9 @@ def salvage_log(console: Console, paths: Sequence[str], target: str, progress: P
             summary = salvage(logs[0], target, report)
     except FileExistsError:
         raise Refused(f"{target} exists and is not overwritten") from None
-    console.note(f"{summary.batches} batches with {summary.size_bytes} bytes written to {target}")
+    console.note(
+        f"{counted(summary.batches, 'batch', 'batches')} with {counted(summary.size_bytes, 'byte')} written to {target}"
+    )
     return _show(console, [(target, summary)])
 
 
@@ -157,7 +160,9 @@ def _show(console: Console, found: Sequence[tuple[str, LogSummary]]) -> ExitStat
 
 def _item(name: str, summary: LogSummary) -> SummaryItem:
     places = len(summary.lost)
-    message = f"{summary.lost_bytes} bytes are damaged in {places} place{'s' if places > 1 else ''}; the first: "
+    message = (
+        f"{counted(summary.lost_bytes, 'byte is', 'bytes are')} damaged in {counted(places, 'place')}; the first: "
+    )
     return SummaryItem(
         partition=name,
         segments=summary.segments,

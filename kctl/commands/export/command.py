@@ -19,6 +19,7 @@ from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.input_files import read_regular
 from kctl.operating_system import usable_processors
+from kctl.quantities import counted
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import LostRace
@@ -367,7 +368,8 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
     for warning in report.warnings:
         run.console.warn(warning)
     for reason, count in bad_reasons(report).items():
-        run.console.warn(f"{count:,} records could not be decoded and are in {request.target}/_dead_letters: {reason}")
+        undecoded = counted(count, "record could not be decoded and is", "records could not be decoded and are")
+        run.console.warn(f"{undecoded} in {request.target}/_dead_letters: {reason}")
     rows = rows_of(report)
     _show(run, document(request, rows, report), rows)
     run.console.note(sentence(rows, report))
@@ -387,8 +389,8 @@ class _ProgressNotes:
     def on_plan(self, plan: Plan, origin: Origin) -> None:
         doing = {"recovered": "finishing interrupted", "adopted": "adopting files as"}.get(origin, "exporting")
         self._run.console.note(
-            f"{doing} batch {plan.batch}: {plan.offset_count:,} offsets of {len(plan.ranges)} partitions"
-            f" into {plan.file_count} files"
+            f"{doing} batch {plan.batch}: {counted(plan.offset_count, 'offset')}"
+            f" of {counted(len(plan.ranges), 'partition')} into {counted(plan.file_count, 'file')}"
         )
         if self._is_shown:
             progress = self._run.console.progress("exported", plan.offset_count, unit="offsets")

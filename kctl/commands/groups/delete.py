@@ -12,8 +12,8 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
-from kctl.commands.groups.options import All, BackupDir, DryRun, NoBackup, Yes
-from kctl.commands.groups.selection import all_selected_groups
+from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup, Yes
+from kctl.commands.groups.selection import all_selected_groups, group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
@@ -37,6 +37,7 @@ def delete(
     names: Annotated[list[str] | None, typer.Argument(help="Groups to delete.", metavar="GROUP")] = None,
     *,
     all_: All = False,
+    group_regex: GroupRegex = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
@@ -49,9 +50,10 @@ def delete(
     first saved to a file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
-    if not names and not all_:
-        raise UsageError("name the groups to delete, or use --all")
-    requested = run.on_brokers(lambda client: all_selected_groups(run, client, names, all_=all_))
+    pattern = group_pattern(names, group_regex, all_=all_)
+    if not (names or all_ or pattern):
+        raise UsageError("name the groups to delete, or use --all or --group-regex")
+    requested = run.on_brokers(lambda client: all_selected_groups(run, client, names, pattern))
 
     async def preview(client: ClusterClient) -> list[Outcome]:
         return [previewed_deletion(group) for group in await look_up_groups(client, requested)]

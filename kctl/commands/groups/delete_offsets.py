@@ -18,11 +18,13 @@ from kctl.commands.groups.change_rows import (
     deleted_offset_row,
 )
 from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
-from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics, Yes
+from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics, Yes
 from kctl.commands.groups.reset import parse_scope
+from kctl.commands.groups.selection import topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
 from kctl.commands.shown import shows
+from kctl.quantities import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -41,6 +43,7 @@ def delete_offsets(
     name: Annotated[str, typer.Argument(help="Group whose offsets to delete.", metavar="GROUP")],
     *,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
@@ -56,15 +59,17 @@ def delete_offsets(
     file; 'kctl groups restore' restores them.
     """
     run: Invocation = ctx.obj
-    scope = parse_scope(topic, all_topics=all_topics)
+    scope = parse_scope(topic, topic_regex, all_topics=all_topics)
+    topics = topic_pattern(topic_regex)
     group = run.on_brokers(lambda client: look_up_group(client, name))
     if not group.outcome.is_done:
         run.console.show(DELETE_OFFSETS_COLUMNS, [GroupDeletionRow(name, None, **outcome_error(group.outcome))])
         return ExitStatus.FAILED
-    committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
+    (chosen,) = [group] if topics is None else with_matching_topics([group], topics)
+    committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
     if not dry_run:
-        run.consent(f"Delete {len(requested)} committed offsets of {name}?", yes=yes)
+        run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?", yes=yes)
         if requested and not no_backup:
             back_up(run, [group], "delete-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}

@@ -11,8 +11,8 @@ from kctl.commands.command import examples
 from kctl.commands.compat.groups import describe_as_kafka
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import rows as group_rows
-from kctl.commands.groups.options import All, Compat, Names
-from kctl.commands.groups.selection import selected_groups
+from kctl.commands.groups.options import All, Compat, GroupRegex, Names
+from kctl.commands.groups.selection import group_pattern, selected_groups
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
@@ -42,6 +42,7 @@ def describe(
         Section, typer.Option("--show", help="What the rows show; json, jsonl and yaml always include all three.")
     ] = "offsets",
     all_: All = False,
+    group_regex: GroupRegex = None,
     compat: Compat = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")
@@ -52,9 +53,10 @@ def describe(
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
     run: Invocation = ctx.obj
+    pattern = group_pattern(names, group_regex, all_=all_)
 
     async def query(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
-        requested, failed = await selected_groups(run, client, names, all_=all_)
+        requested, failed = await selected_groups(run, client, names, pattern)
         return await describe_groups(client, requested), failed
 
     groups, failed = run.on_brokers(query)

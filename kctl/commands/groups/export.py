@@ -13,12 +13,13 @@ from kctl.admin.rollback_files import write_new
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import now_text
-from kctl.commands.groups.options import All, Topics
-from kctl.commands.groups.reset import look_up, parse_scope
+from kctl.commands.groups.options import All, GroupRegex, TopicRegex, Topics
+from kctl.commands.groups.reset import look_up
 from kctl.commands.groups.restoring import in_scope
-from kctl.commands.groups.selection import all_selected_groups
+from kctl.commands.groups.selection import all_selected_groups, group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError, UsageError
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -41,7 +42,9 @@ def export(
     names: Annotated[list[str] | None, typer.Argument(help="Groups to export.", metavar="GROUP")] = None,
     *,
     all_: All = False,
+    group_regex: GroupRegex = None,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     as_: Annotated[
         Literal["json", "csv"],
         typer.Option(
@@ -57,12 +60,12 @@ def export(
 ) -> ExitStatus:
     """Print the committed offsets of groups for 'kctl groups import' and 'restore --backup', whatever --format is."""
     run: Invocation = ctx.obj
-    if not names and not all_:
-        raise UsageError("name the groups to export, or use --all")
-    scope = parse_scope(topic, all_topics=False) if topic else None
+    pattern = group_pattern(names, group_regex, all_=all_)
+    if not (names or all_ or pattern):
+        raise UsageError("name the groups to export, or use --all or --group-regex")
 
     async def read(client: ClusterClient) -> tuple[str | None, list[GroupDescription]]:
-        requested = await all_selected_groups(run, client, names, all_=all_)
+        requested = await all_selected_groups(run, client, names, pattern)
         cluster_id = (await client.metadata([])).cluster_id
         return cluster_id, await look_up(client, requested)
 
@@ -71,7 +74,7 @@ def export(
     missing = [one.outcome.name for one in groups if one.outcome.name not in committed] if names else []
     if missing:
         raise KctlError(f"no committed offsets: {', '.join(missing)}")
-    offsets = in_scope(committed, scope)
+    offsets = in_scope(committed, topic, topic_regex)
     if as_ == "csv":
         lines = ((group, tp, offsets[group][tp].offset) for group in sorted(offsets) for tp in sorted(offsets[group]))
         text = format_offsets(lines, with_group=len(offsets) > 1)
@@ -84,5 +87,7 @@ def export(
         write_new(Path(file), text)
     except FileExistsError:
         raise Refused(f"{file} exists and is not overwritten: give another --file") from None
-    run.console.note(f"{sum(map(len, offsets.values()))} offsets of {len(offsets)} groups written to {file}")
+    run.console.note(
+        f"{counted(sum(map(len, offsets.values())), 'offset')} of {counted(len(offsets), 'group')} written to {file}"
+    )
     return ExitStatus.DONE

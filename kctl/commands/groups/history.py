@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import typer
@@ -11,14 +13,19 @@ from kctl.admin.group_history import read_group_records
 from kctl.admin.past_commits import PastCommit, PastCommits
 from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.options import TopicRegex
+from kctl.commands.groups.selection import topic_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import known
 from kctl.commands.shown import shows
+from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
 from kctl.console import Column
+from kctl.errors import UsageError
 from kctl.limits import GROUP_HISTORY_COMMITS_MAX
+from kctl.quantities import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -68,6 +75,7 @@ def history(
     group: Annotated[str, typer.Argument(help="Group whose commits to show.", metavar="GROUP")],
     *,
     topic: Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
+    topic_regex: TopicRegex = None,
     since: Annotated[
         str,
         typer.Option(
@@ -91,14 +99,28 @@ def history(
     """
     run: Invocation = ctx.obj
     since_ms = parse_time_ms(since, now_ms=round(time.time() * 1000))
-    past = PastCommits(frozenset(topic or ()), since_ms, limit)
+    pattern = topic_pattern(topic_regex)
+    if topic and pattern is not None:
+        raise UsageError("give --topic or --topic-regex, not both")
+    matches = None if pattern is None else _matching(pattern)
+    past = PastCommits(frozenset(topic or ()), matches, since_ms, limit)
     is_complete = run.on_brokers(lambda client: read_group_records(client, group, past.add, since_ms=since_ms))
     if not is_complete:
         run.console.warn("the history is too long to be read as a whole, and its end is missing: give a later --since")
     if past.omitted:
-        run.console.warn(f"{past.omitted} older commits are left out by --limit")
+        run.console.warn(f"{counted(past.omitted, 'older commit is', 'older commits are')} left out by --limit")
     run.console.show(COLUMNS, [_row(group, one) for one in past.commits])
     return ExitStatus.DONE if is_complete else ExitStatus.FAILED
+
+
+def _matching(pattern: NamePattern) -> Callable[[str], bool]:
+    """Whether a name matches; each name is compared once."""
+
+    @functools.lru_cache(GROUP_HISTORY_COMMITS_MAX)
+    def matches(name: str) -> bool:
+        return bool(pattern.select([name]))
+
+    return matches
 
 
 def _row(group: str, one: PastCommit) -> CommitRow:

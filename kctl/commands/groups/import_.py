@@ -12,9 +12,9 @@ from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.change_rows import ResetRow
-from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
-from kctl.commands.groups.reset import parse_scope
+from kctl.commands.groups.options import BackupDir, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
+from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.errors import UsageError
@@ -39,7 +39,9 @@ def import_(
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GROUP", help="Only this group.  Default: all in the file.")
     ] = None,
+    group_regex: GroupRegex = None,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
@@ -55,7 +57,7 @@ def import_(
     run: Invocation = ctx.obj
     if execute and dry_run:
         raise UsageError("--dry-run and --execute cannot be combined")
-    scope = parse_scope(topic, all_topics=False) if topic else None
+    pattern = group_pattern(group, group_regex)
     text = read_text(file)
     try:
         saved = parse_document(text).groups if text.lstrip().startswith("{") else _of_csv(text, group or ())
@@ -64,9 +66,12 @@ def import_(
     missing = sorted(set(group or ()) - saved.keys())
     if missing:
         raise UsageError(f"{file} has no offsets of {', '.join(missing)}")
+    chosen = group or (sorted(saved) if pattern is None else pattern.select(sorted(saved)))
+    if not chosen:
+        raise UsageError(f"{file} has no offsets of a group that matches {pattern}")
     return restore_offsets(
         run,
-        in_scope({name: saved[name] for name in group or saved}, scope),
+        in_scope({name: saved[name] for name in chosen}, topic, topic_regex),
         "import",
         status="imported",
         execute=execute,

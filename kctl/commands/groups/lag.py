@@ -14,9 +14,9 @@ from kctl.commands.command import examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import lag_rows, lag_selection
 from kctl.commands.groups.lag_selection import Sort
-from kctl.commands.groups.options import Names, Topics
+from kctl.commands.groups.options import GroupRegex, Names, TopicRegex, Topics
 from kctl.commands.groups.reset import parse_scope
-from kctl.commands.groups.selection import selected_groups
+from kctl.commands.groups.selection import group_pattern, selected_groups, topic_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.lag_condition import parse_condition
 from kctl.commands.query import QueryCommand
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.commands.groups.lag_rows import AnyItem
     from kctl.commands.lag_condition import Condition
+    from kctl.commands.timed_search import NamePattern
 
 app = typer.Typer(add_completion=False)
 
@@ -55,7 +56,9 @@ def lag(
     names: Names = None,
     *,
     by: Annotated[By, typer.Option("--by", help="What a row is about.")] = "group",
+    group_regex: GroupRegex = None,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     condition: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +99,7 @@ def lag(
     """
     run: Invocation = ctx.obj
     required = parse_condition(condition)
-    scope = parse_scope(topic, all_topics=not topic)
+    scope = parse_scope(topic, topic_regex, all_topics=not topic and topic_regex is None)
     window_ms = parse_duration_ms(window)
     interval_ms = parse_duration_ms(interval)
     if window_ms < 1000 or interval_ms < INTERVAL_MS_MIN:
@@ -105,8 +108,11 @@ def lag(
         chosen_format = run.console.format.value
         raise UsageError(f"--format {chosen_format} is one document, which --watch never ends; use --format jsonl")
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-    reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope))
-    view = _View(run, reader, names, None if by == "partition" else Grouping(by), required, sort, check=check)
+    topics = topic_pattern(topic_regex)
+    matching = None if topics is None else topics.select
+    reader = LagReader(LagOptions(isolation=level, window_ms=window_ms, topics=scope, matching=matching))
+    groups = group_pattern(names, group_regex)
+    view = _View(run, reader, names, groups, None if by == "partition" else Grouping(by), required, sort, check=check)
     if not watch:
         return view.show(run.on_brokers(view.read))
     return run.on_cluster_concurrently(lambda client: view.repeat(client, interval_ms, rounds))
@@ -120,6 +126,7 @@ class _View:
         run: Invocation,
         reader: LagReader,
         names: list[str] | None,
+        pattern: NamePattern | None,
         grouping: Grouping | None,
         condition: Condition | None,
         sort: Sort,
@@ -129,6 +136,7 @@ class _View:
         self._run = run
         self._reader = reader
         self._names = names
+        self._pattern = pattern
         self._grouping = grouping
         self._condition = condition
         self._sort = sort
@@ -137,7 +145,7 @@ class _View:
 
     async def read(self, client: ClusterClient) -> list[AnyItem]:
         """The rows to show.  Raises ClusterUnreachable."""
-        group_ids, failed = await selected_groups(self._run, client, self._names, all_=False)
+        group_ids, failed = await selected_groups(self._run, client, self._names, self._pattern)
         now_ms = round(time.time() * 1000)
         groups = await self._reader.read(client, group_ids, now_ms)
         problem = self._reader.history.problem

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from kctl.admin.lag_totals import Grouping, totals_by
 from kctl.commands.rows import outcome_error
 from kctl.console import ERROR_COLUMNS, Column, is_present
-from kctl.quantities import format_duration
+from kctl.quantities import counted, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -218,7 +218,7 @@ def _item(group: GroupLag, one: PartitionLag, time: str) -> LagItem:
 
 def _total_item(subject: Subject, total: LagTotal, groups: int, time: str) -> LagTotalItem:
     group, member = subject.group, subject.member
-    failed = f"{total.failed} of {total.partitions} partitions have an error; see --by partition"
+    failed = f"errors in {total.failed} of {counted(total.partitions, 'partition')}; see --by partition"
     return LagTotalItem(
         group=group.outcome.name if group else None,
         state=group.state or None if group else None,

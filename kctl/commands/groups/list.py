@@ -14,7 +14,8 @@ from kctl.admin.outcome import Outcome
 from kctl.commands.command import examples
 from kctl.commands.compat.groups import listed
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups.options import Compat
+from kctl.commands.groups.options import Compat, GroupRegex
+from kctl.commands.groups.selection import group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import outcome_error
@@ -92,6 +93,7 @@ def list_groups(
         list[GroupType] | None,
         typer.Option("--type", help="Only groups of this type."),
     ] = None,
+    group_regex: GroupRegex = None,
     compat: Compat = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --compat: show states, as --state of Kafka's tool does.")
@@ -104,9 +106,13 @@ def list_groups(
     classic groups.
     """
     run: Invocation = ctx.obj
+    pattern = group_pattern(None, group_regex)
     groups, failed = run.on_brokers(lambda client: query(client, state or (), type_ or ()))
     if not state and not type_ and not failed:
         run.store_names("groups", (group.group_id for group in groups))
+    if pattern is not None:
+        chosen = set(pattern.select(group.group_id for group in groups))
+        groups = [group for group in groups if group.group_id in chosen]
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
         for one in failed:

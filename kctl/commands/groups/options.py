@@ -9,9 +9,21 @@ import typer
 CompatVersion = Literal["kafka-2.8", "kafka-4"]
 Names = Annotated[list[str] | None, typer.Argument(help="Groups.  Default: all.", metavar="GROUP")]
 All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
+GroupRegex = Annotated[
+    str | None,
+    typer.Option("--group-regex", metavar="RE", help="Groups whose name matches this regular expression as a whole."),
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
+]
+TopicRegex = Annotated[
+    str | None,
+    typer.Option(
+        "--topic-regex",
+        metavar="RE",
+        help="Topics with offsets of the groups whose name matches this regular expression as a whole.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]

@@ -32,10 +32,15 @@ MEMBERS_NAMED_MAX = 10
 AWAY = ", has left, but is static: its place is kept until its session times out"
 
 
-def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
-    """The selected partitions by topic; None for all partitions, or for all topics.  Raises UsageError."""
-    if bool(topics) is all_topics:
-        raise UsageError("give --topic TOPIC[:N,N-N] or --all-topics")
+def parse_scope(
+    topics: Sequence[str] | None, topic_regex: str | None = None, *, all_topics: bool
+) -> dict[str, list[int] | None] | None:
+    """The selected partitions by topic; None for all partitions, or for all topics and --topic-regex.
+
+    Raises UsageError.
+    """
+    if bool(topics) + all_topics + (topic_regex is not None) != 1:
+        raise UsageError("give --topic TOPIC[:N,N-N], --topic-regex or --all-topics")
     if not topics:
         return None
     scope: dict[str, list[int] | None] = {}

@@ -12,8 +12,8 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, ResetRow, reset_row
-from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, NoBackup, Topics
-from kctl.commands.groups.selection import all_selected_groups
+from kctl.commands.groups.options import All, BackupDir, CompatVersion, DryRun, GroupRegex, NoBackup, TopicRegex, Topics
+from kctl.commands.groups.selection import all_selected_groups, group_pattern, topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.errors import UsageError
@@ -48,7 +48,9 @@ def reset_offsets(
     names: Annotated[list[str] | None, typer.Argument(help="Groups to reset.", metavar="GROUP")] = None,
     *,
     all_: All = False,
+    group_regex: GroupRegex = None,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
@@ -123,12 +125,11 @@ def reset_offsets(
         raise UsageError("--dry-run and --execute cannot be combined")
     if not (execute or dry_run or compat):
         raise UsageError("give --dry-run or --execute")
-    if bool(names) is all_:
-        raise UsageError("name the groups to reset, or use --all")
+    pattern = group_pattern(names, group_regex, all_=all_)
+    if not (names or all_ or pattern):
+        raise UsageError("name the groups to reset, or use --all or --group-regex")
     requested = (
-        sorted(set(names))
-        if names
-        else run.on_brokers(lambda client: all_selected_groups(run, client, None, all_=True))
+        sorted(set(names)) if names else run.on_brokers(lambda client: all_selected_groups(run, client, None, pattern))
     )
     target = group_reset.parse_target(
         requested,
@@ -143,17 +144,19 @@ def reset_offsets(
     )
     scope = None
     if target.scenario is not Scenario.FILE:
-        scope = group_reset.parse_scope(topic, all_topics=all_topics)
-    elif topic or all_topics:
-        raise UsageError("--from-file cannot be combined with --topic or --all-topics")
-    with_group = all_ or len(requested) > 1
+        scope = group_reset.parse_scope(topic, topic_regex, all_topics=all_topics)
+    elif topic or all_topics or topic_regex is not None:
+        raise UsageError("--from-file cannot be combined with --topic, --topic-regex or --all-topics")
+    topics = topic_pattern(topic_regex)
+    with_group = not names or len(requested) > 1
     if target.scenario is Scenario.FILE:
-        requested = group_reset.groups_in_file(run, requested, target, all_=all_)
+        requested = group_reset.groups_in_file(run, requested, target, all_=not names)
 
     async def plan(client: ClusterClient) -> tuple[list[GroupDescription], list[Reset]]:
         groups = await group_reset.look_up(client, requested)
         group_reset.refuse_active(groups)
-        return groups, await plan_resets(client, groups, target, scope)
+        chosen = groups if topics is None else with_matching_topics(groups, topics)
+        return groups, await plan_resets(client, chosen, target, scope)
 
     groups, resets = run.on_brokers(plan)
     for reset in resets:

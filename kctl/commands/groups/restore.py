@@ -15,8 +15,7 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.groups.backup import backup_folder
 from kctl.commands.groups.change_rows import ResetRow
-from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, Topics
-from kctl.commands.groups.reset import parse_scope
+from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.restoring import in_scope, read_text, restore_offsets
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
@@ -62,6 +61,7 @@ def restore(
         str | None, typer.Option("--backup", metavar="FILE", help="Restore the offsets in this backup or export.")
     ] = None,
     topic: Topics = None,
+    topic_regex: TopicRegex = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets.")] = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
@@ -82,7 +82,6 @@ def restore(
         raise UsageError("--dry-run and --execute cannot be combined")
     if at is not None and backup is not None:
         raise UsageError("--at and --backup cannot be combined")
-    scope = parse_scope(topic, all_topics=False) if topic else None
     if at is not None:
         saved = _committed_at(run, group, parse_time_ms(at, now_ms=round(time.time() * 1000)))
     elif backup is not None:
@@ -91,7 +90,7 @@ def restore(
         saved = _latest(run, group, backup_dir)
     return restore_offsets(
         run,
-        in_scope({group: saved}, scope),
+        in_scope({group: saved}, topic, topic_regex),
         "restore",
         status="restored",
         execute=execute,

@@ -10,6 +10,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
+from kctl.commands.groups.selection import matching_topics, topic_pattern
 from kctl.errors import UsageError
 from kctl.input_files import read_input
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
     from kctl.model import TopicPartition
 
-Scope = Mapping[str, list[int] | None]
-
 
 def read_text(path: str) -> str:
     """The text of a file that the user has named.  Raises UsageError."""
@@ -35,8 +34,18 @@ def read_text(path: str) -> str:
         raise UsageError(f"{path}: {error}") from None
 
 
-def in_scope(saved: GroupOffsets, scope: Scope | None) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """The offsets of the topics and partitions in `scope`; all without one.  Raises UsageError if none is left."""
+def in_scope(
+    saved: GroupOffsets, topics: list[str] | None, topic_regex: str | None
+) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """The offsets that --topic or --topic-regex selects; all without them.
+
+    Raises UsageError if none is left, and KctlError if no topic matches.
+    """
+    scope: Mapping[str, list[int] | None] | None = None
+    if (pattern := topic_pattern(topic_regex)) is not None:
+        scope = dict.fromkeys(matching_topics(pattern, (tp.topic for one in saved.values() for tp in one)))
+    if topics or scope is not None:
+        scope = group_reset.parse_scope(topics, topic_regex, all_topics=False) or scope
     chosen = {
         group: {
             tp: one

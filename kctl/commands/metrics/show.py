@@ -87,7 +87,7 @@ def show(
     end_s = monotonic() + run.client_settings().timeout_ms / 1000
     if endpoint is not None:
         if broker is not None:
-            raise UsageError("--endpoint and --broker exclude each other")
+            raise UsageError("--endpoint and --broker cannot be combined")
         found: tuple[str, int] | None = _address(endpoint)
     else:
         found = run.on_cluster(lambda client: endpoint_of(client, broker))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.offsets import partitions_of
+from kctl.admin.offsets import partitions_by_topic
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from kctl.commands.command import examples
 from kctl.commands.compat import offsets as offset_compat
@@ -17,7 +17,9 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.rows import exception_error, known
 from kctl.commands.shown import shows
+from kctl.commands.timed_search import NamePattern
 from kctl.commands.times import parse_time_ms
+from kctl.commands.topics.options import TopicRegex
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
@@ -73,8 +75,9 @@ class TopicFailureRow(NamedTuple):
 @shows(OffsetRow, TopicFailureRow)
 def get(
     ctx: typer.Context,
-    topics: Annotated[list[str], typer.Argument(help="Topics whose offsets to show.", metavar="TOPIC")],
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics whose offsets to show.", metavar="TOPIC")] = None,
     *,
+    topic_regex: TopicRegex = None,
     at: Annotated[
         str,
         typer.Option(
@@ -102,18 +105,21 @@ def get(
     run: Invocation = ctx.obj
     timestamp = _timestamp(at)
     requested = parse_partitions(partition)
+    if bool(topics) == (topic_regex is not None):
+        raise UsageError("give topics or --topic-regex")
+    pattern = None if topic_regex is None else NamePattern("--topic-regex", topic_regex)
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     async def query(client: ClusterClient) -> list[OffsetRow | TopicFailureRow]:
-        async def partitions(topic: str) -> list[TopicPartition] | ApiError:
-            try:
-                tps = await partitions_of(client, [topic])
-            except ApiError as error:
-                return error
-            return tps if requested is None else [TopicPartition(topic, number) for number in requested]
-
-        names = sorted(set(topics))
-        found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
+        names = sorted(set(topics or ()))
+        if pattern is not None:
+            present = (await client.metadata()).topics.values()
+            names = sorted(pattern.select(topic.name for topic in present if not topic.is_internal))
+        found = await partitions_by_topic(client, names)
+        if requested is not None:
+            for name, of_topic in found.items():
+                if not isinstance(of_topic, ApiError):
+                    found[name] = [TopicPartition(name, number) for number in requested]
         tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
         offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
         rows: list[OffsetRow | TopicFailureRow] = []

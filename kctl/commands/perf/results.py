@@ -14,6 +14,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.console import Column, Format, RowStream
 from kctl.errors import KctlError
+from kctl.quantities import counted
 
 COLUMNS = (
     Column("kind"),
@@ -77,6 +78,7 @@ class Results:
     """Shows results while a load runs, and the total at its end, also when it is interrupted."""
 
     def __init__(self, run: Invocation, client: str, load: Load, *, interval_ns: int, histogram: bool) -> None:
+        self._run = run
         self._console = run.console
         self._client = client
         self._histogram = histogram
@@ -112,6 +114,7 @@ class Results:
         try:
             yield load_run
         except KeyboardInterrupt:
+            self._run.changes = None
             self._console.note("interrupted; this is what was measured until then")
             self._show()
             raise
@@ -126,7 +129,9 @@ class Results:
         found = self._measured.total()
         if not found.errors:
             return ExitStatus.DONE
-        self._console.warn(f"{found.errors:,} records were not written: {self._measured.first_error}")
+        self._console.warn(
+            f"{counted(found.errors, 'record was', 'records were')} not written: {self._measured.first_error}"
+        )
         return ExitStatus.FAILED
 
     def _show(self) -> None:

@@ -9,6 +9,7 @@ from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
 from kctl.commands.invocation import Invocation
 from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -74,7 +75,7 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, yes
         run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
         return None
     if records:
-        run.consent(f"Write test records to topic '{topic}', which has {records} records?", yes=yes)
+        run.consent(f"Write test records to topic '{topic}', which has {counted(records, 'record')}?", yes=yes)
     return found
 
 

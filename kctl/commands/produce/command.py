@@ -29,6 +29,7 @@ from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.integers import INT32_MAX
+from kctl.quantities import counted
 from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class DeliveryLog:
             return
         done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
         where = "; ".join(f"partition {number}: offsets {first} to {last}" for number, first, last in self._spans())
-        console.note(f"{done:,} record{'' if done == 1 else 's'} to {self._topic}{': ' + where if where else ''}")
+        console.note(f"{counted(done, 'record')} to {self._topic}{': ' + where if where else ''}")
         if self.failed:
             console.note(f"{self.failed:,} not written")
 

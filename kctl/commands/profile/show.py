@@ -33,6 +33,6 @@ def show(
     profiles = stored()
     chosen = name or os.environ.get(ENVIRONMENT_NAME) or profiles.current
     if chosen is None:
-        raise UsageError("no profile is the current one; name a profile")
+        raise UsageError("there is no current profile; name a profile")
     run.console.show_one(profile_row(profiles.named(chosen), profiles))
     return ExitStatus.DONE

@@ -37,7 +37,7 @@ def named_entity(
         (EntityType.IP, "ip", ip, default_ip),
     ):
         if name is not None and is_default:
-            raise UsageError(f"--{option} and --default-{option} exclude each other")
+            raise UsageError(f"--{option} and --default-{option} cannot be combined")
         if name == "":
             raise UsageError(f"--{option} must not be empty; --default-{option} names the default")
         if name is not None or is_default:

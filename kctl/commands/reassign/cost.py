@@ -9,6 +9,7 @@ from kctl.admin.move_progress import move_duration_ms
 from kctl.admin.reassignment_plan import bytes_by_broker
 from kctl.commands.values import parse_size
 from kctl.errors import UsageError
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.admin.reassignment_plan import Move
@@ -35,7 +36,7 @@ def cost_text(moves: Sequence[Move], rate: int | None) -> str:
     possible = [move for move in moves if not move.problem]
     total = sum(move.bytes_to_move or 0 for move in possible)
     replicas = sum(len(move.adding) + len(move.relocating) for move in possible)
-    text = f"{replicas} replica{'' if replicas == 1 else 's'} to copy, {total:,} bytes"
+    text = f"{counted(replicas, 'replica')} to copy, {counted(total, 'byte')}"
     if rate is not None and (duration_ms := least_duration_ms(moves, rate)):
         text += f", at least {duration_text(duration_ms)} with this throttle"
     return text

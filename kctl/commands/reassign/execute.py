@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kctl.admin.placement_summary import phases_of_at_most
 from kctl.admin.reassigning import look, start_moves, wait_for_moves
 from kctl.admin.reassignment_plan import rollback, rollback_log_dirs
 from kctl.admin.reassignment_spec import format_reassignment
@@ -19,12 +20,23 @@ from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, throttle_rate
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
-from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, PlanRow, StateRow, end_error, plan_row
+from kctl.commands.reassign.rows import (
+    NOT_STARTED,
+    PLAN_COLUMNS,
+    STARTED,
+    WOULD_MOVE,
+    PlanRow,
+    StateRow,
+    end_error,
+    plan_row,
+)
 from kctl.commands.reassign.states import show_cleared_throttles
 from kctl.commands.reassign.targets import plan_file, read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, throttle, warn_throttle_stays
 from kctl.commands.shown import shows
 from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.integers import INT32_MAX
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +58,7 @@ app = typer.Typer(add_completion=False)
     epilog=examples(
         "kctl reassign execute moves.json --dry-run",
         "kctl reassign execute moves.json --throttle 50m --wait",
+        "kctl reassign execute moves.json --throttle 50m --max-moves 20 --wait",
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
@@ -72,6 +85,16 @@ def execute(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the partitions have moved, and show progress.")
     ] = False,
+    max_moves: Annotated[
+        int | None,
+        typer.Option(
+            "--max-moves",
+            metavar="N",
+            help="Move at most N partitions at once: with --wait, each phase starts when the one before has ended.",
+            min=1,
+            max=INT32_MAX,
+        ),
+    ] = None,
     additional: Annotated[
         bool, typer.Option("--additional", help="Start even if other partitions are being moved.")
     ] = False,
@@ -98,56 +121,72 @@ def execute(
 
     To change the throttle of a move, execute the same move again with another --throttle.  --wait shows bytes, speed
     and remaining time, and warns if producers append as fast as the throttle permits to copy.
+
+    With --max-moves the throttle holds over all phases.  If a partition of a phase cannot be moved, no other phase is
+    started; the same command, executed again, continues with the partitions that have not moved.
     """
     run: Invocation = ctx.obj
     moves, reassignment_json_file = plan_file(moves, reassignment_json_file)
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
+    if max_moves is not None and not wait:
+        raise UsageError("--max-moves requires --wait, because a phase starts when the one before has ended")
     rate = throttle_rate(throttle)
     situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     run.console.note(cost_text(plan, rate))
     if dry_run or any(move.problem for move in plan):
-        rows = [plan_row(move, WOULD_MOVE) for move in plan]
-        run.console.show(PLAN_COLUMNS, rows)
-        return run.status_of(rows)
+        planned = [plan_row(move, WOULD_MOVE) for move in plan]
+        run.console.show(PLAN_COLUMNS, planned)
+        return run.status_of(planned)
     _refuse_beside_others(run, situation, additional=additional, compat=compat)
     records = records_of(state_dir, situation.metadata.cluster_id)
     key = key_of(targets)
     _save_rollback(run, plan, records.folder, key, Path(rollback_file) if rollback_file else None)
-    try:
-        outcomes = _start(run, plan, rate=rate, records=records, key=key, compat=compat)
-    except BaseException as error:
-        if rate is not None and _is_refusal(error):
-            restore_after_failure(run, records, key)
-        elif rate is not None:
-            warn_throttle_stays(run, rate, state_dir)
-        raise
-    started = [move for move in plan if outcomes[move.tp].is_done]
-    if wait and started:
+    phases = [plan] if max_moves is None else phases_of_at_most([move for move in plan if move.is_change], max_moves)
+    rows = {move.tp: plan_row(move, NOT_STARTED) for move in plan}
+    started: list[Move] = []
+    for number, phase in enumerate(phases, 1):
+        started = []
+        if len(phases) > 1:
+            run.console.note(f"phase {number} of {len(phases)}: {counted(len(phase), 'partition')}")
         try:
-            situation = _watch(run, started, rate)
-        except BaseException:
-            if rate is not None:
+            outcomes = _start(run, phase, plan, rate=rate, records=records, key=key, compat=compat)
+            started = [move for move in phase if outcomes[move.tp].is_done]
+            rows |= {move.tp: plan_row(move, STARTED, outcomes[move.tp]) for move in phase}
+            if wait and started:
+                situation = _watch(run, started, rate)
+                rows |= {move.tp: _ended_row(rows[move.tp], move, situation) for move in started}
+        except BaseException as error:
+            _note_left(run, phases[number:])
+            if rate is not None and not started and _is_refusal(error):
+                restore_after_failure(run, records, key)
+            elif rate is not None:
                 warn_throttle_stays(run, rate, state_dir)
             raise
+        if any(rows[move.tp].error for move in phase):
+            _note_left(run, phases[number:])
+            break
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
         all_restored = show_cleared_throttles(run, restore(run, records, [key]), compat)
     elif rate is not None:
         run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
-    rows = [plan_row(move, STARTED, outcomes[move.tp]) for move in plan]
-    if wait:
-        rows = [
-            row._replace(status=situation.state_of(move).value, **end_error(move, situation))
-            if move in started
-            else row
-            for row, move in zip(rows, plan, strict=True)
-        ]
+    shown = list(rows.values())
     if not compat:
-        run.console.show(PLAN_COLUMNS, rows)
-    return run.status_of(rows) if all_restored else ExitStatus.FAILED
+        run.console.show(PLAN_COLUMNS, shown)
+    return run.status_of(shown) if all_restored else ExitStatus.FAILED
+
+
+def _ended_row(row: PlanRow, move: Move, situation: Situation) -> PlanRow:
+    return row._replace(status=situation.state_of(move).value, **end_error(move, situation))
+
+
+def _note_left(run: Invocation, phases: Sequence[Sequence[Move]]) -> None:
+    """Shows how many partitions were not tried."""
+    if left := sum(map(len, phases)):
+        run.console.note(f"not started in later phases: {counted(left, 'partition')}; the same command continues")
 
 
 def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
@@ -158,29 +197,42 @@ def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: 
         return
     if compat:
         run.console.verbatim(EXISTING)
-    raise Refused(f"{len(others)} partitions are being moved already ({others[0]}, ...): wait, or use --additional")
+    raise Refused(
+        f"{counted(len(others), 'partition is', 'partitions are')} being moved already ({others[0]}, ...): wait, or use"
+        " --additional"
+    )
 
 
 def _start(
-    run: Invocation, plan: Sequence[Move], *, rate: int | None, records: ThrottleRecords, key: str, compat: str | None
+    run: Invocation,
+    phase: Sequence[Move],
+    plan: Sequence[Move],
+    *,
+    rate: int | None,
+    records: ThrottleRecords,
+    key: str,
+    compat: str | None,
 ) -> dict[TopicPartition, Outcome]:
-    """Set the throttle, then start the moves that change something."""
+    """Set the throttle of the whole plan, then start the moves of a phase that change something.
+
+    Between two phases another command may have removed the throttle, because no partition was moving.
+    """
     write = run.console.verbatim if compat else lambda _: None
 
     async def query(client: ClusterClient) -> dict[TopicPartition, Outcome]:
         if rate is None:
-            return await start_moves(client, plan)
+            return await start_moves(client, phase)
         # Locked until the moves have started: `verify` would remove the throttle as one of a move that has ended.
         with records.locked():
             await throttle(run, client, records, key, plan, rate)
             write(reassign_compat.throttle_set(rate))
-            return await start_moves(client, plan)
+            return await start_moves(client, phase)
 
-    write(reassign_compat.current_assignment(rollback(plan)))
+    write(reassign_compat.current_assignment(rollback(phase)))
     outcomes = run.on_brokers(query)
     refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     write(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
-    sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
+    sent = {(broker, move.tp): path for move in phase for broker, path in move.log_dirs if move.tp not in refused}
     write(reassign_compat.log_dir_moves_started(compat or "", sent))
     return outcomes
 
@@ -207,6 +259,7 @@ def _watch(run: Invocation, started: Sequence[Move], rate: int | None) -> Situat
         run.console.note(
             f"stopped waiting; the brokers continue to move {names}; 'kctl reassign cancel' cancels the moves"
         )
+        run.changes = None
         raise
 
 

@@ -21,6 +21,7 @@ from kctl.commands.reassign.plan_rows import BROKER_COLUMNS, PlanReport, broker_
 from kctl.commands.shown import shows_one
 from kctl.errors import KctlError, UsageError
 from kctl.integers import INT32_MAX, parse_integer
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,10 @@ def plan(
     reading = run.on_brokers(read_placement)
     if reading.ongoing:
         first = next(iter(reading.ongoing))
-        raise Refused(f"{len(reading.ongoing)} partitions are being moved ({first}, ...): wait, or cancel their moves")
+        raise Refused(
+            f"{counted(len(reading.ongoing), 'partition is', 'partitions are')} being moved ({first}, ...): wait, or"
+            " cancel the moves"
+        )
     _warn_of_unknown_sizes(run, reading)
     targets = _targets(reading, goal, value, topic, _brokers(to_brokers), _brokers(exclude), leaders_only=leaders_only)
     moves = plan_moves(targets, reading.metadata, reading.ongoing, reading.sizes)
@@ -276,7 +280,7 @@ def _warn_of_unknown_sizes(run: Invocation, reading: PlacementReading) -> None:
     if not state.has_sizes and state.replicas:
         run.console.note("no sizes of partitions are known: the plan counts replicas instead of bytes")
     elif state.unknown_sizes:
-        run.console.note(f"{state.unknown_sizes} partitions have an unknown size and count with the mean of the others")
+        run.console.note(f"{counted(state.unknown_sizes, 'unknown partition size')} replaced by the mean of the others")
 
 
 def _note(
@@ -285,11 +289,11 @@ def _note(
     if not moves:
         run.console.note("nothing to move")
         return
-    text = f"{len(moves)} partition{'' if len(moves) == 1 else 's'} to change, {cost_text(moves, None)}"
+    text = f"{counted(len(moves), 'partition')} to change, {cost_text(moves, None)}"
     if report.bytes_across_racks:
         text += f", {report.bytes_across_racks:,} of them across racks"
     if len(parts) > 1:
-        text += f", in {len(parts)} phases"
+        text += f", in {counted(len(parts), 'phase')}"
     if rate and report.duration_ms:
         text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.commands.rows import code_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from kctl.admin.placement_summary import BrokerChange
@@ -78,7 +79,8 @@ def broker_row(change: BrokerChange) -> BrokerRow:
     """One broker; with an error if its free space is too small."""
     error = code_error(ErrorCode.NONE)
     if change.lacks_space:
-        text = f"receives {change.bytes_received:,} bytes and has {change.free_bytes:,} bytes free"
+        received, free = (counted(size or 0, "byte") for size in (change.bytes_received, change.free_bytes))
+        text = f"receives {received} and has {free} free"
         error = {"error": ErrorCode.KAFKA_STORAGE_ERROR.name, "message": text}
     return BrokerRow(
         broker=change.broker,

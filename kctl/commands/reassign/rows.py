@@ -54,6 +54,7 @@ CANCEL_COLUMNS = (Column("topic"), Column("partition", numeric=True), Column("st
 WOULD_MOVE = "would move"
 STARTED = "started"
 NOTHING_TO_DO = "nothing to do"
+NOT_STARTED = "not started"
 
 
 class PlanRow(NamedTuple):

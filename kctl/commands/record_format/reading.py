@@ -12,6 +12,7 @@ from kctl.commands.record_format.syntax import Fixed, HeadersPiece, NumberPiece,
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 from kctl.limits import FORMATTED_HEADERS_MAX, FORMATTED_RECORD_BYTES_MAX
+from kctl.quantities import counted
 
 _Wait = Generator[None, None, bytes]
 """Suspends until more bytes have arrived; returns some of them."""
@@ -103,7 +104,7 @@ class _Input:
                 return data
             searched = max(least, self.left - len(delimiter) + 1)
             if most is not None and self.left > most + len(delimiter):
-                raise UsageError(f"{_shown(delimiter)} expected after at most {most} bytes")
+                raise UsageError(f"{_shown(delimiter)} expected after at most {counted(most, 'byte')}")
             self._check_size(self.left)
             if self.has_ended:
                 if is_last:

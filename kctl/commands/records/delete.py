@@ -23,6 +23,7 @@ from kctl.errors import ApiError, UsageError
 from kctl.input_files import read_input
 from kctl.integers import INT64_MAX
 from kctl.model import TopicPartition
+from kctl.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +137,7 @@ def delete(
     requested = {one.tp: one.offset for one in deletions if one.offset is not None and one.count}
     total = sum(one.count or 0 for one in deletions)
     if requested:
-        run.consent(f"Delete {total} offsets of {len(requested)} partitions?", yes=yes)
+        run.consent(f"Delete {counted(total, 'offset')} of {counted(len(requested), 'partition')}?", yes=yes)
     results = run.on_brokers(lambda client: delete_records(client, requested)) if requested else {}
     rows = []
     for one in deletions:

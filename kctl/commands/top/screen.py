@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kctl.admin.activity import MOVING, OFFLINE, OK, UNDER_REPLICATED, Activity
 from kctl.commands.top.state import State
 from kctl.commands.top.views import DEFAULT_SORT, Column, Table, View, table_of
-from kctl.quantities import NOTHING, compact
+from kctl.quantities import NOTHING, compact, counted
 from kctl.table_layout import GAP
 from kctl.terminal_text import cut, display_width, escape, pad
 
@@ -202,7 +202,7 @@ def _list(state: State, width: int, height: int) -> list[Line]:
     field, is_descending = state.sorts[place.view]
     name = f"{place.view.value} {escape(place.subject)}".rstrip()
     order = next(column.title for column in table.columns if column.field == field)
-    words = f"{name}: {len(table.rows)} rows, sorted by {order}{' descending' if is_descending else ''}"
+    words = f"{name}: {counted(len(table.rows), 'row')}, sorted by {order}{' descending' if is_descending else ''}"
     filtered = f", filter: {escape(place.filter)}" if place.filter else ""
     space = max(0, height - 2)
     first = max(0, min(place.cursor - space // 2, len(table.rows) - space))

@@ -6,6 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import typer
@@ -134,6 +135,7 @@ def on_users(
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import run_on_zookeeper  # noqa: PLC0415 - imports kazoo
 
-    return run_on_zookeeper(
-        run, ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
-    )
+    with nullcontext() if run.changes is None else run.changes.sending("ZooKeeper operation"):
+        return run_on_zookeeper(
+            run, ensemble.connect, "/", lambda session, _: on_zookeeper(session), tls_config=ensemble.tls_config
+        )

@@ -59,7 +59,7 @@ class InitProducerIdHandler:
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError as error:
-            log.warning("cannot allocate a producer id, the client is to try again error=%s", error)
+            log.warning("cannot allocate a producer id, the client has to retry error=%s", error)
             return _response(InitOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
         return _response(InitOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
 

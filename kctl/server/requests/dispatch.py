@@ -167,7 +167,7 @@ class Dispatcher:
         if reply.done():
             if error is not None and not isinstance(error, UnansweredRequestFailed):
                 log.error(
-                    "request failed after its connection was closed, nothing is answered api=%s peer=%s error=%s",
+                    "request failed after its connection was closed, no response is sent api=%s peer=%s error=%s",
                     api.name,
                     context.peer.client_host,
                     error,

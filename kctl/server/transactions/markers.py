@@ -245,7 +245,7 @@ class MarkerSender:
         fenced = next((error for error in outcomes.values() if error in _FENCED), None)
         if fenced is not None:
             log.warning(
-                "markers are fenced by a newer epoch, giving them up transactional_id=%s producer=%s error=%s",
+                "markers are fenced by a newer epoch, abandoning them transactional_id=%s producer=%s error=%s",
                 job.transactional_id,
                 job.producer,
                 fenced.name,

@@ -49,7 +49,7 @@ class ProducerIdAllocations:
             producer_id = await self._producer_ids.next()
             error = self._again(transactional_id, replace(event, fresh_producer_id=producer_id))
         except ZooKeeperError as reason:
-            message = "cannot allocate a producer id, the client is to try again transactional_id=%s error=%s"
+            message = "cannot allocate a producer id, the client has to retry transactional_id=%s error=%s"
             log.warning(message, transactional_id, reason)
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:

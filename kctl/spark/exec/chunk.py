@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kctl.quantities import counted
 from kctl.records.batch import crc_ok, records_region
 from kctl.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords
@@ -61,7 +62,7 @@ def _region(data: memoryview, batch: BatchHeader) -> memoryview | bytes:
     if not crc_ok(data, batch):
         raise CorruptRecords(f"the batch at offset {batch.base_offset} fails its checksum")
     if batch.record_count < 1:
-        raise CorruptRecords(f"the batch at offset {batch.base_offset} claims {batch.record_count} records")
+        raise CorruptRecords(f"the batch at offset {batch.base_offset} claims {counted(batch.record_count, 'record')}")
     try:
         region = records_region(data, batch)
     except CorruptBatch as error:

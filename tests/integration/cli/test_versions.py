@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +68,42 @@ def test_features_are_those_of_kafkas_tool(kctl: Kctl, bootstrap: str) -> None:
     (leader,) = kctl("metadata-quorum describe --replication --format json").document
     assert (leader["node"], leader["role"], leader["lag"]) == (0, "Leader", 0)
     assert f'"endpoints": ["{leader["endpoints"][0]}"]' in status
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "output" / "kafka-4"
+LINES = {
+    "features-describe": "features describe",
+    "features-downgrade": "features downgrade --feature eligible.leader.replicas.version=0 --dry-run",
+    "metadata-quorum-describe": "metadata-quorum describe",
+    "metadata-quorum-replication": "metadata-quorum describe --replication",
+}
+
+
+@ON_KAFKA_4
+@pytest.mark.parametrize("name", LINES)
+def test_output_on_a_kraft_cluster_is_as_ever(kctl: Kctl, name: str) -> None:
+    """Golden files; KCTL_WRITE_GOLDEN=1 writes them.  Ids, and of the quorum all numbers, differ between runs."""
+    pieces = []
+    for format_ in ("table", "plain", "json", "jsonl", "yaml", "csv"):
+        ran = kctl(f"{LINES[name]} --format {format_}")
+        pieces.append(f"$ kctl {LINES[name]} --format {format_}\n{ran.out}{ran.err}exit status {ran.status}\n\n")
+    text = masked("".join(pieces), with_numbers="quorum" in name)
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("KCTL_WRITE_GOLDEN"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text.split("\n") == file.read_text().split("\n"), "look at the difference; KCTL_WRITE_GOLDEN=1 accepts it"
+
+
+def masked(text: str, *, with_numbers: bool) -> str:
+    """Without ids, epochs and other numbers, and the blanks that align them."""
+    text = re.sub(r" {2,}", "  ", text.replace("\r\n", "\n"))
+    text = re.sub(r"(?<![\w-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z\d])[\w-]{22}(?![\w-])", "ID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    if with_numbers:
+        return re.sub(r"(?<![\w.-])(?<!exit status )\d+(?![\w.-])", "N", text)
+    text = re.sub(r'("?epoch"?: ?)\d+', r"\1N", text)
+    return re.sub(r"([\t, ])\d+([\t, ]+(?:false|true))", r"\1N\2", text)
 
 
 @ON_KAFKA_4

@@ -21,6 +21,7 @@ RUN = os.getpid()  # in topic names: a broker that was given may have the topics
 
 @pytest.fixture(scope="session", params=[GIVEN] if GIVEN else COORDINATIONS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of a broker on each kind of ZooKeeper, or of KCTL_TEST_BOOTSTRAP."""
     if GIVEN:
         yield GIVEN
     else:

@@ -16,12 +16,14 @@ SMALL_SEGMENTS = {"log.segment.bytes": "16384", "log.index.interval.bytes": "102
 
 @pytest.fixture(scope="session", autouse=True)
 def _jars() -> None:
+    """Skips the tests of this folder without the jars of Apache Kafka."""
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", params=COORDINATIONS)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
+    """A broker with small segments, on each kind of ZooKeeper."""
     with kctl_broker_on(request.param, tmp_path_factory.mktemp(request.param), properties=SMALL_SEGMENTS) as broker:
         yield broker
 

@@ -90,6 +90,7 @@ class Racks:
 
 @pytest.fixture(scope="session")
 def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
+    """Three running brokers in racks, started and stopped at the same time."""
     folder = tmp_path_factory.mktemp("racks")
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper"))

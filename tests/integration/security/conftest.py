@@ -33,6 +33,7 @@ def admin_settings(broker: SaslBroker) -> dict[str, str | int | float | bool]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
+    """A broker with SASL listeners, and the SCRAM credentials of two users."""
     with sasl_broker(tmp_path_factory.mktemp("sasl")) as started:
         admin = AdminClient(admin_settings(started))
         upsertions: list[UserScramCredentialAlteration] = [

@@ -39,6 +39,7 @@ def _spark() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kctl_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of kctl's broker, or of KCTL_TEST_BOOTSTRAP."""
     if GIVEN:
         yield GIVEN
     else:
@@ -48,6 +49,7 @@ def kctl_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def apache_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of Apache Kafka's broker, or of KCTL_TEST_BOOTSTRAP."""
     if GIVEN:
         yield GIVEN
     elif reason := apache_kafka.why_not():

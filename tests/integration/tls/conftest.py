@@ -31,6 +31,7 @@ class SecureBroker:
 
 @pytest.fixture(scope="session")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker with plaintext and TLS listeners, and the certificates of its clients."""
     folder = tmp_path_factory.mktemp("tls")
     authority = CertificateAuthority.create(folder)
     server, client = authority.issue("server"), authority.issue("client")

@@ -23,6 +23,7 @@ PROPERTIES = {
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of a broker, or of KCTL_TEST_BOOTSTRAP."""
     if GIVEN:
         yield GIVEN
     else:

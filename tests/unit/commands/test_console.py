@@ -35,6 +35,10 @@ def console(format: Format | None, *, out: io.StringIO | None = None, **rest: An
     return Console(out or io.StringIO(), io.StringIO(), format=format, **rest)
 
 
+def messages(one: Console) -> str:
+    return str(one.stderr.getvalue())  # type: ignore[attr-defined]  # of the StringIO behind it
+
+
 def written(one: Console) -> str:
     assert isinstance(one.stdout, io.StringIO)
     return one.stdout.getvalue()
@@ -142,8 +146,7 @@ def test_failure_elsewhere_leaves_stdout_alone() -> None:
     one = console(Format.PLAIN)
     one.fail("X", "it failed\nbadly")
     assert written(one) == ""
-    assert isinstance(one.stderr, io.StringIO)
-    assert one.stderr.getvalue() == "kctl: it failed\\nbadly\n"
+    assert messages(one) == "kctl: it failed\\nbadly\n"
 
 
 def test_stream_left_by_an_exception_writes_no_half_document() -> None:
@@ -249,8 +252,7 @@ def test_quiet_keeps_warnings() -> None:
     one = console(None, quiet=True)
     one.note("hidden")
     one.warn("shown")
-    assert isinstance(one.stderr, io.StringIO)
-    assert one.stderr.getvalue() == "kctl: warning: shown\n"
+    assert messages(one) == "kctl: warning: shown\n"
 
 
 def test_progress_redraws_one_line_on_a_terminal_and_wipes_it() -> None:

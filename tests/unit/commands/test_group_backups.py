@@ -202,6 +202,8 @@ def test_history_names_offsets_times_and_members(kctl: Kctl, cluster: FakeCluste
         (0, None, None, "deleted", 4, None),
     ]
     assert (rows[0]["member_id"], rows[0]["host"], rows[0]["leader_epoch"]) == ("app-1", "10.0.0.1", 7)
+    assert kctl("groups history billing --topic-regex ord.* --since -25m --format json").document == rows
+    assert kctl("groups history billing --topic-regex ord.* --topic orders").status == ExitStatus.USAGE
     ran = kctl("groups history billing --limit 1 --format json")
     assert [row["change"] for row in ran.document] == ["deleted"]
     assert "4 older commits are left out" in ran.err

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.admin.throttles import RATES
 from kctl.commands.exit_status import ExitStatus
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -15,7 +16,7 @@ from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
-from tests.unit.admin.moving_cluster import MovingCluster
+from tests.unit.admin.moving_cluster import BROKER, MovingCluster
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.quota_cluster import QuotaCluster
@@ -175,6 +176,22 @@ def test_replication_factor_starts_a_reassignment(kctl: Kctl, write: Write, monk
         path = write("version: 1\ntopics: {orders: {replication_factor: 4}}")
         ran = kctl(f"apply {path} --yes")
         assert (ran.status, ran.rows[0][7]) == (ExitStatus.FAILED, "INVALID_REPLICATION_FACTOR")
+
+
+def test_replication_factor_with_a_throttle_until_the_partitions_have_moved(
+    kctl: Kctl, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with MovingCluster() as cluster:
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", cluster.bootstrap)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        cluster.place("orders", [0], [1])
+        path = write("version: 1\ntopics: {orders: {replication_factor: 2}}")
+        ran = kctl(f"apply {path} --throttle 1k --yes")
+        assert (ran.rows[0][6], "kctl reassign verify" in ran.err) == ("reassignment started", True)
+        assert cluster.set_for(BROKER, "0", RATES[0]) == "1024"
+        cluster.arrive()
+        assert kctl("reassign verify").status == ExitStatus.DONE
+        assert not any(cluster.overrides.values())
 
 
 @pytest.fixture

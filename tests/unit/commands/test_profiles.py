@@ -80,7 +80,7 @@ def test_list_show_rename_and_remove(kctl: Kctl) -> None:
     assert kctl("profile rename dev local").rows[0][:2] == ["local", "true"]
     assert kctl("profile show --format json").document["profile"] == "local"
     assert kctl("profile remove local").status == ExitStatus.DONE
-    assert kctl("profile show").err.startswith("kctl: no profile is the current one")
+    assert kctl("profile show").err.startswith("kctl: there is no current profile")
     assert [row[0] for row in kctl("profile list").rows] == ["prod"]
 
 

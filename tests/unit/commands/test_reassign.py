@@ -377,3 +377,42 @@ def test_verify_restores_after_kill_9(kctl: Kctl, cluster: MovingCluster) -> Non
     cluster.arrive()
     assert kctl("reassign verify").status == ExitStatus.DONE
     assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
+
+
+def moves_of(cluster: MovingCluster) -> list[list[TopicPartition]]:
+    """The partitions of each request that starts moves."""
+    return [
+        [TopicPartition(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+        for _, request in cluster.requested(AlterPartitionReassignmentsRequest)
+    ]
+
+
+def test_each_phase_starts_when_the_one_before_has_ended(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.place("payments", [0, 1])
+    cluster.looks_until_arrival = 2
+    line = "reassign execute orders:0=1,2 orders:1=1,0 payments:0=2,1 --throttle 1k --max-moves 1 --wait"
+    ran = kctl(line)
+    assert [row[9] for row in ran.rows] == ["complete", "nothing to do", "complete"]
+    assert moves_of(cluster) == [[TP], [TopicPartition("payments", 0)]]
+    assert [text for text in ran.err.splitlines() if text.startswith("phase")] == [
+        "phase 1 of 2: 1 partition",
+        "phase 2 of 2: 1 partition",
+    ]
+    assert throttles(cluster) == {}
+
+
+def test_phases_after_a_failure_are_not_started(kctl: Kctl, cluster: MovingCluster) -> None:
+    def refuse(_: object) -> AlterPartitionReassignmentsResponse:
+        partition = ReassignablePartitionResponse(partition_index=0, error_code=39, error_message="no")
+        topic = ReassignableTopicResponse(name="orders", partitions=[partition])
+        return AlterPartitionReassignmentsResponse(error_code=0, error_message=None, responses=[topic])
+
+    cluster.intercept(AlterPartitionReassignmentsRequest, refuse)
+    ran = kctl("reassign execute orders:0=1,2 orders:1=2,0 --max-moves 1 --wait --throttle 1k")
+    assert (ran.status, [row[9] for row in ran.rows]) == (ExitStatus.FAILED, ["-", "not started"])
+    assert "not started in later phases: 1 partition; the same command continues" in ran.err
+    assert throttles(cluster) == {}
+
+
+def test_phases_require_waiting(kctl: Kctl, cluster: MovingCluster) -> None:
+    assert kctl("reassign execute orders:0=1,2 --max-moves 1").status == ExitStatus.USAGE

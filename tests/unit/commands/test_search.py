@@ -133,7 +133,7 @@ def test_consume_warns_of_values_searched_in_part(kctl: Kctl, cluster: FakeClust
     cluster.create("orders")[0].append(build_batch([Record(0, 1_000, None, b"-" * SEARCHED_BYTES_MAX + b"needle", ())]))
     ran = kctl("consume orders --grep need.e")
     assert (ran.status, ran.out) == (0, "")
-    assert "--grep searched only the first 65,536 bytes of 1 values" in ran.err
+    assert "--grep searched only the first 65,536 bytes of 1 value" in ran.err
 
 
 def test_rate_note_shows_rate_and_time_left() -> None:

@@ -1,0 +1,282 @@
+"""Commands in a shell: pipes that are closed early, no terminal, NO_COLOR, narrow terminals, SIGINT and SIGTERM.
+
+The tables cover the catalogue: a test fails for a new command that is in none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.cli import main
+from kctl.client.guard import is_change
+from kctl.commands.command import ChangingCommand
+from kctl.commands.query import QueryCommand
+from kctl.commands.root import all_commands
+from kctl.protocol.codec import decode
+from kctl.protocol.headers import decode_request_header
+from kctl.protocol.registry import api
+from tests.integration.cli.test_golden_output import GOLDEN, LINES, Seeded, Terminal, seeded_broker
+from tests.peers import probe
+
+ROOT = Path(__file__).parents[3]
+CHANGES = [
+    "topics create fresh --partitions 1",
+    "topics alter orders --partitions 5",
+    "topics delete orders --yes",
+    "produce orders --input jsonl --file {records}",
+    "groups delete billing --yes --no-backup",
+    "groups delete-offsets billing --topic orders --yes --no-backup",
+    "groups reset-offsets billing --topic orders --to-earliest --execute --no-backup",
+    "groups import {offsets} --execute --no-backup",
+    "groups restore billing --backup {offsets} --execute --no-backup",
+    "transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes --force",
+    "streams reset billing --input-topic orders --yes",
+    "records delete orders:0 --before-offset 1 --yes",
+    "perf produce events --records 10 --client kctl --create --yes",
+    "perf latency events --records 10 --client kctl --yes",
+    "elect --unclean --topic orders --partition 0 --yes",
+    "configs alter topic orders --set retention.ms=7",
+    "apply {plan} --yes",
+    "acls add --allow User:bob --operation read --topic orders",
+    "acls remove --allow User:alice --topic orders --yes",
+    "acls apply {acls} --yes",
+    "quotas alter --user bob --consumer-rate 2MB --yes",
+    "users create bob --password-file {password}",
+    "users alter alice --password-file {password}",
+    "users delete alice --yes",
+    "tokens create",
+    "loggers set kafka.controller=DEBUG",
+    "loggers reset kafka.controller",
+]
+"""Each sends a request that changes something."""
+CHANGES_ELSEWHERE = {
+    "cluster roll",
+    "cluster maintenance",
+    "reassign execute",
+    "reassign verify",
+    "reassign cancel",
+    "features upgrade",
+    "features downgrade",
+    "tokens renew",
+    "tokens expire",
+    "tables import",
+}
+"""Commands that need several brokers, a KRaft cluster, SASL or an export: tests/unit/commands/test_interruptions.py,
+and for the first and the last test_roll.py and tests/integration/spark.
+"""
+QUERIES_ELSEWHERE = {"groups lag", "groups history", "metrics show"}
+"""What they show depends on the time."""
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+def names_of(kind: type) -> set[str]:
+    return {
+        noun if noun == verb else f"{noun} {verb}"
+        for noun, verbs in all_commands().items()
+        for verb, command in verbs.items()
+        if isinstance(command, kind)
+    }
+
+
+def is_of(line: str, name: str) -> bool:
+    return line == name or line.startswith(f"{name} ")
+
+
+def test_every_command_is_in_a_table() -> None:
+    changing = {name for name in names_of(ChangingCommand) if not any(is_of(line, name) for line in CHANGES)}
+    assert changing == CHANGES_ELSEWHERE
+    queries = {name for name in names_of(QueryCommand) if not any(is_of(line, name) for line in LINES.values())}
+    assert queries == QUERIES_ELSEWHERE
+
+
+class Relay:
+    """Passes requests on to a broker; sends a signal to the main thread instead of the first that changes something."""
+
+    def __init__(self, broker_port: int) -> None:
+        self._broker_port = broker_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.signal: signal.Signals | None = None
+        self._lock = threading.Lock()
+        self.stopped = ""
+        """Name of the request that was not passed on."""
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._broker_port)) as broker:
+            threading.Thread(target=_copy, args=(broker, client), daemon=True).start()
+            stream = client.makefile("rb")
+            with contextlib.suppress(OSError):
+                while len(size := stream.read(4)) == 4:
+                    frame = stream.read(struct.unpack(">i", size)[0])
+                    if not self._stops(frame):
+                        broker.sendall(size + frame)
+
+    def _stops(self, frame: bytes) -> bool:
+        """Whether the request is not passed on: from the first that changes something to the end of the command."""
+        with self._lock:
+            if self.signal is not None and (name := _change_in(frame)):
+                number, self.signal, self.stopped = self.signal, None, name
+                main_thread = threading.main_thread().ident
+                assert main_thread is not None
+                signal.pthread_kill(main_thread, number)
+            return bool(self.stopped)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+
+
+def _change_in(frame: bytes) -> str:
+    """The name of the request, if it changes something."""
+    header, position = decode_request_header(frame)
+    known = api(header.api_key)
+    assert known is not None
+    request: object = decode(known.request, frame, header.api_version, position)[0]
+    return type(request).__name__ if is_change(request) else ""
+
+
+@pytest.fixture(scope="module")
+def relayed() -> Iterator[tuple[Seeded, Relay]]:
+    port = probe.free_port()
+    relay = Relay(port)
+    properties = {
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay.port}",
+        "delegation.token.master.key": "a-secret-of-the-tests",
+    }
+    try:
+        with seeded_broker(port, properties) as one:
+            yield one, relay
+    finally:
+        relay.close()
+
+
+@pytest.fixture(scope="module")
+def files(relayed: tuple[Seeded, Relay], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that command lines name."""
+    seeded, _ = relayed
+    folder = tmp_path_factory.mktemp("files")
+    acls = json.loads(seeded.run("acls export", None)[1])
+    acls["acls"][0]["host"] = "10.0.0.1"
+    (folder / "acls").write_text(json.dumps(acls))
+    (folder / "offsets").write_text(seeded.run("groups export billing", None)[1])
+    (folder / "password").write_text("a-long-password")
+    (folder / "password").chmod(0o600)
+    assert seeded.run(f"users create alice --password-file {folder / 'password'}", None)[0] == 0
+    return {f"{{{name}}}": str(folder / name) for name in ("acls", "offsets", "password")}
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+@pytest.mark.parametrize("line", CHANGES)
+def test_interrupted_change_shows_what_was_done(
+    relayed: tuple[Seeded, Relay],
+    files: dict[str, str],
+    line: str,
+    number: signal.Signals,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeded, relay = relayed
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{relay.port}")
+    relay.signal, relay.stopped = number, ""
+    try:
+        words = [files.get(word, word) for word in line.split()]
+        ended, out, err = seeded.run(" ".join(words), None)
+        stopped = relay.stopped.removesuffix("Request")
+    finally:
+        relay.signal, relay.stopped = None, ""
+    assert stopped, (ended, out, err)
+    assert ended == status, (out, err)
+    assert "Traceback" not in err
+    reports = [text for text in err.splitlines() if "interrupted" in text]
+    assert len(reports) == 1, err
+    is_named = f"the outcome of 1 {stopped} request is unknown" in reports[0]
+    assert is_named or line.startswith(("apply", "perf")), reports
+
+
+def in_closed_pipe(seeded: Seeded, line: str, *, with_messages: bool) -> tuple[int, str]:
+    """Status and messages of a command whose stdout, and also stderr if requested, nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    before = sys.stdout, sys.stderr
+    err = io.StringIO()
+    with open(writing, "w") as out:
+        sys.stdout, sys.stderr = out, out if with_messages else err
+        try:
+            status = main(seeded.words(line))
+        finally:
+            sys.stdout, sys.stderr = before
+    return status, err.getvalue()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_reader_that_leaves_is_no_error(relayed: tuple[Seeded, Relay], name: str) -> None:
+    """Of a change nobody reads the messages either: it would end at the first of them."""
+    seeded, _ = relayed
+    line = LINES[name]
+    golden = (GOLDEN / f"{name}.txt").read_text().partition("--format jsonl\n")[2]
+    complete = int(golden.partition("\nexit status ")[2].split()[0])
+    status, err = in_closed_pipe(seeded, f"{line} --format jsonl", with_messages=is_changing(line))
+    assert status in ({complete} if is_changing(line) else {0, complete})
+    assert "Traceback" not in err
+    assert "Broken pipe" not in err
+
+
+def is_changing(line: str) -> bool:
+    return any(is_of(line, name) for name in names_of(ChangingCommand))
+
+
+@pytest.mark.parametrize("with_messages", [False, True])
+def test_change_whose_output_nobody_reads_is_made(relayed: tuple[Seeded, Relay], *, with_messages: bool) -> None:
+    seeded, _ = relayed
+    names = " ".join(f"unread-{with_messages}-{number}" for number in range(200))
+    status, _ = in_closed_pipe(seeded, f"topics create {names} --partitions 1", with_messages=with_messages)
+    assert status == 0
+    assert len(seeded.run(f"topics list --topic-regex unread-{with_messages}-.*", "plain")[1].splitlines()) == 200
+    status, _ = in_closed_pipe(seeded, f"topics delete {names} nope --yes", with_messages=with_messages)
+    assert status == 1
+
+
+def test_pipefail_reports_no_failure_of_a_query_that_is_cut_off(relayed: tuple[Seeded, Relay]) -> None:
+    command = f"set -o pipefail; {sys.executable} -m kctl loggers list | head -n 1"
+    ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr, ran.stdout.count("\n")) == (0, "", 1)
+
+
+def test_trouble_is_red_on_a_terminal(
+    relayed: tuple[Seeded, Relay], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Golden files show that nothing is coloured with NO_COLOR, and without a terminal."""
+    seeded, _ = relayed
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main(seeded.words(LINES["topics-describe-unknown"])) == 1
+    assert "\x1b[31m" in out.getvalue()

@@ -1,0 +1,166 @@
+"""SIGINT and SIGTERM during a change, on clusters that tests/integration/cli/test_shell.py does not have."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.client.guard import SentChanges
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kctl.protocol.apis.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kctl.protocol.apis.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
+from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kctl.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
+from kctl.protocol.apis.update_features import UpdateFeaturesRequest
+from tests.unit.admin.moving_cluster import MovingCluster
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.conftest import Kctl
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MovingCluster]:
+    """Three brokers; orders-0 is on the first two."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with MovingCluster() as started:
+        started.place("orders", [0, 1])
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
+        yield started
+
+
+def interrupt(cluster: FakeCluster, request_class: type, number: signal.Signals, *, is_answered: bool = False) -> None:
+    """Sends the signal to the main thread when the first such request arrives; none has a response unless
+    `is_answered`.
+    """
+    is_first = threading.Lock()
+
+    def reply(_: object) -> bytes | None:
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        if is_first.acquire(blocking=False):
+            signal.pthread_kill(main_thread, number)
+        return None if is_answered else b""
+
+    cluster.intercept(request_class, reply)
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+@pytest.mark.parametrize(
+    ("line", "request_class"),
+    [
+        ("reassign execute orders:0=1,2", AlterPartitionReassignmentsRequest),
+        ("reassign execute orders:0=1,2 --throttle 1k", IncrementalAlterConfigsRequest),
+        ("reassign cancel orders:0", AlterPartitionReassignmentsRequest),
+        ("cluster maintenance on 0 --yes", AlterPartitionReassignmentsRequest),
+        ("tokens renew 7nBcGm7JQuqhCbVdNdrUyA", RenewDelegationTokenRequest),
+        ("tokens expire 7nBcGm7JQuqhCbVdNdrUyA --yes", ExpireDelegationTokenRequest),
+        ("features upgrade --feature f=2 --yes", UpdateFeaturesRequest),
+        ("features downgrade --feature f=1 --yes", UpdateFeaturesRequest),
+    ],
+)
+def test_interrupted_change_shows_what_was_done(
+    kctl: Kctl, cluster: MovingCluster, line: str, request_class: type, number: signal.Signals, status: int
+) -> None:
+    prepare(kctl, cluster, line)
+    interrupt(cluster, request_class, number)
+    ran = kctl(line)
+    assert ran.status == status, ran.err
+    assert "Traceback" not in ran.err
+    (report,) = [text for text in ran.err.splitlines() if "interrupted: " in text]
+    name = request_class.__name__.removesuffix("Request")
+    assert re.search(rf"the outcome of \d {name} requests? is unknown", report), report
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_signal_waits_until_throttles_are_restored(
+    kctl: Kctl, cluster: MovingCluster, number: signal.Signals, status: int
+) -> None:
+    prepare(kctl, cluster, "reassign verify")
+    interrupt(cluster, IncrementalAlterConfigsRequest, number, is_answered=True)
+    ran = kctl("reassign verify")
+    assert ran.status == status, ran.err
+    assert not any(cluster.overrides.values())
+    assert "there are responses to" in ran.err
+
+
+def prepare(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+    """A move to cancel or to verify, or a feature to update."""
+    if line.startswith(("reassign cancel", "reassign verify")):
+        assert kctl("reassign execute orders:0=1,2 --throttle 1k").status == 0
+    if line == "reassign verify":
+        cluster.arrive()
+    if line.startswith("tokens"):
+        token = DescribedDelegationToken(
+            principal_type="User",
+            principal_name="alice",
+            issue_timestamp=0,
+            expiry_timestamp=1,
+            max_timestamp=2,
+            token_id=line.split()[2],
+            hmac=b"hmac",
+            renewers=[],
+        )
+        cluster.intercept(
+            DescribeDelegationTokenRequest, lambda _: DescribeDelegationTokenResponse(error_code=0, tokens=[token])
+        )
+    if line.startswith("features"):
+        level = 1 if "upgrade" in line else 2
+        cluster.intercept(ApiVersionsRequest, with_feature(cluster, level))
+
+
+def with_feature(cluster: MovingCluster, level: int) -> Callable[[object], ApiVersionsResponse]:
+    """The usual response of brokers with the feature f of this level."""
+
+    def reply(request: object) -> ApiVersionsResponse:
+        response: ApiVersionsResponse = cluster._api_versions(0, request)
+        response.supported_features = [SupportedFeatureKey(name="f", min_version=0, max_version=3)]
+        response.finalized_features = [FinalizedFeatureKey(name="f", min_version_level=level, max_version_level=level)]
+        response.finalized_features_epoch = 1
+        return response
+
+    return reply
+
+
+def test_interruption_at_the_question_changes_nothing(
+    kctl: Kctl, cluster: MovingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kctl.console.Console.confirm", interrupted)
+    ran = kctl("topics delete orders")
+    assert ran.status == 130
+    assert ran.err.splitlines()[-1] == ("kctl: warning: interrupted: no request that changes something was sent")
+
+
+def test_report_has_what_was_answered_and_what_was_not() -> None:
+    changes = SentChanges()
+    for _ in range(2):
+        with changes.sending("CreateAcls request"):
+            pass
+    with pytest.raises(ApiError), changes.sending("DeleteAcls request"):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    assert str(changes) == "there are responses to 2 CreateAcls requests, and no other change was requested"
+    with pytest.raises(KeyboardInterrupt), changes.sending("DeleteAcls request"):
+        raise KeyboardInterrupt
+    assert str(changes) == (
+        "there are responses to 2 CreateAcls requests, the outcome of 1 DeleteAcls request is unknown, and no other"
+        " change was requested"
+    )

@@ -1,0 +1,86 @@
+"""The number of requests of lists and descriptions does not grow with topics, partitions and records; benchmarks/
+large_cluster.py measures the time of the same commands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kctl.model import TopicPartition
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.conftest import Kctl
+
+LINES = [
+    "topics list",
+    "topics list --overrides",
+    "topics describe",
+    "topics describe --under-replicated",
+    "topics describe wide",
+    "groups list",
+    "groups describe --all",
+    "groups describe --all --show state",
+    "groups describe wide",
+    "groups members --all",
+    "groups lag",
+    "groups lag wide --by partition",
+    "groups export --all",
+    "offsets get wide",
+    "offsets get --topic-regex .*",
+    "cluster describe",
+    "cluster health",
+    "configs describe topic",
+    "plan --export",
+]
+SMALL, LARGE = 3, 40
+OF_EACH_GROUP = {"OffsetFetchRequest", "FindCoordinatorRequest"}
+"""There is no request about several groups before Kafka 3.0; they are sent without waiting for each other."""
+
+
+def fill(cluster: FakeCluster, number: int) -> None:
+    """So many topics, and as many groups that have read one of them; a topic of so many partitions and its group."""
+    wide = cluster.create("wide", leaders=number)
+    for one in range(number):
+        (partition,) = cluster.create(f"topic-{one}", leaders=[one % 2])
+        partition.append(build_batch([Record(0, 0, None, b"x")]))
+        wide[one].append(build_batch([Record(0, 0, None, b"x")]))
+        cluster.groups[f"group-{one}"] = FakeGroup({TopicPartition(f"topic-{one}", 0): 0})
+    cluster.groups["wide"] = FakeGroup({TopicPartition("wide", one): 0 for one in range(number)})
+
+
+def requests_of(kctl: Kctl, cluster: FakeCluster, line: str) -> Counter[str]:
+    cluster.requests.clear()
+    ran = kctl(f"{line} --quiet")
+    assert ran.status in {0, 3}, ran.err
+    return Counter(type(request).__name__ for _, request in cluster.requests)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_requests_do_not_grow_with_the_cluster(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
+    fill(cluster, SMALL)
+    few = requests_of(kctl, cluster, line)
+    fill(cluster, LARGE)
+    many = requests_of(kctl, cluster, line)
+    for name in few.keys() | many.keys():
+        grown = many[name] - few[name]
+        assert grown <= (LARGE - SMALL if name in OF_EACH_GROUP else 0), (name, few, many)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_dead_broker_adds_no_requests_to_the_others(
+    kctl: Kctl, cluster: FakeCluster, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of two brokers is dead and still in the metadata; the other leads all partitions."""
+    fill(cluster, LARGE)
+    for partition in (one for partitions in cluster.topics.values() for one in partitions):
+        partition.leader = 1
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{cluster.ports[1]}")
+    alive = requests_of(kctl, cluster, line)
+    cluster.kill(0)
+    cluster.requests.clear()
+    assert kctl(f"{line} --quiet").status in {0, 1, 3}
+    dead = Counter(type(request).__name__ for _, request in cluster.requests)
+    assert sum(dead.values()) <= sum(alive.values()) + 2, (alive, dead)
