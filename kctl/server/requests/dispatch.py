@@ -36,6 +36,8 @@ _PRODUCE_AND_FETCH = frozenset({0, 1})
 """They are long because of records, which are not decoded.  Their responses are about as long, and are not examined,
 because there are so many.
 """
+_DECODED_AT_ONCE = _PRODUCE_AND_FETCH | {API_VERSIONS_KEY}
+"""ApiVersions has two strings only, and has to be answered at once before a client is authenticated."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -106,7 +108,7 @@ class Dispatcher:
                 context.times = record.begin(peer, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
-        if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_decode(api.request, len(frame)):
+        if api.key not in _DECODED_AT_ONCE and codec.is_long_to_decode(api.request, len(frame)):
             return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
         request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
