@@ -823,6 +823,24 @@ LOG_FIELDS_MAX = _limit(
     "fields",
     on_excess="further ones are left out",
 )
+CONFIGS_READ_TOGETHER = _limit(
+    "configurations of new topics that are read from ZooKeeper at the same time",
+    100,
+    "topics",
+    on_excess="those of the others are read afterwards",
+)
+REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
+    "topics, partitions, groups, resources or users of one request that are handled without a pause",
+    500,
+    "elements",
+    on_excess="other connections are served in between",
+)
+DECODED_AT_ONCE_BYTES_MAX = _limit(
+    "a request, other than Produce and Fetch, that is decoded on the event loop",
+    16 << 10,
+    "bytes",
+    on_excess="it is decoded in a thread",
+)
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
     "without a pause (its topics are converted in parts and stored as a whole)",

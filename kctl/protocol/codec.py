@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.limits import REQUEST_COST_MAX, SLICE_OBJECTS
+from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, REQUEST_COST_MAX, SLICE_OBJECTS
 from kctl.protocol.cost import COST_PER_BYTE_MAX
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.definition import definition_of
@@ -41,11 +41,8 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may exceed REQUEST_COST_MAX and so block the event loop too long."""
-    if size <= SMALL_BYTES:
-        return False
-    cost_max = definition_of(cls).cost_max
-    return cost_max is not None and cost_max > REQUEST_COST_MAX
+    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX."""
+    return size > DECODED_AT_ONCE_BYTES_MAX and definition_of(cls).cost_max is not None
 
 
 def is_long_to_encode(message: object) -> bool:

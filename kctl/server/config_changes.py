@@ -17,9 +17,11 @@ from typing import Protocol
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
 from kctl.errors import NoNodeError, ZooKeeperError
+from kctl.limits import CONFIGS_READ_TOGETHER
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.problem_log import ProblemLog
+from kctl.server.requests.slices import pieces
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -106,7 +108,8 @@ class ConfigChanges:
             while self._fresh:
                 topics, self._fresh = self._fresh, {}
                 async with self._lock:
-                    await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
+                    for some in pieces(list(topics), CONFIGS_READ_TOGETHER):
+                        await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in some))
         except ZooKeeperError as error:
             # Everything is read again in the next session.
             log.warning("cannot read the configuration of new topics, reading all in the next session error=%s", error)

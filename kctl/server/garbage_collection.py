@@ -54,12 +54,23 @@ def freeze() -> None:
     gc.set_threshold(YOUNG_OBJECTS, _MIDDLE_COLLECTIONS, _NEVER)
 
 
-async def collect(busy_s: Callable[[], float]) -> None:
-    """Runs collections until cancelled; `busy_s` returns how long the loop has been busy since its start."""
+async def collect(busy_s: Callable[[], float], collected: Callable[[float, float, int], None]) -> None:
+    """Runs collections until cancelled.
+
+    `busy_s` returns how long the loop has been busy since its start.  `collected` is called, in whichever thread, after
+    each collection with its end, duration and generation.
+    """
     loop = asyncio.get_running_loop()
+    started_s = 0.0
 
     def on_collection(phase: str, info: dict[str, Any]) -> None:
-        if phase == "stop" and info["generation"] == 1:
+        nonlocal started_s
+        now_s = loop.time()
+        if phase == "start":
+            started_s = now_s
+            return
+        collected(now_s, now_s - started_s, info["generation"])
+        if info["generation"] == 1:
             # Also in threads; a collection cannot begin another one.
             loop.call_soon_threadsafe(freeze)
 

@@ -1,8 +1,10 @@
 """Measures how long the event loop is busy before it serves sockets and timers again.
 
-Every iteration of the loop is measured in wall time, as clients wait.  The measurement is in the selector,
-between the end of one wait and the start of the next.  Optionally the CPU time of the loop's thread is measured too: it
-does not depend on the load of the machine, but reading it costs a system call per iteration.
+Every iteration of the loop is measured in wall time, as clients wait.  The measurement is in the selector, between the
+end of one wait and the start of the next.  Optionally the CPU time is measured too: it does not depend on the load of
+the machine, but reading it costs system calls in each iteration.
+
+A log line names what a long iteration did (kctl/server/slow_callbacks.py).
 
 Owner: event loop.
 """
@@ -15,6 +17,8 @@ import time
 from bisect import bisect_left
 from time import monotonic
 from typing import Any, Protocol
+
+from kctl.server.slow_callbacks import SLOW_S, DueCallbacks, SlowIterations
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """Upper bounds of the histogram's buckets; one more bucket counts larger values."""
@@ -70,6 +74,7 @@ class LoopLag:
     def __init__(self) -> None:
         self.wall = Histogram()
         self.cpu = Histogram()
+        self.slow = SlowIterations()
 
     def __str__(self) -> str:
         """The log form: `iterations=... wall_p99.9_ms=... wall_max_ms=... wall_above_20_ms=...`, and the same for
@@ -93,36 +98,69 @@ class LoopLag:
 class _MeasuringSelector(selectors.DefaultSelector):
     """Measures the time between two calls of `select`."""
 
-    def __init__(self, *, measures_cpu: bool) -> None:
+    def __init__(self, due: DueCallbacks, *, measures_cpu: bool) -> None:
         super().__init__()
         self.lag = LoopLag()
         self.started_s = monotonic()
+        self._due = due
         self._measures_cpu = measures_cpu
-        self._cpu_started_s = time.thread_time()
+        if measures_cpu:
+            self.lag.slow.info_s = SLOW_S
+        self._cpu_started_s = self._process_started_s = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Measures from now on, as if an iteration began now."""
+        self.lag.reset()
+        self.started_s = monotonic()
+        self._due.begin(self.started_s)
+        self._cpu_started_s, self._process_started_s = time.thread_time(), time.process_time()
 
     def select(self, timeout: float | None = None) -> Any:
-        self.lag.wall.observe((monotonic() - self.started_s) * 1000)
+        now_s = monotonic()
+        busy_s = now_s - self.started_s
+        self._due.end(now_s)
+        self.lag.wall.observe(busy_s * 1000)
         if self._measures_cpu:
-            cpu_s = time.thread_time()
-            self.lag.cpu.observe((cpu_s - self._cpu_started_s) * 1000)
-            self._cpu_started_s = cpu_s
+            self._measure_cpu(busy_s)
+        elif busy_s >= SLOW_S:
+            self.lag.slow.report(self.started_s, busy_s, self._due)
         ready = super().select(timeout)
-        self.started_s = monotonic()
+        self.started_s = now_s = monotonic()
+        self._due.begin(now_s)
         return ready
+
+    def _measure_cpu(self, busy_s: float) -> None:
+        """Reports the CPU time of other threads too: with little of its own, the loop waited for them or for a disk."""
+        cpu_s, process_s = time.thread_time(), time.process_time()
+        own_s = cpu_s - self._cpu_started_s
+        self.lag.cpu.observe(own_s * 1000)
+        if busy_s >= SLOW_S:
+            others_s = process_s - self._process_started_s - own_s
+            figures = f" cpu_ms={own_s * 1000:.1f} cpu_of_other_threads_ms={others_s * 1000:.1f}"
+            self.lag.slow.report(self.started_s, busy_s, self._due, figures)
+        self._cpu_started_s, self._process_started_s = cpu_s, process_s
 
 
 class MeasuredEventLoop(asyncio.SelectorEventLoop):
     """asyncio's event loop with the measurements in `lag`."""
 
     def __init__(self, *, measures_cpu: bool = False) -> None:
-        self._measuring = _MeasuringSelector(measures_cpu=measures_cpu)
+        due = DueCallbacks(monotonic)
+        self._measuring = _MeasuringSelector(due, measures_cpu=measures_cpu)
         super().__init__(self._measuring)
+        self._ready = due  # asyncio's queue of callbacks, from which it takes each before it calls it.
         self.time = monotonic  # type: ignore[method-assign] # As asyncio's method, which is a call more.
 
     @property
     def lag(self) -> LoopLag:
         """The measurements of the iterations."""
         return self._measuring.lag
+
+    def restart_measurements(self) -> None:
+        """Forgets all measurements, also of this iteration; long iterations are logged from now on."""
+        self._measuring.restart()
+        self.lag.slow.is_on = True
 
     @property
     def iteration(self) -> Iteration:

@@ -199,9 +199,9 @@ async def _serve(
             running = starting.result()
             garbage_collection.freeze()
             if isinstance(loop, MeasuredEventLoop):
-                loop.lag.reset()
-                lag = loop.lag.wall
-                collecting = garbage_collection.collect(lambda: lag.sum_ms / 1000)
+                loop.restart_measurements()
+                lag = loop.lag
+                collecting = garbage_collection.collect(lambda: lag.wall.sum_ms / 1000, lag.slow.collected)
                 background.add(loop.create_task(collecting, name="garbage-collection"))
             on_serving(running)
             await service.ready(f"serving on {running.address}")

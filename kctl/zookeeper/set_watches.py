@@ -12,7 +12,11 @@ SET_WATCHES_BYTES_MAX = 128 * 1024
 
 
 class Watch:
-    """A watch as kazoo keeps it per path, with what is needed to set it again after a reconnect."""
+    """A watch as kazoo keeps it per path, with what is needed to set it again after a reconnect.
+
+    kazoo keeps a set of watches for each path until it fires.  A watch that is set again before that is equal, as it is
+    to ZooKeeper; otherwise the sets would grow with each read of a path that does not change.
+    """
 
     DATA, EXIST, CHILD = range(3)
     """EXIST: the znode did not exist; setWatches distinguishes it from DATA."""
@@ -22,6 +26,16 @@ class Watch:
     def __init__(self, kind: int, path: str) -> None:
         self.kind = kind
         self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Watch)
+            and self.path == other.path
+            and (self.kind == self.CHILD) is (other.kind == self.CHILD)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.path)
 
 
 class SetWatches:

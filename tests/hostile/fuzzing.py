@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import select
 import socket
 import ssl
@@ -485,6 +486,12 @@ def unexpected_lines(log_text: str) -> list[str]:
     return [line for line in log_text.splitlines() if line.startswith("Traceback") or " ERROR " in line][:20]
 
 
+def slow_iterations(log_text: str) -> list[str]:
+    """The iterations of the event loop above 20 ms, those that took the most processor time first."""
+    slow = [line.partition("busy ")[2] for line in log_text.splitlines() if "event loop was busy " in line]
+    return sorted(slow, key=lambda line: sum(map(float, re.findall(r" cpu_\w+=(\S+)", line))), reverse=True)[:30]
+
+
 @contextlib.contextmanager
 def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlBroker, str]]:
     """A broker that measures the processor time of its event loop, and the address to attack."""
@@ -543,6 +550,7 @@ def main() -> int:
         after = resident_bytes(broker.pid)
         broker.stop()
         loop_lines = [line for line in broker.log_text.splitlines() if "event_loop" in line]
+        slow = slow_iterations(broker.log_text)
         unexpected = unexpected_lines(broker.log_text)
     is_complete = numbers == list(range(valid.sent))
     report = {
@@ -558,6 +566,7 @@ def main() -> int:
         "p99_times_quiet": round(percentile_ms(attacked, 0.99) / percentile_ms([*quiet, *quiet_after], 0.99), 1),
         "resident_mb": {"before": before >> 20, "max": max(memory), "after": after >> 20},
         "event_loop": loop_lines[-1:],
+        "slow_iterations": slow,
         "unexpected": unexpected,
     }
     sys.stdout.write(json.dumps(report, indent=1) + "\n")

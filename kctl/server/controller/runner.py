@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from kctl.environment import Clock, Random
 from kctl.errors import ConnectionLossError, ErrorCode, SessionLostError
@@ -294,7 +295,7 @@ class ControllerRunner:
                 }
                 await self._writer.finish_requested_reassignments(targets)
             case LogElection():
-                _log_election(action)
+                await _log_election(action)
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
@@ -320,20 +321,23 @@ def _work_of(item: str | TopicPartition | Event | _PendingRequest) -> Work:
     return work_of(item.event() if isinstance(item, _PendingRequest) else item)
 
 
-def _log_election(election: LogElection) -> None:
+async def _log_election(election: LogElection) -> None:
     """Logs elected and refused partitions, at most a hundred per line."""
     kind = "unclean" if election.is_unclean else "preferred"
     message = "leader election trigger=%s type=%s count=%d partitions=%s"
-    for some in _hundreds([str(topic_partition) for topic_partition in election.elected]):
+    for some in _hundreds(map(str, election.elected)):
         log.info(message, election.trigger, kind, len(election.elected), some)
+        await asyncio.sleep(0)
     message = "leader election refused trigger=%s type=%s count=%d partitions=%s"
-    for some in _hundreds([f"{tp}:{error.name}" for tp, error in election.refused.items()]):
+    for some in _hundreds(f"{tp}:{error.name}" for tp, error in election.refused.items()):
         log.warning(message, election.trigger, kind, len(election.refused), some)
+        await asyncio.sleep(0)
 
 
-def _hundreds(texts: list[str]) -> Iterator[str]:
-    for start in range(0, len(texts), _PARTITIONS_PER_LINE):
-        yield ",".join(texts[start : start + _PARTITIONS_PER_LINE])
+def _hundreds(texts: Iterable[str]) -> Iterator[str]:
+    remaining = iter(texts)
+    while some := ",".join(islice(remaining, _PARTITIONS_PER_LINE)):
+        yield some
 
 
 class _PendingRequest:

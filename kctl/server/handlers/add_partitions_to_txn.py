@@ -9,7 +9,7 @@ Version notes: 2 PRODUCER_FENCED, which older versions replace by INVALID_PRODUC
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 
 from kctl.errors import ErrorCode
 from kctl.model import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
@@ -23,6 +23,7 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import at_once, begin
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.old_clients import known_to
 
@@ -40,19 +41,32 @@ class AddPartitionsToTxnHandler:
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        return begin(self._steps(request, context))
+
+    def _steps(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Generator[None, None, AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]]:
+        """Yields after each partition."""
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            return _response(request, lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        partitions = list(_partitions(request))
-        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (each.topic for each in partitions))
-        refused = {each: error for each in partitions if (error := self._refusal(each, denied)) is not ErrorCode.NONE}
+            return (yield from _response(request, lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, (each.name for each in request.topics))
+        partitions: list[TopicPartition] = []
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for topic in request.topics:
+            for index in topic.partitions:
+                partition = TopicPartition(topic.name, index)
+                partitions.append(partition)
+                if (refusal := self._refusal(partition, denied)) is not ErrorCode.NONE:
+                    refused[partition] = refusal
+                yield
         if refused:
-            return _response(request, lambda each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED))
+            return (yield from _response(request, lambda each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)))
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
 
         def response(error: ErrorCode) -> AddPartitionsToTxnResponse:
             known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return _response(request, lambda _: known_error)
+            return at_once(_response(request, lambda _: known_error))
 
         return then(outcome, response)
 
@@ -64,26 +78,16 @@ class AddPartitionsToTxnHandler:
         return ErrorCode.NONE
 
 
-def _partitions(request: AddPartitionsToTxnRequest) -> Iterator[TopicPartition]:
-    for topic in request.topics:
-        for index in topic.partitions:
-            yield TopicPartition(topic.name, index)
-
-
 def _response(
     request: AddPartitionsToTxnRequest, error_of: Callable[[TopicPartition], ErrorCode]
-) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, error_code=error_of(TopicPartition(topic.name, index))
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Generator[None, None, AddPartitionsToTxnResponse]:
+    """Yields after each partition."""
+    response = AddPartitionsToTxnResponse(results=[])
+    for topic in request.topics:
+        results: list[AddPartitionsToTxnPartitionResult] = []
+        response.results.append(AddPartitionsToTxnTopicResult(name=topic.name, results=results))
+        for index in topic.partitions:
+            error = error_of(TopicPartition(topic.name, index))
+            results.append(AddPartitionsToTxnPartitionResult(partition_index=index, error_code=error))
+            yield
+    return response

@@ -30,6 +30,7 @@ from kctl.server.client_quotas import (
 )
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import paced
 from kctl.server.topic_writer import TopicWriter
 
 Resolves = Callable[[str], Awaitable[bool]]
@@ -48,7 +49,7 @@ class AlterClientQuotasHandler:
         """Serves one request and returns the response."""
         is_allowed = context.allows_on_cluster(Operation.ALTER_CONFIGS)
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
-        for entry in request.entries:
+        async for entry in paced(request.entries):
             named = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())
             outcomes[named] = (
                 await outcome_of(self._alter(entry, validate_only=request.validate_only))

@@ -19,6 +19,7 @@ from kctl.server.controller import reassignment_rules
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED
+from kctl.server.requests.slices import Pace
 
 
 class AlterPartitionReassignmentsHandler:
@@ -37,14 +38,15 @@ class AlterPartitionReassignmentsHandler:
             )
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
+        pace = Pace()
         requested: dict[TopicPartition, tuple[int, ...] | None] = {}
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
-            for each in topic.partitions:
+            async for each in pace.over(topic.partitions):
                 # If a partition is listed twice, the last entry counts, as in Kafka.
                 topic_partition = TopicPartition(topic.name, each.partition_index)
                 requested[topic_partition] = None if each.replicas is None else tuple(each.replicas)
-        for topic_partition, replicas in requested.items():
+        async for topic_partition, replicas in pace.over(requested.items()):
             # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
@@ -53,7 +55,7 @@ class AlterPartitionReassignmentsHandler:
             {tp: replicas for tp, replicas in requested.items() if tp not in refused}
         )
         topics: dict[str, list[ReassignablePartitionResponse]] = {}
-        for topic_partition in requested:
+        async for topic_partition in pace.over(requested):
             # No result: the controller resigned before it processed the event.
             error = refused.get(topic_partition) or ApiError(outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER))
             topics.setdefault(topic_partition.topic, []).append(

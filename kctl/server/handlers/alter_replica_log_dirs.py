@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterator
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.log_output.peers import by_peer
@@ -22,6 +23,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
 from kctl.security.acls import Operation
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 
 log = logging.getLogger(__name__)
 
@@ -32,21 +34,16 @@ class AlterReplicaLogDirsHandler:
     def __init__(self, moves: LogDirMoves) -> None:
         self._moves = moves
 
-    def handle(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+    async def handle(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
         """Serves one request and returns the response."""
         is_allowed = context.allows_on_cluster(Operation.ALTER)
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: list[tuple[TopicPartition, ErrorCode]] = []
-        for directory in request.dirs:
-            for topic in directory.topics:
-                for index in topic.partitions:
-                    tp = TopicPartition(topic.name, index)
-                    code = self._move(tp, directory.path) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                    if code is not ErrorCode.NONE:
-                        refused.append((tp, code))
-                    results[topic.name].append(
-                        AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                    )
+        async for path, tp in paced(_requested(request)):
+            code = self._move(tp, path) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            if code is not ErrorCode.NONE:
+                refused.append((tp, code))
+            results[tp.topic].append(AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code))
         if refused:
             tp, code = refused[0]
             message = "refused moves between log directories count=%d first=%s error=%s"
@@ -64,3 +61,11 @@ class AlterReplicaLogDirsHandler:
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+
+def _requested(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, TopicPartition]]:
+    """The path of the directory and the partition of each move."""
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                yield directory.path, TopicPartition(topic.name, index)

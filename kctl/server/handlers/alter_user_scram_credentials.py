@@ -7,7 +7,8 @@ on the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from kctl.errors import ErrorCode
@@ -19,6 +20,7 @@ from kctl.protocol.apis.alter_user_scram_credentials import (
 from kctl.security import acls
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import paced
 from kctl.server.scram_credentials import Alteration, Deletion, Upsertion, altered, refusals
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -37,14 +39,14 @@ class AlterUserScramCredentialsHandler:
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
         """Serves one request and returns the response."""
-        alterations = _alterations(request)
+        alterations = [each async for each in paced(_alterations(request))]
         by_user: dict[str, list[Alteration]] = {}
         for each in alterations:
             by_user.setdefault(each.user, []).append(each)
-        refused = refusals(alterations)
+        refused = await asyncio.get_running_loop().run_in_executor(None, refusals, alterations)
         results = []
         is_allowed = context.allows_on_cluster(acls.Operation.ALTER)
-        for user, own in by_user.items():
+        async for user, own in paced(by_user.items()):
             if not self._is_controller():
                 outcome = _NOT_CONTROLLER
             elif not is_allowed:
@@ -60,10 +62,8 @@ class AlterUserScramCredentialsHandler:
         return AlterUserScramCredentialsResponse(results=results)
 
 
-def _alterations(request: AlterUserScramCredentialsRequest) -> list[Alteration]:
-    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
-    upsertions = [
-        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
-        for each in request.upsertions
-    ]
-    return [*deletions, *upsertions]
+def _alterations(request: AlterUserScramCredentialsRequest) -> Iterator[Alteration]:
+    for each in request.deletions:
+        yield Deletion(each.name, each.mechanism)
+    for new in request.upsertions:
+        yield Upsertion(new.name, new.mechanism, new.iterations, bytes(new.salt), bytes(new.salted_password))

@@ -27,6 +27,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import paced
 from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -66,12 +67,13 @@ class CreatePartitionsHandler:
         allowance = None
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
-        outcomes = await asyncio.gather(
-            *(
+        additions = [
+            asyncio.ensure_future(
                 self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
-                for name, topic in requested.items()
             )
-        )
+            async for name, topic in paced(requested.items())
+        ]
+        outcomes = await asyncio.gather(*additions)
         return CreatePartitionsResponse(
             results=[
                 CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)

@@ -34,6 +34,7 @@ from kctl.server.policies import Policies, TopicCreation
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import Pace
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
@@ -75,7 +76,8 @@ class CreateTopicsHandler:
         if context.denied(Operation.CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
             denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
         hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
-        plans, outcomes = self._plan(request, denied)
+        pace = Pace()
+        plans, outcomes = await self._plan(request, denied, pace)
         if context.account is not None and not request.validate_only:
             is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
             _take_quota(plans, outcomes, context.account.mutations(is_strict=is_strict))
@@ -84,15 +86,15 @@ class CreateTopicsHandler:
         named = Counter(topic.name for topic in request.topics)
         results = [(topic.name, outcomes[topic.name]) for topic in request.topics]
         response = _response([(name, _NAMED_TWICE if named[name] > 1 else outcome) for name, outcome in results])
-        for result in response.topics:
+        async for result in pace.over(response.topics):
             if result.error_code == ErrorCode.NONE and result.name not in hidden:
                 self._describe(result, plans[result.name])
             elif result.name in hidden and result.error_code in _KEEPS_CONFIG_ERROR:
                 result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return response
 
-    def _plan(
-        self, request: CreateTopicsRequest, denied: frozenset[str]
+    async def _plan(
+        self, request: CreateTopicsRequest, denied: frozenset[str], pace: Pace
     ) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
         """The topics that can be created, and the current outcome of every topic in the request."""
         plans: dict[str, NewTopicPlan] = {}
@@ -101,7 +103,7 @@ class CreateTopicsHandler:
         brokers = self._metadata.racks()
         existing = {*self._metadata.topics, *self._under_way}
         room = PartitionRoom(self._metadata.total_partition_count())
-        for topic in request.topics:
+        async for topic in pace.over(request.topics):
             outcomes[topic.name] = SUCCESS
             if named[topic.name] > 1:
                 continue
@@ -122,6 +124,10 @@ class CreateTopicsHandler:
                 existing.add(topic.name)
             except ApiError as error:
                 outcomes[topic.name] = Outcome.of(error)
+        for name in [each for each in plans if each in self._under_way or each in self._metadata.topics]:
+            # Another request has created it during a pause.
+            del plans[name]
+            outcomes[name] = Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         return plans, outcomes
 
     async def _create_all(self, plans: Mapping[str, NewTopicPlan], timeout_ms: int) -> dict[str, Outcome]:

@@ -10,6 +10,7 @@ from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsR
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 
 
 class DeleteGroupsHandler:
@@ -18,7 +19,7 @@ class DeleteGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    async def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """Serves one request and returns the response."""
         denied = context.denied(Operation.DELETE, ResourceType.GROUP, request.groups_names)
         return DeleteGroupsResponse(
@@ -29,6 +30,6 @@ class DeleteGroupsHandler:
                     if group_id in denied
                     else self._coordinator.delete(group_id),
                 )
-                for group_id in dict.fromkeys(request.groups_names)
+                async for group_id in paced(dict.fromkeys(request.groups_names))
             ]
         )

@@ -26,6 +26,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.slices import Pace
 
 HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -97,13 +98,14 @@ class DeleteRecordsHandler:
 
     async def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         """Serves one request and returns the response."""
+        pace = Pace()
         deletions: list[_Deletion] = []
         topics: list[DeleteRecordsTopicResult] = []
         denied = context.denied(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
-        for topic in request.topics:
+        async for topic in pace.over(request.topics):
             topic_result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             topics.append(topic_result)
-            for requested in topic.partitions:
+            async for requested in pace.over(topic.partitions):
                 result = DeleteRecordsPartitionResult(
                     partition_index=requested.partition_index,
                     low_watermark=_NO_LOW_WATERMARK,

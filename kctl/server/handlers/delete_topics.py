@@ -31,6 +31,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import paced
 from kctl.server.topic_writer import TopicWriter
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -76,10 +77,11 @@ class DeleteTopicsHandler:
         allowance = None
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
-        results = await asyncio.gather(
-            *(self._delete(topic, allowance, request.timeout_ms, context) for topic in requested)
-        )
-        return DeleteTopicsResponse(responses=list(results))
+        deletions = [
+            asyncio.ensure_future(self._delete(topic, allowance, request.timeout_ms, context))
+            async for topic in paced(requested)
+        ]
+        return DeleteTopicsResponse(responses=await asyncio.gather(*deletions))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
         """The outcome for all topics of a request that cannot be served."""

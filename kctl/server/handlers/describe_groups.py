@@ -24,6 +24,9 @@ from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
 
+_GROUP = 4
+"""How many members take as long as a group."""
+
 
 class DescribeGroupsHandler:
     """Serves DescribeGroups requests.  Owner: event loop."""
@@ -34,7 +37,7 @@ class DescribeGroupsHandler:
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
         described = self._groups(request, context)
-        return DescribeGroupsResponse(groups=await in_slices(described, lambda group: 1 + len(group.members)))
+        return DescribeGroupsResponse(groups=await in_slices(described, lambda group: _GROUP + len(group.members)))
 
     def _groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Iterator[DescribedGroup]:
         left = DESCRIBED_BYTES_MAX

@@ -21,7 +21,7 @@ from kctl.protocol.apis.describe_log_dirs import (
 from kctl.security.acls import Operation
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, paced
 from kctl.storage.log import Log
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
@@ -44,7 +44,12 @@ class DescribeLogDirsHandler:
         requested = (
             None
             if request.topics is None
-            else {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+            else {
+                topic_partition
+                async for topic_partition in paced(
+                    TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+                )
+            }
         )
         return DescribeLogDirsResponse(
             results=[await self._result(directory, requested) for directory in self._logs.directories]

@@ -22,6 +22,9 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import in_slices
 
+_PARTITION = 4
+"""How many producers take as long as a partition."""
+
 
 class DescribeProducersHandler:
     """Serves DescribeProducers requests.  Owner: event loop."""
@@ -38,7 +41,7 @@ class DescribeProducersHandler:
         denied = context.denied(Operation.READ, ResourceType.TOPIC, requested)
         topics: dict[str, list[PartitionResponse]] = {name: [] for name in requested}
         for name, partition in await in_slices(
-            self._partitions(requested, denied), lambda described: 1 + len(described[1].active_producers)
+            self._partitions(requested, denied), lambda described: _PARTITION + len(described[1].active_producers)
         ):
             topics[name].append(partition)
         return DescribeProducersResponse(

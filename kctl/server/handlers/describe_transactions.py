@@ -15,6 +15,7 @@ from kctl.protocol.apis.describe_transactions import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.snapshot import TransactionSnapshot
 
@@ -25,12 +26,14 @@ class DescribeTransactionsHandler:
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+    async def handle(
+        self, request: DescribeTransactionsRequest, context: RequestContext
+    ) -> DescribeTransactionsResponse:
         """Serves one request and returns the response."""
         return DescribeTransactionsResponse(
             transaction_states=[
                 self._describe(transactional_id, context)
-                for transactional_id in dict.fromkeys(request.transactional_ids)
+                async for transactional_id in paced(dict.fromkeys(request.transactional_ids))
             ]
         )
 

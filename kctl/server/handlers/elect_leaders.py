@@ -9,7 +9,7 @@ Version notes: 0 preferred only; 1 unclean elections and a top-level error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -18,12 +18,14 @@ from kctl.protocol.apis.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from kctl.security.acls import Operation
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 
 UNCLEAN = 1
 
@@ -38,25 +40,26 @@ class ElectLeadersHandler:
 
     async def handle(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Serves one request and returns the response."""
-        requested = request.topic_partitions
-        selected = (
-            None if requested is None else tuple(TopicPartition(t.topic, p) for t in requested for p in t.partitions)
-        )
+        selected = None
+        if request.topic_partitions is not None:
+            selected = tuple([tp async for tp in paced(_partitions(request.topic_partitions))])
         if not context.allows_on_cluster(Operation.ALTER):
-            return _refused(selected, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return await _refused(selected, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not self._controller.state.is_active:
-            return _refused(selected, ErrorCode.NOT_CONTROLLER)
-        before = {tp: known.leader_epoch for tp, known in self._controller.state.leaders.items()}
+            return await _refused(selected, ErrorCode.NOT_CONTROLLER)
+        leaders = self._controller.state.leaders
+        named = list(leaders) if selected is None else selected
+        before = {tp: leaders[tp].leader_epoch async for tp in paced(named) if tp in leaders}
         elected = await self._controller.elect_leaders(selected, is_unclean=request.election_type == UNCLEAN)
         outcome = dict(elected)
         if selected is None:
             outcome = {tp: code for tp, code in outcome.items() if code is not ErrorCode.ELECTION_NOT_NEEDED}
-        for topic_partition, code in outcome.items():
+        async for topic_partition, code in paced(outcome.items()):
             if code is ErrorCode.NONE and not await self._is_known(
                 topic_partition, before.get(topic_partition, -1), request.timeout_ms
             ):
                 outcome[topic_partition] = ErrorCode.REQUEST_TIMED_OUT
-        return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=_by_topic(outcome))
+        return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=await _by_topic(outcome))
 
     async def _is_known(self, topic_partition: TopicPartition, old_epoch: int, timeout_ms: int) -> bool:
         def is_newer() -> bool:
@@ -66,19 +69,27 @@ class ElectLeadersHandler:
         return await self._waits.until(topic_partition.topic, is_newer, timeout_ms)
 
 
-def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:
-    results = _by_topic(dict.fromkeys(selected or (), error))
+def _partitions(requested: Iterable[TopicPartitions]) -> Iterator[TopicPartition]:
+    return (TopicPartition(each.topic, partition) for each in requested for partition in each.partitions)
+
+
+async def _refused(selected: tuple[TopicPartition, ...] | None, error: ErrorCode) -> ElectLeadersResponse:
+    results = await _by_topic(dict.fromkeys(selected or (), error))
     return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
-    topics: dict[str, list[PartitionResult]] = {}
-    for (topic, partition), code in sorted(outcome.items()):
+async def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
+    """The results, sorted by topic and partition."""
+    topics: dict[str, dict[int, PartitionResult]] = {}
+    async for (topic, partition), code in paced(outcome.items()):
         message = None if code is ErrorCode.NONE else _REASONS.get(code, code.description)
-        topics.setdefault(topic, []).append(
-            PartitionResult(partition_id=partition, error_code=code, error_message=message)
+        topics.setdefault(topic, {})[partition] = PartitionResult(
+            partition_id=partition, error_code=code, error_message=message
         )
-    return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()]
+    return [
+        ReplicaElectionResult(topic=topic, partition_result=[results[partition] for partition in sorted(results)])
+        for topic, results in sorted(topics.items())
+    ]
 
 
 _REASONS = {

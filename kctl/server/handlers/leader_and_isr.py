@@ -19,6 +19,7 @@ from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced, release
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
 
@@ -32,6 +33,12 @@ class LeaderAndIsrHandler:
 
     async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         """Serves one request and returns the response."""
+        try:
+            return await self._respond(request, context)
+        finally:
+            await release(request.topic_states, request.ungrouped_partition_states, request.live_leaders)
+
+    async def _respond(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
             return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
@@ -44,15 +51,15 @@ class LeaderAndIsrHandler:
                 error_code=ErrorCode.NONE,
                 partition_errors=[
                     LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                    for tp, code in errors.items()
+                    async for tp, code in paced(errors.items())
                 ],
             )
         by_topic: dict[str, list[LeaderAndIsrPartitionError]] = {}
-        for (topic_name, partition), code in errors.items():
+        async for (topic_name, partition), code in paced(errors.items()):
             error_of_partition = LeaderAndIsrPartitionError(partition_index=partition, error_code=code)
             by_topic.setdefault(topic_name, []).append(error_of_partition)
         topics = [
             LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=by_topic.get(topic.topic_name, []))
-            for topic in request.topic_states
+            async for topic in paced(request.topic_states)
         ]
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)

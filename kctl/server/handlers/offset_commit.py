@@ -9,10 +9,11 @@ timestamp; 2-4 optionally a retention time, which replaces offsets.retention.min
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Iterator, Mapping
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -31,6 +32,7 @@ from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import at_once, begin, end_of
 
 TIMESTAMP_MS_MAX = (1 << 63) - 1
 """The largest timestamp that fits a record: a commit with a later expiry never expires."""
@@ -62,18 +64,26 @@ class OffsetCommitHandler:
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        return begin(self._steps(request, context))
+
+    def _steps(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> Generator[None, None, OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
+        """Yields after each partition."""
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return _response(request, {}, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return (yield from _response(request, {}, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         topics = (topic.name for topic in request.topics)
         denied = context.denied(Operation.READ, ResourceType.TOPIC, topics)
-        existing = {
-            tp: p
-            for tp, p in _partitions(request)
-            if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
-        }
-        refused = {tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED for tp, _ in _partitions(request) if tp.topic in denied}
+        existing: dict[TopicPartition, OffsetCommitRequestPartition] = {}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for tp, partition in _partitions(request):
+            if tp.topic in denied:
+                refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif self._topics.has_partition(tp.topic, tp.partition):
+                existing[tp] = partition
+            yield
         if not existing:
-            return _response(request, refused)
+            return (yield from _response(request, refused))
         if context.api_version == STORED_IN_ZOOKEEPER:
             return self._store_in_zookeeper(request, existing, refused)
         event = CommitRequest(
@@ -83,7 +93,7 @@ class OffsetCommitHandler:
             offsets=self._offsets(request, existing),
         )
         outcome = self._coordinator.commit(request.group_id, event)
-        return then(outcome, lambda errors: _response(request, {**errors, **refused}))
+        return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused})))
 
     def _offsets(
         self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
@@ -120,7 +130,7 @@ class OffsetCommitHandler:
                 errors[tp] = error.code
             except ZooKeeperError:
                 errors[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
-        return _response(request, errors)
+        return await end_of(_response(request, errors), REQUEST_ELEMENTS_PER_SLICE_MAX)
 
 
 def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, OffsetCommitRequestPartition]]:
@@ -134,20 +144,14 @@ def _response(
     errors: Mapping[TopicPartition, ErrorCode],
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-) -> OffsetCommitResponse:
-    """The response in request order; partitions without a result get `missing`."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=errors.get(TopicPartition(topic.name, partition.partition_index), missing),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Generator[None, None, OffsetCommitResponse]:
+    """The response in request order; partitions without a result get `missing`.  Yields after each partition."""
+    response = OffsetCommitResponse(topics=[])
+    for topic in request.topics:
+        results: list[OffsetCommitResponsePartition] = []
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=results))
+        for partition in topic.partitions:
+            error = errors.get(TopicPartition(topic.name, partition.partition_index), missing)
+            results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+            yield
+    return response

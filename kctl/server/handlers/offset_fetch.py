@@ -16,6 +16,7 @@ from kctl.limits import DESCRIBED_BYTES_MAX, SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
@@ -26,7 +27,7 @@ from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices, pause, pieces
+from kctl.server.requests.slices import in_slices, paced, pause, pieces
 
 STORED_IN_ZOOKEEPER = 0
 FIRST_WITH_TOP_LEVEL_ERROR = 2
@@ -49,11 +50,22 @@ class OffsetFetchHandler:
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        requested = None
-        if request.topics is not None:
-            requested = [
-                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
-            ]
+        if request.topics is not None and sum(len(each.partition_indexes) for each in request.topics) > SLICE_OBJECTS:
+            return self._long_request(request, request.topics, context)
+        requested = None if request.topics is None else list(_requested(request.topics))
+        return self._fetch(request, context, requested)
+
+    async def _long_request(
+        self, request: OffsetFetchRequest, topics: Iterable[OffsetFetchRequestTopic], context: RequestContext
+    ) -> OffsetFetchResponse:
+        requested = [each async for each in paced(_requested(topics))]
+        result = self._fetch(request, context, requested)
+        return await result if isinstance(result, Awaitable) else result
+
+    def _fetch(
+        self, request: OffsetFetchRequest, context: RequestContext, requested: list[TopicPartition] | None
+    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        """`requested` is None for all partitions with commits."""
         if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
             return _failed(requested, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.api_version)
         if requested is None:
@@ -127,6 +139,10 @@ class OffsetFetchHandler:
         if offset is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OF_NOTHING
         return ErrorCode.NONE, OffsetAndMetadata(offset=offset)
+
+
+def _requested(topics: Iterable[OffsetFetchRequestTopic]) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes)
 
 
 def _failed(requested: Iterable[TopicPartition] | None, error: ErrorCode, version: int) -> OffsetFetchResponse:

@@ -6,8 +6,10 @@ delete flag per partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from kctl.errors import ApiError, ErrorCode
-from kctl.model import TopicPartition
 from kctl.protocol.apis.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
@@ -19,6 +21,7 @@ from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced, release
 
 FIRST_VERSION_WITH_EPOCHS = 3
 _ANY_EPOCH = -1
@@ -34,7 +37,13 @@ class StopReplicaHandler:
     async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
-            request.topic_states = _topic_states(request)
+            request.topic_states = [each async for each in paced(_topic_states(request))]
+        try:
+            return await self._respond(request, context)
+        finally:
+            await release(request.topic_states, request.topics, request.ungrouped_partitions)
+
+    async def _respond(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):
             return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, partition_errors=[])
         try:
@@ -46,23 +55,17 @@ class StopReplicaHandler:
             error_code=ErrorCode.NONE,
             partition_errors=[
                 StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                for tp, code in errors.items()
+                async for tp, code in paced(errors.items())
             ],
         )
 
 
-def _topic_states(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
-    """Converts an old request to the newest version."""
-    flat = [TopicPartition(p.topic_name, p.partition_index) for p in request.ungrouped_partitions]
-    flat += [TopicPartition(t.name, index) for t in request.topics for index in t.partition_indexes]
-    return [
-        StopReplicaTopicState(
-            topic_name=topic,
-            partition_states=[
-                StopReplicaPartitionState(
-                    partition_index=index, leader_epoch=_ANY_EPOCH, delete_partition=request.delete_partitions
-                )
-            ],
+def _topic_states(request: StopReplicaRequest) -> Iterator[StopReplicaTopicState]:
+    """The partitions of an old request in the newest version."""
+    flat = ((each.topic_name, each.partition_index) for each in request.ungrouped_partitions)
+    grouped = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    for topic_name, index in chain(flat, grouped):
+        state = StopReplicaPartitionState(
+            partition_index=index, leader_epoch=_ANY_EPOCH, delete_partition=request.delete_partitions
         )
-        for topic, index in flat
-    ]
+        yield StopReplicaTopicState(topic_name=topic_name, partition_states=[state])

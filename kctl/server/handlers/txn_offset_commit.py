@@ -10,7 +10,7 @@ fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which ar
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode
@@ -28,6 +28,7 @@ from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.events import TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import at_once, begin
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
 
@@ -44,21 +45,36 @@ class TxnOffsetCommitHandler:
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
+        return begin(self._steps(request, context))
+
+    def _steps(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Generator[None, None, TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]]:
+        """Yields after each partition."""
         version = context.api_version
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            return _response(request, {}, version, missing=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return (yield from _response(request, {}, version, missing=error))
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-            return _response(request, {}, version, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return (yield from _response(request, {}, version, missing=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
-        refused = {
-            TopicPartition(topic.name, each.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            for topic in request.topics
-            if topic.name in denied
-            for each in topic.partitions
-        }
-        offsets = {tp: each for tp, each in self._offsets(request).items() if tp not in refused}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        now_ms = self._clock.now_ms()
+        for topic in request.topics:
+            for each in topic.partitions:
+                if topic.name in denied:
+                    refused[TopicPartition(topic.name, each.partition_index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif self._topics.has_partition(topic.name, each.partition_index):
+                    offsets[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
+                        offset=each.committed_offset,
+                        leader_epoch=each.committed_leader_epoch,
+                        metadata=each.committed_metadata or "",
+                        commit_timestamp_ms=now_ms,
+                    )
+                yield
         if not offsets:
-            return _response(request, refused, version)
+            return (yield from _response(request, refused, version))
         event = TransactionalCommit(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             member_id=request.member_id,
@@ -67,22 +83,7 @@ class TxnOffsetCommitHandler:
             offsets=offsets,
         )
         outcome = self._coordinator.commit_in_transaction(request.group_id, event)
-        return then(outcome, lambda errors: _response(request, {**errors, **refused}, version))
-
-    def _offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The commits of existing partitions."""
-        now_ms = self._clock.now_ms()
-        return {
-            TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
-                offset=each.committed_offset,
-                leader_epoch=each.committed_leader_epoch,
-                metadata=each.committed_metadata or "",
-                commit_timestamp_ms=now_ms,
-            )
-            for topic in request.topics
-            for each in topic.partitions
-            if self._topics.has_partition(topic.name, each.partition_index)
-        }
+        return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused}, version)))
 
 
 def _response(
@@ -91,8 +92,8 @@ def _response(
     version: int,
     *,
     missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-) -> TxnOffsetCommitResponse:
-    """The response in request order; partitions without a result get `missing`."""
+) -> Generator[None, None, TxnOffsetCommitResponse]:
+    """The response in request order; partitions without a result get `missing`.  Yields after each partition."""
 
     def error_of(topic: str, index: int) -> ErrorCode:
         error = errors.get(TopicPartition(topic, index), missing)
@@ -100,17 +101,12 @@ def _response(
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return error
 
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=error_of(topic.name, each.partition_index)
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = TxnOffsetCommitResponse(topics=[])
+    for topic in request.topics:
+        results: list[TxnOffsetCommitResponsePartition] = []
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+        for each in topic.partitions:
+            error = error_of(topic.name, each.partition_index)
+            results.append(TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error))
+            yield
+    return response

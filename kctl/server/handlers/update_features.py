@@ -18,6 +18,7 @@ from kctl.protocol.apis.update_features import (
 )
 from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import paced
 
 _VERSION_LEVEL_MIN = 1
 
@@ -29,7 +30,7 @@ class UpdateFeaturesHandler:
         self._has_features = has_features
         self._is_controller = is_controller
 
-    def handle(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    async def handle(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
         """Serves one request and returns the response."""
         if not context.allows_on_cluster(Operation.ALTER):
             return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.description)
@@ -46,7 +47,7 @@ class UpdateFeaturesHandler:
                 UpdatableFeatureResult(
                     feature=name, error_code=ErrorCode.INVALID_REQUEST, error_message=_problem(update)
                 )
-                for name, update in updates.items()
+                async for name, update in paced(updates.items())
             ],
         )
 

@@ -11,6 +11,7 @@ from kctl.security.acls import Operation
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import release
 
 FIRST_VERSION_WITH_LISTENERS = 3
 _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -25,6 +26,12 @@ class UpdateMetadataHandler:
 
     async def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
         """Serves one request and returns the response."""
+        try:
+            return await self._respond(request, context)
+        finally:
+            await release(request.topic_states, request.ungrouped_partition_states, request.live_brokers)
+
+    async def _respond(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):

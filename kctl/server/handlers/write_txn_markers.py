@@ -24,6 +24,7 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import Pace
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 
 
@@ -35,7 +36,8 @@ class WriteTxnMarkersHandler:
 
     async def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
         """Serves one request and returns the response."""
-        markers = [_marker(each) for each in request.markers]
+        pace = Pace()
+        markers = [await _marker(each, pace) async for each in pace.over(request.markers)]
         if context.allows_on_cluster(Operation.CLUSTER_ACTION):
             outcomes = await self._markers.write(markers)
         else:
@@ -46,24 +48,25 @@ class WriteTxnMarkersHandler:
             by_producer.setdefault(marker.producer_id, {}).update(errors)
         return WriteTxnMarkersResponse(
             markers=[
-                WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors.items()))
-                for producer_id, errors in by_producer.items()
+                WritableTxnMarkerResult(producer_id=producer_id, topics=await _topics(errors.items(), pace))
+                async for producer_id, errors in pace.over(by_producer.items())
             ]
         )
 
 
-def _marker(requested: WritableTxnMarker) -> Marker:
+async def _marker(requested: WritableTxnMarker, pace: Pace) -> Marker:
+    partitions = (TopicPartition(topic.name, index) for topic in requested.topics for index in topic.partition_indexes)
     return Marker(
         ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
         requested.transaction_result,
         requested.coordinator_epoch,
-        tuple(TopicPartition(topic.name, index) for topic in requested.topics for index in topic.partition_indexes),
+        tuple([each async for each in pace.over(partitions)]),
     )
 
 
-def _topics(errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> list[WritableTxnMarkerTopicResult]:
+async def _topics(errors: Iterable[tuple[TopicPartition, ErrorCode]], pace: Pace) -> list[WritableTxnMarkerTopicResult]:
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
-    for (topic, index), error in errors:
+    async for (topic, index), error in pace.over(errors):
         result = topics.setdefault(topic, WritableTxnMarkerTopicResult(name=topic, partitions=[]))
         result.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
     return list(topics.values())

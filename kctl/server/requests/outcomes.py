@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kctl.errors import ApiError, ErrorCode, SessionLostError, ZooKeeperError, shortened
+from kctl.server.requests.slices import paced
 
 log = logging.getLogger(__name__)
 
@@ -81,5 +82,5 @@ async def outcomes_of_resources(
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     return [
         (resource, _REPEATED if counts[name] > 1 else await outcome_of(alter(resource)))
-        for name, resource in by_name.items()
+        async for name, resource in paced(by_name.items())
     ]

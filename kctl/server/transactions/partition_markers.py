@@ -16,11 +16,16 @@ from functools import partial
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, outcome_of
+from kctl.server.requests.slices import pause
 from kctl.server.transactions.ports import GroupOffsets, PartitionAppends
+
+_APPEND = 10
+"""How many refused markers take as long as one that is appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,15 @@ class PartitionMarkers:
         """Writes the markers; returns the error of each marker and partition when all are known."""
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         waiting: list[asyncio.Future[AppendOutcome]] = []
+        left = REQUEST_ELEMENTS_PER_SLICE_MAX
         for marker in markers:
             errors: dict[TopicPartition, ErrorCode] = dict.fromkeys(marker.partitions, ErrorCode.REQUEST_TIMED_OUT)
             outcomes.append(errors)
             for partition in marker.partitions:
+                if left <= 0:
+                    left = REQUEST_ELEMENTS_PER_SLICE_MAX
+                    await pause()
+                left -= _APPEND if self._appends.is_hosted(partition) else 1
                 outcome = self._append(marker, partition)
                 if isinstance(outcome, asyncio.Future):
                     outcome.add_done_callback(partial(self._appended_later, marker, partition, errors))

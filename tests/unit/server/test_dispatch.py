@@ -117,6 +117,15 @@ def test_random_bytes_are_malformed_or_get_a_response(data: bytes) -> None:
             continue
 
 
+def test_a_long_api_versions_request_is_answered_at_once() -> None:
+    """A SASL listener serves it before authentication, and does not wait for a response."""
+    request = ApiVersionsRequest(client_software_name="n" * 30_000, client_software_version="1.0")
+    assert result(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
+    malformed = codec.encode_bytes(request, 3).replace(b"n", b"\xff")
+    with pytest.raises(MalformedRequest):
+        dispatcher().handle(frame(18, 3, malformed), PEER)
+
+
 def test_a_long_request_of_a_controller_is_decoded_off_the_loop() -> None:
     handled_by: list[int] = []
 

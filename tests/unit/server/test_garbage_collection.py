@@ -74,7 +74,7 @@ def test_no_collection_visits_all_objects_of_a_broker_that_grows() -> None:
 
     async def main() -> None:
         garbage_collection.freeze()
-        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0))
+        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0, lambda *_: None))
         await asyncio.sleep(0)
         kept: list[list[object]] = []
         for _ in range(300):
@@ -111,7 +111,7 @@ def test_a_thorough_collection_frees_frozen_cycles(monkeypatch: pytest.MonkeyPat
         del one, two
         gc.collect()
         assert freed() is not None, "it is frozen"
-        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0))
+        collecting = asyncio.ensure_future(garbage_collection.collect(lambda: 0.0, lambda *_: None))
         async with asyncio.timeout(60):
             while freed() is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from kctl.limits import SLICE_OBJECTS
-from kctl.server.requests.slices import held, in_slices
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.protocol.apis.stop_replica import StopReplicaTopicState
+from kctl.server.requests.slices import held, in_slices, release
 
 REQUESTS = 20
 SLICES = 5
@@ -42,5 +43,21 @@ def test_no_response_grows_while_others_wait_to_be_encoded() -> None:
                 await asyncio.sleep(0)
             assert not growing.done()
         assert await growing == list(range(SLICES))
+
+    asyncio.run(scene())
+
+
+def test_the_partitions_of_a_long_request_are_freed_in_slices() -> None:
+    async def scene() -> None:
+        few = [StopReplicaTopicState(topic_name="few", partition_states=[]) for _ in range(2_000)]
+        many = StopReplicaTopicState(topic_name="many", partition_states=[None] * 2_000)  # type: ignore[list-item]
+        topics = [*few, many]
+        freeing = asyncio.ensure_future(release(topics))
+        left = len(topics) + len(many.partition_states)
+        while not freeing.done():
+            await asyncio.sleep(0)
+            before, left = left, len(topics) + len(many.partition_states)
+            assert before - left <= REQUEST_ELEMENTS_PER_SLICE_MAX + 1
+        assert left == 0
 
     asyncio.run(scene())

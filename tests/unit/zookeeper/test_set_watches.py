@@ -36,3 +36,11 @@ def test_many_watches_are_divided_into_requests_of_bounded_size() -> None:
 
 def test_no_watches_need_no_request() -> None:
     assert batches([]) == []
+
+
+def test_a_watch_that_is_set_again_before_it_fires_is_kept_once() -> None:
+    """kazoo's set of the watches of a path grew with each creation of another topic."""
+    kept = {Watch(kind, "/brokers/topics/a") for kind in (Watch.DATA, Watch.EXIST, Watch.DATA)}
+    assert len(kept) == 1
+    assert Watch(Watch.CHILD, "/brokers/topics/a") not in kept
+    assert Watch(Watch.DATA, "/brokers/topics/b") not in kept

@@ -1,0 +1,97 @@
+"""The log names what made an iteration of the event loop long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+import pytest
+
+from kctl.server.loop_lag import MeasuredEventLoop
+from kctl.server.slow_callbacks import SLOW_S
+
+
+def keep_busy() -> None:
+    end_s = time.monotonic() + 2 * SLOW_S
+    while time.monotonic() < end_s:
+        pass
+
+
+async def busy_task() -> None:
+    keep_busy()
+
+
+class Cancelled:
+    """A callback that cancels its own handle, as that of a connection which is closed."""
+
+    def __init__(self) -> None:
+        self.handle: asyncio.Handle | None = None
+
+    def run(self) -> None:
+        assert self.handle is not None
+        self.handle.cancel()
+        keep_busy()
+
+
+async def call(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def call_cancelled() -> None:
+    cancelled = Cancelled()
+    cancelled.handle = asyncio.get_running_loop().call_soon(cancelled.run)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def run_task(name: str | None) -> None:
+    await asyncio.get_running_loop().create_task(busy_task(), name=name)
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("scene", "name"),
+    [
+        (partial(call, keep_busy), "keep_busy"),
+        (partial(call, partial(keep_busy)), "keep_busy"),
+        (call_cancelled, "Cancelled.run"),
+        (partial(run_task, "controller"), "task-controller"),
+        (partial(run_task, None), "task-busy_task"),
+    ],
+)
+@pytest.mark.parametrize("measures_cpu", [False, True])
+def test_a_long_iteration_is_logged_with_its_callback(
+    caplog: pytest.LogCaptureFixture,
+    scene: Callable[[], Coroutine[object, object, None]],
+    name: str,
+    measures_cpu: bool,
+) -> None:
+    with (
+        caplog.at_level(logging.DEBUG, "kctl.server.slow_callbacks"),
+        asyncio.Runner(loop_factory=partial(MeasuredEventLoop, measures_cpu=measures_cpu)) as runner,
+    ):
+        loop = runner.get_loop()
+        assert isinstance(loop, MeasuredEventLoop)
+        loop.lag.slow.latest_request = lambda: "delete_groups"
+        runner.run(scene())
+        assert not caplog.records, "nobody is delayed while a broker starts"
+        loop.restart_measurements()
+        loop.lag.slow.collected(time.monotonic() + 3600, 0.0125, 1)
+        runner.run(scene())
+    lines = [record.getMessage() for record in caplog.records]
+    line = next(line for line in lines if f"{name}:" in line)
+    assert line.startswith("event loop was busy busy_ms=")
+    assert " garbage_collection_ms=12.5 generation=1 " in line
+    assert line.endswith(" latest_request=delete_groups")
+    assert (" cpu_ms=" in line) is measures_cpu
+
+
+def test_a_short_iteration_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kctl.server.slow_callbacks"), asyncio.Runner() as runner:
+        runner.run(asyncio.sleep(0))
+    assert not caplog.records
