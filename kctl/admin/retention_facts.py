@@ -1,7 +1,7 @@
 """What the verdict LOSING of `kctl top` needs beyond offsets: limits of topics, and timestamps of unread records.
 
-Both are remembered, and what one sample reads is bounded, so that a screen that is refreshed every two seconds costs a
-cluster little: one DescribeConfigs for topics whose limits are older than RETENTION_REMEMBERED_MS, and fetches of
+Both are cached, and what one sample reads is bounded, so that a screen that is refreshed every two seconds costs a
+cluster little: one DescribeConfigs for topics whose limits are older than RETENTION_CACHED_MS, and fetches of
 TOP_UNREAD_BYTES_MAX.  A fetched timestamp stays valid as long as the group does not commit.
 """
 
@@ -19,7 +19,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.limits import TOP_RETENTIONS_MAX, TOP_UNREAD_BYTES_MAX
 from kctl.model import TopicPartition
 
-RETENTION_REMEMBERED_MS = 60_000
+RETENTION_CACHED_MS = 60_000
 """How long the limits of a topic are cached."""
 
 Place = tuple[TopicPartition, int]
@@ -74,7 +74,7 @@ class RetentionReader:
         """Topics whose limits are unknown come first, then those that were read longest ago."""
         self._retentions = {topic: found for topic, found in self._retentions.items() if topic in topics}
         read_ms = {topic: at_ms for topic, (at_ms, _) in self._retentions.items()}
-        due = [topic for topic in topics if topic not in read_ms or now_ms - read_ms[topic] >= RETENTION_REMEMBERED_MS]
+        due = [topic for topic in topics if topic not in read_ms or now_ms - read_ms[topic] >= RETENTION_CACHED_MS]
         due = sorted(due, key=lambda topic: (read_ms.get(topic, -1), topic))[:TOP_RETENTIONS_MAX]
         found = await read_retentions(self._client, due)
         self._retentions |= {topic: (now_ms, found.get(topic)) for topic in due}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kctl.client.budget import Budget
@@ -32,7 +34,7 @@ class ClosedAtFirstRequest(ConnectionClosed):
 def close_unawaited(work: Sequence[Awaitable[object]]) -> None:
     """Closes the coroutines that an interruption has left without a start, which Python would warn about."""
     for one in work:
-        if isinstance(one, Coroutine):
+        if isinstance(one, CoroutineType) and getcoroutinestate(one) == CORO_CREATED:
             one.close()
 
 

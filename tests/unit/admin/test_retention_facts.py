@@ -10,7 +10,7 @@ from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.group_verdicts import GroupVerdicts
 from kctl.admin.lag import LagOptions, LagReader
 from kctl.admin.offset_document import CommittedOffset
-from kctl.admin.retention_facts import RETENTION_REMEMBERED_MS
+from kctl.admin.retention_facts import RETENTION_CACHED_MS
 from kctl.client.cluster import ClusterClient
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import (
@@ -99,7 +99,7 @@ def test_limits_and_timestamps_are_read_once_while_nothing_changes() -> None:
                 if action == "produce":
                     await produce(client, round(time.time() * 1000))
                 if action == "wait":
-                    await client.transport.sleep(RETENTION_REMEMBERED_MS)
+                    await client.transport.sleep(RETENTION_CACHED_MS)
                 sample = await sampler.take()
                 counts.append(tuple(recorder.apis[name].count for name in ("describe_configs", "fetch")))
             assert sample.unread.keys() == {(ORDERS, offset) for offset in GROUPS.values()}
