@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -55,11 +55,9 @@ def consoles(format_: Format) -> list[Console]:
 
 
 def written(console: Console) -> str:
-    assert isinstance(console.stdout, io.StringIO)
-    assert isinstance(console.stderr, io.StringIO)
     lines_of_csv = console.format is Format.CSV
-    shown = console.stdout.getvalue()
-    return (shown.replace("\r\n", "\n") if lines_of_csv else shown) + console.stderr.getvalue()
+    shown, messages = (cast("io.StringIO", stream).getvalue() for stream in (console.stdout, console.stderr))
+    return (shown.replace("\r\n", "\n") if lines_of_csv else shown) + messages
 
 
 def column_sets() -> list[tuple[Column, ...]]:

@@ -171,7 +171,9 @@ def _compact(text: str) -> bytes:
 def test_kafkas_tools_print_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
     """A group that waits, one with members of both protocols, an empty one, a share group and an unknown one."""
     waiting, mixed, empty, share, unknown = (f"{topic}-{kind}" for kind in ("a", "b", "c", "d", "e"))
-    new, old = join(mixed, "new"), join(mixed, "old", "classic")
+    new = join(mixed, "new")
+    hold([new])
+    old = join(mixed, "old", "classic")
     hold([new, old])
     gone = join(empty, "gone")
     hold([gone])
