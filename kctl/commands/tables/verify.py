@@ -14,6 +14,7 @@ from kctl.commands.shown import shows
 from kctl.commands.tables.options import TARGET_HELP, Catalog, Namespace
 from kctl.commands.values import parse_partitions
 from kctl.console import Column
+from kctl.quantities import counted
 from kctl.spark.exec.target import PackageMissing, parse_target
 from kctl.spark.plan import Isolation
 from kctl.spark.verification.request import VerifyRequest, verify_export
@@ -109,6 +110,7 @@ def verify(
     for warning in found.warnings:
         run.console.warn(warning)
     if found.filtered:
-        run.console.note(f"{found.filtered:,} records of the topic do not match --where of the export, as they should")
+        filtered = counted(found.filtered, "record of the topic does", "records of the topic do")
+        run.console.note(f"{filtered} not match --where of the export, and the export rightly lacks them")
     run.console.show(COLUMNS, found.ranges)
     return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET
