@@ -591,7 +591,7 @@ DECISIONS_PER_SLICE_MAX = _limit(
 )
 LOGS_CREATED_PER_SLICE_MAX = _limit(
     "logs that a LeaderAndIsr request creates without a pause",
-    5,
+    2,
     "logs",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
