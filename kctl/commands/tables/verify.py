@@ -111,6 +111,6 @@ def verify(
         run.console.warn(warning)
     if found.filtered:
         filtered = counted(found.filtered, "record of the topic does", "records of the topic do")
-        run.console.note(f"{filtered} not match --where of the export, and the export rightly lacks them")
+        run.console.note(f"{filtered} not match --where of the export and are not expected in it")
     run.console.show(COLUMNS, found.ranges)
     return ExitStatus.DONE if found.is_equal else ExitStatus.UNMET
