@@ -112,9 +112,10 @@ def test_random_bytes_are_malformed_or_get_a_response(data: bytes) -> None:
     made = dispatcher()
     for payload in (data, b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + data, b"\x00\x12" + data):
         try:
-            made.handle(memoryview(payload), PEER)
+            response = made.handle(memoryview(payload), PEER)
         except MalformedRequest:
             continue
+        assert response is not None
 
 
 def test_a_long_api_versions_request_is_answered_at_once() -> None:
