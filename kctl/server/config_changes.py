@@ -33,12 +33,10 @@ _BROKERS = "brokers/"
 
 
 class ClientConfigs(Protocol):
-    """Receives the configuration of users, client ids and IP addresses; entities are named by their path below /config.
-    """
+    """Receives the configuration of users, client ids and IP addresses, named by their paths below /config."""
 
     def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> Awaitable[None]:
-        """Replaces the configuration of all entities; those that are missing have none.  None marks an unreadable one.
-        """
+        """Replaces the configuration of all entities; others have none.  None marks an unreadable configuration."""
         ...
 
     def change(self, path: str, config: Mapping[str, str] | None) -> Awaitable[None]:

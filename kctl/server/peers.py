@@ -131,8 +131,7 @@ class BrokerPeers:
 
 
 class _SecuredConnection:
-    """A connection that reports a refused re-authentication as ConnectionLost, so that brokers retry until it succeeds.
-    """
+    """A connection that reports a refused re-authentication as ConnectionLost, so that brokers retry."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
