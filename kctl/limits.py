@@ -539,7 +539,7 @@ INLINE_RECORDS_MAX = _limit(
 _subject("Decoding of requests")
 # Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte of a frame, 100 bytes
 # of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct and 4 for one in an array; 8 for a struct, a
-# string, an array or a UUID; 1 for 64 bytes of a long string or 256 bytes of opaque data.  A cost of 1 is about 0.05 us.
+# string, an array or a UUID; 1 for 64 bytes of a long string or 256 bytes of opaque data.  A cost of 1 is about 50 ns.
 #
 # Clients name partitions: the longest requests that clients of clusters with 10,000 partitions send (a full fetch, a
 # commit, a reassignment of all of them) cost about 200,000.  Controllers describe partitions with their replicas:
@@ -566,7 +566,8 @@ TAGGED_FIELDS_MAX = _limit(
 
 _subject("Partitions")
 # Each is a directory with four files and three descriptors on each of its brokers, and is created in about 1 ms; the
-# znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.  200,000 partitions are what Apache Kafka supports in a cluster with ZooKeeper.
+# znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.  200,000 partitions are what Apache
+# Kafka supports in a cluster with ZooKeeper.
 
 PARTITIONS_PER_TOPIC_MAX = _limit(
     "partitions of one topic, at creation and after growth",
