@@ -1211,3 +1211,15 @@ VERIFIED_OFFSETS_PER_ROUND_MAX = _limit(
     "offsets",
     on_excess="the topic is compared in several rounds",
 )
+SOURCE_TASKS_PER_PARTITION_MAX = _limit(
+    'tasks of one partition of a topic in a query with `format("kctl")`',
+    10_000,
+    "tasks",
+    on_excess="the query fails before it starts; increase maxOffsetsPerTask",
+)
+CHECKED_EXECUTOR_CORES_MAX = _limit(
+    "cores of Spark's executors whose Python packages are checked before an export is planned",
+    256,
+    "cores",
+    on_excess="the others are checked by the tasks",
+)
