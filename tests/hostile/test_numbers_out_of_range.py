@@ -163,8 +163,8 @@ def test_json_that_is_nested_too_deeply_is_no_internal_error(
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
     path = tmp_path / "moves.json"
     path.write_text(document)
-    refused(kctl("reassign execute --reassignment-json-file", str(path)), "no JSON")
-    refused(kctl("produce x --input jsonl --file", str(path)), "no JSON")
+    refused(kctl("reassign execute --reassignment-json-file", str(path)), "not JSON")
+    refused(kctl("produce x --input jsonl --file", str(path)), "not JSON")
 
 
 @pytest.mark.parametrize("text", ["9" * 30, "9" * 5000, "0", "-1", "１２", "2147483648"])
