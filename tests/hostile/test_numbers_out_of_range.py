@@ -54,6 +54,13 @@ NAMES = {"group", "file", "key", "state_dir", "data_dir", "rollback_file", "tran
 """Parameters that accept any text."""
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands write files, such as `broker bundle --output`, to a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     with FakeCluster(brokers=2) as cluster:
