@@ -14,7 +14,7 @@ class Limit(NamedTuple):
     """One row of the table."""
 
     what: str
-    """What is bounded, with the scope: "tagged fields in one request"."""
+    """The bounded quantity, with its scope: "tagged fields in one request"."""
     value: int | str
     """The bound, or the name of the Kafka property that sets it."""
     unit: str

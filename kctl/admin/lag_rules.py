@@ -50,7 +50,7 @@ class Judgement(NamedTuple):
     commit_age_ms: int | None
     """Age of the last commit; None if it is not in the known history."""
     commit_age_ms_min: int | None
-    """What the age is at least, if the known history has no commit."""
+    """The minimum age, if the known history has no commit."""
     time_left_ms: int | None
     """Time until unread records may be deleted; None without a limit, or unknown."""
     verdict: Verdict

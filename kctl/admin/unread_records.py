@@ -53,7 +53,7 @@ class Search:
 
     @property
     def unread(self) -> Unread:
-        """What was found so far."""
+        """The result of the search so far."""
         return Unread(self.oldest_timestamp_ms, self.records if self.is_complete else None)
 
 

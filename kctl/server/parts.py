@@ -90,7 +90,7 @@ class Foundations:
         return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics with unclean.leader.election.enable."""
+        """The topics among these with unclean.leader.election.enable."""
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
 

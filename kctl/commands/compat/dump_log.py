@@ -65,7 +65,7 @@ def as_text(record: Record) -> Texts:
 
 
 class ClassicOptions:
-    """What to show; `parser` is None if keys and values are not shown."""
+    """The parts to show; `parser` is None if keys and values are not shown."""
 
     __slots__ = ("deep", "max_bytes", "parser", "sanity_only", "skip_metadata", "verify_only")
 
