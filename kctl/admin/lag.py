@@ -199,7 +199,7 @@ class LagReader:
         }
 
     def _forget(self, present: Collection[Key]) -> None:
-        """Drops what is known of partitions that no group reads any more."""
+        """Drops the known facts about partitions that no group reads any more."""
         for key in self._looks.keys() - present:
             del self._looks[key]
         self.history.keep(present)

@@ -224,7 +224,8 @@ def _unread_bytes(facts: Facts) -> int | None:
 def _until_start_ms(facts: Facts) -> int | None:
     """Time until the start of the log reaches a commit that does not move, at the speed since the first sample.
 
-    A start that moves together with the commit is that of a reader that deletes what it has read (Kafka Streams).
+    A start that moves together with the commit is that of a reader that deletes the records that it has read (Kafka
+    Streams).
     """
     if facts.committed is None or not facts.looks or _has_moved(facts):
         return None

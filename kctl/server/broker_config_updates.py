@@ -48,7 +48,7 @@ class BrokerConfigUpdates:
         self._changed()
 
     async def close(self) -> None:
-        """Ends what is under way."""
+        """Cancels changes in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -202,11 +202,11 @@ class Fetch:
         return self._magic is not None
 
     def upper_bounds(self) -> dict[TopicPartition, int]:
-        """The end offset of what the reader may see, per partition; -1 for an unknown partition."""
+        """The offset up to which the reader may see records, per partition; -1 for an unknown partition."""
         return {tp: self.upper_bound_of(tp) for tp in (position.topic_partition for position in self.positions)}
 
     def upper_bound_of(self, topic_partition: TopicPartition) -> int:
-        """The end offset of what the reader may see of the partition; -1 for an unknown partition."""
+        """The offset up to which the reader may see records of the partition; -1 for an unknown partition."""
         partition = self._replicas.partitions.get(topic_partition)
         return -1 if partition is None else self._upper_bound(partition)
 
