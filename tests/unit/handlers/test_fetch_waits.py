@@ -141,6 +141,21 @@ def test_fetch_that_waits_completes_when_its_segment_is_rolled(tmp_path: Path) -
     play(tmp_path, scene)
 
 
+def test_a_waiting_fetch_gets_all_records_of_an_iteration_of_the_loop(tmp_path: Path) -> None:
+    """It got the records of the first of several requests that had arrived together, and each other one cost a fetch."""
+
+    async def scene(scene: Scene) -> None:
+        partition = segments(scene, 1)
+        response = call(scene, 1, min_bytes=1)
+        assert isinstance(response, asyncio.Future)
+        for _ in range(3):
+            scene.disk.append(partition, 1)
+            scene.disk.replicas.partition_moved(partition.topic_partition)
+        assert offsets(await response) == [1, 2, 3]
+
+    play(tmp_path, scene)
+
+
 def test_one_partition_on_an_older_segment_completes_the_fetch(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("b"), 1)
