@@ -142,7 +142,7 @@ def test_fetch_that_waits_completes_when_its_segment_is_rolled(tmp_path: Path) -
 
 
 def test_a_waiting_fetch_gets_all_records_of_an_iteration_of_the_loop(tmp_path: Path) -> None:
-    """It got the records of the first of several requests that had arrived together, and each other one cost a fetch."""
+    """It got the records of the first of several requests that arrived together, and each other one cost a fetch."""
 
     async def scene(scene: Scene) -> None:
         partition = segments(scene, 1)
