@@ -109,9 +109,9 @@ class RequestPump:
         """
         if self._error is not None:
             self._raise_error()
-        if self.is_waiting:
-            return TurnEnd.WAITS
         inbox, channel, pending = self._inbox, self._channel, self._pending
+        if self._mute is not None or (pending and not self._overlapping):
+            return TurnEnd.WAITS
         end_s = 0.0
         request_bytes = response_bytes = 0
         for count in range(TURN_REQUESTS_MAX):
