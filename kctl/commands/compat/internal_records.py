@@ -323,7 +323,7 @@ def _remote_log_metadata(value: object) -> str:
                 f"state={_state(value.remote_partition_delete_state, DELETE_STATES)}, "
                 f"eventTimestampMs={value.event_timestamp_ms}, brokerId={value.broker_id}}}"
             )
-    raise TypeError(f"{type(value).__name__} is no record of __remote_log_metadata")
+    raise TypeError(f"{type(value).__name__} is not a record of __remote_log_metadata")
 
 
 def _segment(value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord) -> str:

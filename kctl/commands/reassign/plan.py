@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -298,8 +299,10 @@ def _note(
         text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
     for name in report.files:
-        run.console.note(f"to execute: kctl reassign execute {name} --wait")
+        run.console.note(f"to execute: kctl reassign execute {shlex.quote(str(name))} --wait{run.cluster_options()}")
     if report.rollback_file:
-        run.console.note(f"to undo: kctl reassign execute {report.rollback_file} --wait")
+        run.console.note(
+            f"to undo: kctl reassign execute {shlex.quote(report.rollback_file)} --wait{run.cluster_options()}"
+        )
     else:
         run.console.note("give --output FILE to write the plan")
