@@ -6,7 +6,8 @@ quota stays muted for the throttle time after that (KIP-219).
 
 Unlike in Kafka, a request that has been performed and only waits for replicas does not delay the next one of its API
 (Produce with acks=all): with several requests in flight, each fetch of a follower carries the records of several.  They
-are performed in the order of their frames and answered in this order too.
+are performed in the order of their frames and answered in this order too.  See
+docs/decisions/produce-requests-in-flight.md.
 
 The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` reports
 that a response is ready, and when responses have been sent.  A turn ends after a bounded number of requests and
