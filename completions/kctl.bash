@@ -32,7 +32,7 @@ _kctl() {
     features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
     metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
     top) verb=top ;;
-    reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
+    reassign) [[ -n $verb ]] || words='plan plan-disks execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter diff' flags=--help ;;
     plan) verb=plan ;;
@@ -601,6 +601,18 @@ _kctl() {
         --profile) kind='names-profiles' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --exclude | --throttle | --phases | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign plan-disks')
+        flags='--drain --topic --output -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --topic) kind='names-topics' ;;
+        --output) kind='file' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --drain | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-brokers' ;;
         esac
         ;;
     'reassign execute')

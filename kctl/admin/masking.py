@@ -26,7 +26,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class MaskingRules(NamedTuple):
-    """What to replace, as a user wrote it."""
+    """The masking rules as the user wrote them."""
 
     paths: tuple[str, ...] = ()
     regexes: tuple[str, ...] = ()

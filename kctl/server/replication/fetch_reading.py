@@ -40,7 +40,7 @@ from kctl.server.requests.slices import pieces
 from kctl.storage.lookup import RecordsSlice
 
 FetchKey = TopicPartition | FetchSession
-"""What a waiting fetch watches: its partitions or, to be independent of their number, its session."""
+"""The key that a waiting fetch watches: each of its partitions or, to be independent of their number, its session."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Fetch:
 
     @property
     def watched_keys(self) -> Sequence[FetchKey]:
-        """What a fetch that waits watches; call `watch` for its positions too."""
+        """The keys that a waiting fetch watches; call `watch` for its positions too."""
         if self._session is not None:
             return (self._session,)
         return [position.topic_partition for position in self.positions]
