@@ -83,6 +83,12 @@ TURN_REQUESTS_MAX = _limit(
     "requests",
     on_excess="the other connections get their turn first",
 )
+WAITING_PRODUCES_MAX = _limit(
+    "Produce requests of one connection that wait for replicas at the same time",
+    16,
+    "requests",
+    on_excess="the next request is not handled before the first response has been sent",
+)
 TURN_REQUEST_BYTES_MAX = _limit(
     "bytes of requests of one connection that are handled in a row, after the first",
     1 << 20,

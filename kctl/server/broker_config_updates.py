@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from kctl.config.dynamic import ConfigView
 from kctl.limits import RECONFIGURED_LOGS_PER_TURN
-from kctl.server.replication.fetcher import ReplicaFetchers
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
