@@ -829,6 +829,12 @@ CONFIGS_READ_TOGETHER = _limit(
     "topics",
     on_excess="those of the others are read afterwards",
 )
+CONFIGS_APPLIED_PER_SLICE = _limit(
+    "configurations of topics that are applied without a pause, after they have been read from ZooKeeper",
+    20,
+    "topics",
+    on_excess="other connections are served in between",
+)
 REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     "topics, partitions, groups, resources or users of one request that are handled without a pause",
     500,
@@ -840,6 +846,12 @@ DECODED_AT_ONCE_BYTES_MAX = _limit(
     16 << 10,
     "bytes",
     on_excess="it is decoded in a thread",
+)
+DECODED_AT_ONCE_COST_MAX = _limit(
+    "cost of decoding a Produce or Fetch request on the event loop, which is 1,100 partitions to produce to",
+    20_000,
+    "units",
+    on_excess="it is copied and decoded in a thread",
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, REQUEST_COST_MAX, SLICE_OBJECTS
-from kctl.protocol.cost import COST_PER_BYTE_MAX
+from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, DECODED_AT_ONCE_COST_MAX, REQUEST_COST_MAX, SLICE_OBJECTS
+from kctl.protocol.cost import COST_PER_BYTE_MAX, CostExceeded
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import compile_encoder
@@ -36,6 +36,21 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         return decoder(cls, version, len(view) <= SMALL_BYTES)(view, offset)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
+
+
+def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int = 0) -> tuple[T, int] | None:
+    """As `decode`, for messages that are long because of records; None if it would hold the event loop for long.
+
+    That is known after the time for DECODED_AT_ONCE_COST_MAX.
+    """
+    if len(buffer) <= DECODED_AT_ONCE_BYTES_MAX:
+        return decode(cls, buffer, version, offset)
+    try:
+        return _decoder_at_once(cls, version)(buffer, offset)
+    except CostExceeded:
+        return None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
@@ -107,6 +122,13 @@ decoder: Callable[..., Callable[[memoryview, int], tuple[Any, int]]] = cache(_de
 """Return the compiled decoder for (class, version, whether the message is at most SMALL_BYTES); ValueError as
 `decode`.
 """
+
+
+@cache
+def _decoder_at_once(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    _check_version(cls, version)
+    return compile_decoder(cls, version, cost_max=DECODED_AT_ONCE_COST_MAX)
+
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
 """Return the compiled encoder for (class, version); ValueError if there is no such version."""

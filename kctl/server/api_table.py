@@ -107,7 +107,8 @@ def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> No
         work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
-    serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
+    serve("produce", produce.handle, for_long=produce.handle_long)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)

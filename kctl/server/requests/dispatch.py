@@ -34,12 +34,11 @@ from kctl.server.requests.waiting_reply import WaitingReply
 log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
+"""It has two strings only, and has to be answered at once before a client is authenticated."""
 _PRODUCE_AND_FETCH = frozenset({0, 1})
-"""They are long because of records, which are not decoded.  Their responses are about as long, and are not examined,
-because there are so many.
+"""They are usually long because of records, which are not decoded.  Their responses are about as long, and are not
+examined, because there are so many.
 """
-_DECODED_AT_ONCE = _PRODUCE_AND_FETCH | {API_VERSIONS_KEY}
-"""ApiVersions has two strings only, and has to be answered at once before a client is authenticated."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -62,14 +61,19 @@ class Dispatcher:
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
+        self._long_handlers: dict[int, Handler] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(self, api_name: str, handler: Handler) -> None:
-        """Registers the handler of an API, for the versions in the registry."""
+    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
+        """Registers the handler of an API, for the versions in the registry.
+
+        `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
+        """
         api = registry.api_named(api_name)
         self._handlers[api.key] = (api, handler, partial(self._encode, api))
+        self._long_handlers[api.key] = for_long or handler
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
         """Logs requests from now on, or no more."""
@@ -110,9 +114,15 @@ class Dispatcher:
                 context.times = record.begin(peer, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
-        if api.key not in _DECODED_AT_ONCE and codec.is_long_to_decode(api.request, len(frame)):
-            return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
-        request: Any = codec.decode(api.request, frame, version, offset)[0]
+        if api.key in _PRODUCE_AND_FETCH:
+            decoded = codec.decode_at_once(api.request, frame, version, offset)
+        elif api.key != API_VERSIONS_KEY and codec.is_long_to_decode(api.request, len(frame)):
+            decoded = None
+        else:
+            decoded = codec.decode(api.request, frame, version, offset)
+        if decoded is None:
+            return self._later(api, context, self._handled_off_loop(api, bytearray(frame), offset, context))
+        request: Any = decoded[0]
         context.encode = encode
         result = handler(request, context)
         if context.times is not None:
@@ -132,17 +142,17 @@ class Dispatcher:
         return self._encode(api, context, result)
 
     async def _handled_off_loop(
-        self, api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+        self, api: registry.Api, frame: bytearray, offset: int, context: RequestContext
     ) -> Response | None:
         """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
         loop = asyncio.get_running_loop()
         decoded: tuple[Any, int] = await loop.run_in_executor(
-            None, codec.decode, api.request, frame, context.api_version, offset
+            None, codec.decode, api.request, memoryview(frame), context.api_version, offset
         )
         request = decoded[0]
         if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
             context.record = self.recorder.follower_fetches
-        result = handler(request, context)
+        result = self._long_handlers[api.key](request, context)
         return await result if isinstance(result, Awaitable) else result
 
     def _later(

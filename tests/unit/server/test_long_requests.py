@@ -35,9 +35,7 @@ ELEMENTS = (7_000, 3_500)
 """The first of these numbers that the bound on the cost of decoding allows; any slice is much smaller."""
 CALLS_MAX = 17_000
 """About 5 ms; 2,000 topics of a Metadata request, which are one slice, need 16,000."""
-ELSEWHERE = frozenset(
-    {"produce", "fetch", "leader_and_isr", "update_metadata", "stop_replica", "alter_user_scram_credentials"}
-)
+ELSEWHERE = frozenset({"leader_and_isr", "update_metadata", "stop_replica", "alter_user_scram_credentials"})
 """APIs with tests of their own, because of what their elements cost.  The last one checks them in a thread, which the
 simulation runs on the loop.
 """
