@@ -48,7 +48,7 @@ def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int =
     if len(buffer) <= DECODED_AT_ONCE_BYTES_MAX:
         return decode(cls, buffer, version, offset)
     try:
-        return _decoder_at_once(cls, version)(buffer, offset)
+        return decoder_at_once(cls, version)(buffer, offset)
     except CostExceeded:
         return None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -108,6 +108,11 @@ def _decoder(cls: type, version: int, is_small: bool = False) -> Callable[[memor
     return compile_decoder(cls, version, is_small=is_small)
 
 
+def _decoder_at_once(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    _check_version(cls, version)
+    return compile_decoder(cls, version, cost_max=DECODED_AT_ONCE_COST_MAX)
+
+
 def _encoder(cls: type, version: int) -> Callable[[Any], list[Chunk]]:
     _check_version(cls, version)
     return compile_encoder(cls, version)
@@ -123,12 +128,8 @@ decoder: Callable[..., Callable[[memoryview, int], tuple[Any, int]]] = cache(_de
 `decode`.
 """
 
-
-@cache
-def _decoder_at_once(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
-    _check_version(cls, version)
-    return compile_decoder(cls, version, cost_max=DECODED_AT_ONCE_COST_MAX)
-
+decoder_at_once: Callable[[type, int], Callable[[memoryview, int], tuple[Any, int]]] = cache(_decoder_at_once)
+"""Return the compiled decoder for (class, version) that raises CostExceeded above DECODED_AT_ONCE_COST_MAX."""
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
 """Return the compiled encoder for (class, version); ValueError if there is no such version."""

@@ -114,6 +114,7 @@ class Dispatcher:
                 context.times = record.begin(peer, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
+        decoded: tuple[Any, int] | None
         if api.key in _PRODUCE_AND_FETCH:
             decoded = codec.decode_at_once(api.request, frame, version, offset)
         elif api.key != API_VERSIONS_KEY and codec.is_long_to_decode(api.request, len(frame)):
