@@ -548,6 +548,20 @@ CONTROL_REQUEST_COST_MAX = _limit(
     "units",
     on_excess="the connection is closed before decoding continues",
 )
+REQUEST_BYTES_MAX = _limit(
+    "size of one request that is neither Produce nor Fetch; strings of this size exceed the cost of decoding",
+    20 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+CONTROL_REQUEST_BYTES_MAX = _limit(
+    "size of one LeaderAndIsr, StopReplica or UpdateMetadata request, about 400,000 partitions",
+    32 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+"""Requests are copied to be decoded in a thread; 100 MiB took 50 ms."""
+
 TAGGED_FIELDS_MAX = _limit(
     "tagged fields in the header of a request, and in its body",
     1_000,

@@ -11,7 +11,14 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, DECODED_AT_ONCE_COST_MAX, REQUEST_COST_MAX, SLICE_OBJECTS
+from kctl.limits import (
+    CONTROL_REQUEST_BYTES_MAX,
+    DECODED_AT_ONCE_BYTES_MAX,
+    DECODED_AT_ONCE_COST_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_COST_MAX,
+    SLICE_OBJECTS,
+)
 from kctl.protocol.cost import COST_PER_BYTE_MAX, CostExceeded
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.definition import definition_of
@@ -56,8 +63,17 @@ def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int =
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX."""
-    return size > DECODED_AT_ONCE_BYTES_MAX and definition_of(cls).cost_max is not None
+    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX.
+
+    Raises MalformedRequest for a request that would take too long to copy for another thread.
+    """
+    cost_max = definition_of(cls).cost_max
+    if size <= DECODED_AT_ONCE_BYTES_MAX or cost_max is None:
+        return False
+    size_max = REQUEST_BYTES_MAX if cost_max <= REQUEST_COST_MAX else CONTROL_REQUEST_BYTES_MAX
+    if size > size_max:
+        raise MalformedRequest(f"{cls.__name__} of {size} bytes; the limit is {size_max}")
+    return True
 
 
 def is_long_to_encode(message: object) -> bool:

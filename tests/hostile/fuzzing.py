@@ -3,11 +3,13 @@
     python -m tests.hostile.fuzzing --minutes 10 --seed 7 --security tls
 
 starts a broker, measures a valid producer while nothing else happens, then while several connections send hostile
-requests as fast as they can, then again while nothing else happens.  It prints one JSON object: requests sent,
-latencies of the valid producer, memory, the iterations of the event loop, and whatever the broker logged as an error.
-The latencies contain what other processes do to the machine, as the two quiet measurements show if they differ; the
-processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does not.  The exit status is 1 if a record of the valid
-client is missing or doubled, or the broker logged a traceback.
+requests as fast as they can, then again while nothing else happens.  With `--rounds 3` there are three such attacks,
+each with another seed, so that memory which grows with the number of requests is found.
+
+It prints one JSON object: requests sent, latencies of the valid producer, memory, the iterations of the event loop, and
+whatever the broker logged as an error.  The latencies contain what other processes do to the machine, as the two quiet
+measurements show if they differ; the processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does not.  The exit
+status is 1 if a record of the valid client is missing or doubled, or the broker logged a traceback.
 """
 
 from __future__ import annotations
@@ -522,9 +524,35 @@ def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlB
 _MEASURED = ("env", "KCTL_MEASURE_LOOP_CPU=1")
 
 
+@dataclass(frozen=True)
+class Round:
+    """What was observed during one attack and some seconds afterwards."""
+
+    requests: int
+    latencies_s: list[float]
+    """Of the valid client."""
+    resident_mb_max: int
+    resident_mb_after: int
+
+
+def attacked_round(valid: ValidClient, pid: int, attacked_at: str, options: argparse.Namespace, seed: int) -> Round:
+    """Attacks for some minutes, while the valid client produces."""
+    attack = Attack(attacked_at, seed, connections=options.connections, security=options.security)
+    latencies_s: list[float] = []
+    resident: list[int] = []
+    end_s = time.monotonic() + options.minutes * 60
+    while time.monotonic() < end_s:
+        latencies_s += valid.produce(100)
+        resident.append(resident_bytes(pid) >> 20)
+    attack.stop()
+    valid.produce(2_000)
+    return Round(attack.sent, latencies_s, max(resident), resident_bytes(pid) >> 20)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration of each round")
+    parser.add_argument("--rounds", type=int, default=1, help="attacks on the same broker, each with the next seed")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--security", choices=sorted(SECURITY), default="plaintext")
@@ -537,25 +565,21 @@ def main() -> int:
         valid.produce(200)
         quiet = valid.produce(2_000)
         before = resident_bytes(broker.pid)
-        attack = Attack(attacked_at, options.seed, connections=options.connections, security=options.security)
-        attacked: list[float] = []
-        memory: list[int] = []
-        end_s = time.monotonic() + options.minutes * 60
-        while time.monotonic() < end_s:
-            attacked += valid.produce(100)
-            memory.append(resident_bytes(broker.pid) >> 20)
-        attack.stop()
+        rounds = [
+            attacked_round(valid, broker.pid, attacked_at, options, options.seed + number)
+            for number in range(options.rounds)
+        ]
         quiet_after = valid.produce(2_000)
         numbers = valid.consumed()
-        after = resident_bytes(broker.pid)
         broker.stop()
         loop_lines = [line for line in broker.log_text.splitlines() if "event_loop" in line]
         slow = slow_iterations(broker.log_text)
         unexpected = unexpected_lines(broker.log_text)
     is_complete = numbers == list(range(valid.sent))
+    attacked = [latency_s for each in rounds for latency_s in each.latencies_s]
     report = {
         "seed": options.seed,
-        "requests": attack.sent,
+        "requests": sum(each.requests for each in rounds),
         "valid_records": valid.sent,
         "valid_records_complete": is_complete,
         "valid_records_consumed": len(numbers),
@@ -564,7 +588,11 @@ def main() -> int:
         "attacked_ms": percentiles_ms(attacked),
         "quiet_after_ms": percentiles_ms(quiet_after),
         "p99_times_quiet": round(percentile_ms(attacked, 0.99) / percentile_ms([*quiet, *quiet_after], 0.99), 1),
-        "resident_mb": {"before": before >> 20, "max": max(memory), "after": after >> 20},
+        "resident_mb": {
+            "before": before >> 20,
+            "max": [each.resident_mb_max for each in rounds],
+            "after": [each.resident_mb_after for each in rounds],
+        },
         "event_loop": loop_lines[-1:],
         "slow_iterations": slow,
         "unexpected": unexpected,

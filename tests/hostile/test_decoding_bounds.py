@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kctl.errors import MalformedRequest
-from kctl.limits import REQUEST_COST_MAX, TAGGED_FIELDS_MAX
+from kctl.limits import CONTROL_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_COST_MAX, TAGGED_FIELDS_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.protocol.apis.offset_commit import (
@@ -215,3 +215,13 @@ def test_a_produce_request_is_decoded_in_a_thread_if_it_has_thousands_of_partiti
         raise AssertionError("it is not decoded on the event loop")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("cls", "size_max"), [(MetadataRequest, REQUEST_BYTES_MAX), (UpdateMetadataRequest, CONTROL_REQUEST_BYTES_MAX)]
+)
+def test_a_request_that_takes_long_to_copy_is_refused(cls: type, size_max: int) -> None:
+    """It is decoded in a thread: copying 99 MB for that held the event loop for 50 ms."""
+    assert codec.is_long_to_decode(cls, size_max)
+    with pytest.raises(MalformedRequest, match="the limit is"):
+        codec.is_long_to_decode(cls, size_max + 1)
