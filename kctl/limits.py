@@ -855,6 +855,13 @@ REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     "elements",
     on_excess="other connections are served in between",
 )
+COSTLY_ELEMENTS_PER_SLICE_MAX = _limit(
+    "topics of one request that are created, deleted, planned or described with their configuration without a pause",
+    50,
+    "topics",
+    on_excess="other connections are served in between",
+)
+"""Each takes 0.05 ms to 0.2 ms."""
 DECODED_AT_ONCE_BYTES_MAX = _limit(
     "a request, other than Produce and Fetch, that is decoded on the event loop",
     16 << 10,
