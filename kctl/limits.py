@@ -346,6 +346,20 @@ MEMBER_METADATA_BYTES_MAX = _limit(
 )
 """A group is stored in one record, which has to fit into a batch of 1 MB by default."""
 
+MEMBER_PROTOCOLS_MAX = _limit(
+    "protocols of one member",
+    100,
+    "protocols",
+    on_excess="INVALID_REQUEST",
+)
+"""Each member votes for one of them when a generation begins; consumers have one or two."""
+MEMBERS_METADATA_BYTES_MAX = _limit(
+    "protocols of all members of the groups of one coordinator, with their metadata",
+    256 << 20,
+    "bytes",
+    on_excess="COORDINATOR_NOT_AVAILABLE for members that join",
+)
+
 GROUP_OFFSETS_MAX = _limit(
     "partitions with a committed offset in one group",
     200_000,

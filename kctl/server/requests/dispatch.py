@@ -28,7 +28,7 @@ from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
-from kctl.server.requests.slices import held
+from kctl.server.requests.slices import held, pause
 from kctl.server.requests.waiting_reply import WaitingReply
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ _PRODUCE_AND_FETCH = frozenset({0, 1})
 """They are usually long because of records, which are not decoded.  Their responses are about as long, and are not
 examined, because there are so many.
 """
+_OF_CONTROLLER = frozenset({4, 5, 6})
+"""LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -151,6 +153,9 @@ class Dispatcher:
             None, codec.decode, api.request, memoryview(frame), context.api_version, offset
         )
         request = decoded[0]
+        if api.key not in _OF_CONTROLLER:
+            # Several may have been decoded since the last iteration of the event loop.
+            await pause()
         if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
             context.record = self.recorder.follower_fetches
         result = self._long_handlers[api.key](request, context)
