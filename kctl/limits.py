@@ -888,6 +888,18 @@ DECODED_AT_ONCE_COST_MAX = _limit(
     "units",
     on_excess="it is copied and decoded in a thread",
 )
+HANDLED_AT_ONCE_BYTES_MAX = _limit(
+    "size of a Produce request whose batches are appended without a pause, unless they are many or compressed",
+    4 << 20,
+    "bytes",
+    on_excess="it is handled in slices of half of this",
+)
+COPIED_FRAME_BYTES_MAX = _limit(
+    "size of a request that is copied to be decoded in a thread",
+    1 << 20,
+    "bytes",
+    on_excess="the receive buffer is not used again, and is freed after the request",
+)
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "
     "without a pause (its topics are converted in parts and stored as a whole)",

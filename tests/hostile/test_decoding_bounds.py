@@ -29,6 +29,7 @@ from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definitio
 from kctl.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
+from kctl.server.network.channel import KeepsFrame
 from kctl.server.requests.context import Peer, RequestContext
 from tests.hostile.raw_client import Attacker
 from tests.unit.server.quota_free import quota_free_dispatcher
@@ -184,12 +185,19 @@ def produce_frame(partitions: int, records: bytes) -> memoryview:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "size", "is_long"), [(1, 2 << 20, False), (500, 1_000, False), (3_000, 8, True)]
+    ("partitions", "size", "is_long", "is_kept"),
+    [
+        (1, 2 << 20, False, False),
+        (500, 1_000, False, False),
+        (3_000, 8, True, False),
+        (3_000, 800, True, True),
+        (5, 1 << 20, True, True),
+    ],
 )
-def test_a_produce_request_is_decoded_in_a_thread_if_it_has_thousands_of_partitions(
-    partitions: int, size: int, is_long: bool
+def test_a_produce_request_with_thousands_of_partitions_or_much_data_is_handled_in_slices(
+    partitions: int, size: int, is_long: bool, is_kept: bool
 ) -> None:
-    """12,000 partitions held the event loop for 37 ms."""
+    """12,000 partitions held the event loop for 37 ms, and 60 with 0.9 MB each for 60 ms: most of it was copied."""
     received: list[ProduceRequest] = []
 
     async def handled(request: ProduceRequest, _context: RequestContext) -> ProduceResponse:
@@ -201,7 +209,8 @@ def test_a_produce_request_is_decoded_in_a_thread_if_it_has_thousands_of_partiti
         dispatcher.register("produce", refused if is_long else handled, for_long=handled if is_long else refused)
         frame = produce_frame(partitions, b"r" * size)
         reply = dispatcher.handle(frame, Peer("/127.0.0.1", "PLAINTEXT"))
-        if is_long:
+        assert isinstance(reply, KeepsFrame) is is_kept
+        if is_long and not is_kept:
             frame[:] = bytes(len(frame))  # The connection receives into it.
         assert isinstance(reply, asyncio.Future)
         await reply
@@ -210,6 +219,7 @@ def test_a_produce_request_is_decoded_in_a_thread_if_it_has_thousands_of_partiti
         assert len(views) == partitions
         assert {bytes(view) for view in views} == {b"r" * size}
         assert not any(view.readonly for view in views)
+        assert all((view.obj is frame.obj) is (is_kept or not is_long) for view in views)
 
     def refused(_request: ProduceRequest, _context: RequestContext) -> ProduceResponse:
         raise AssertionError("it is not decoded on the event loop")

@@ -26,7 +26,7 @@ from operator import attrgetter
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
-from kctl.limits import APPENDS_PER_SLICE_MAX
+from kctl.limits import APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -54,6 +54,7 @@ MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
+_SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _NAME_OF = attrgetter("name")
 _EXPECTED = frozenset(
     {
@@ -101,7 +102,7 @@ class ProduceHandler:
         refusal = _refusal_of_transaction(request, context)
         if refusal is not None:
             return self._refuse_all(request, refusal)
-        appends = _Appends(request, context)
+        appends = _Appends(request, context, are_records_kept=True)
         for some in _slices(request.topic_data):
             responses: list[TopicProduceResponse] = []
             self._append_some(appends, some, responses)
@@ -163,14 +164,15 @@ class ProduceHandler:
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
     ) -> None:
-        """Copies the records for _append_long, because the request's buffer is reused."""
-        records = data.records if isinstance(data.records, memoryview) else b""
+        """Copies the records for _append_long if the request's buffer is reused."""
+        records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
         try:
             self._work.hold(len(records))
         except ApiError as error:
             _refuse(partition_result, error)
             return
-        appends.defer(topic, partition_result, bytearray(records))
+        kept = records if appends.are_records_kept else memoryview(bytearray(records))
+        appends.defer(topic, partition_result, kept)
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
         """Appends the deferred batches in slices, those that take long after their validation in a thread.
@@ -198,12 +200,12 @@ class ProduceHandler:
         appends: _Appends,
         topic: str,
         partition_result: PartitionProduceResponse,
-        records: bytearray,
+        records: memoryview,
         allowance: Allowance,
     ) -> None:
         try:
             try:
-                self._append(appends, topic, partition_result, memoryview(records), allowance)
+                self._append(appends, topic, partition_result, records, allowance)
             except AllowanceExceeded:
                 self._replicas.partitions_moved(appends.take_moved())
                 valid = await self._validated(appends, topic, partition_result.index, records)
@@ -212,7 +214,7 @@ class ProduceHandler:
             self._note_failure(topic, error, records)
             _refuse(partition_result, error)
 
-    async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
+    async def _validated(self, appends: _Appends, topic: str, index: int, records: memoryview) -> ValidBatches:
         work = partial(
             validate_produced,
             records,
@@ -302,27 +304,28 @@ class ProduceHandler:
 class _Appends:
     """The state of one request."""
 
-    __slots__ = ("_long_partitions", "context", "long", "moved", "request", "response", "waiting")
+    __slots__ = ("_long_partitions", "are_records_kept", "context", "long", "moved", "request", "response", "waiting")
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, request: ProduceRequest, context: RequestContext, *, are_records_kept: bool = False) -> None:
+        self.are_records_kept = are_records_kept
         self.request = request
         self.context = context
         self.response = ProduceResponse(responses=[])
         self.waiting: list[_Waiting] = []
         self.moved: list[TopicPartition] = []
-        self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
-        """Topic, response and copied records of batches that take long or are not in the first slice."""
+        self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
+        """Topic, response and records of batches that take long or are not in the first slice."""
         self._long_partitions: set[tuple[str, int]] = set()
 
     def has_long(self, topic: str, index: int) -> bool:
         """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._long_partitions
 
-    def defer(self, topic: str, partition_result: PartitionProduceResponse, records: bytearray) -> None:
+    def defer(self, topic: str, partition_result: PartitionProduceResponse, records: memoryview) -> None:
         self._long_partitions.add((topic, partition_result.index))
         self.long.append((topic, partition_result, records))
 
-    def take_long(self) -> list[tuple[str, PartitionProduceResponse, bytearray]]:
+    def take_long(self) -> list[tuple[str, PartitionProduceResponse, memoryview]]:
         """The deferred batches, which are appended next."""
         deferred, self.long = self.long, []
         self._long_partitions.clear()
@@ -437,16 +440,24 @@ def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) ->
 
 
 def _slices(topics: Iterable[TopicProduceData]) -> Iterator[list[TopicProduceData]]:
-    """The partitions of a request in slices of APPENDS_PER_SLICE_MAX; topics may be divided."""
+    """The partitions of a request in slices of at most APPENDS_PER_SLICE_MAX; topics may be divided.
+
+    A slice ends after HANDLED_AT_ONCE_BYTES_MAX / 2 bytes of records.
+    """
     some: list[TopicProduceData] = []
-    left = APPENDS_PER_SLICE_MAX
+    cost = 0
     for topic in topics:
-        for data in pieces(topic.partition_data, APPENDS_PER_SLICE_MAX) if topic.partition_data else ([],):
-            if len(data) + 1 > left and some:
+        current = TopicProduceData(name=topic.name, partition_data=[])
+        some.append(current)
+        for data in topic.partition_data:
+            if cost >= _SLICE_COST:
                 yield some
-                some, left = [], APPENDS_PER_SLICE_MAX
-            some.append(TopicProduceData(name=topic.name, partition_data=list(data)))
-            left -= len(data) + 1
+                cost, current = 0, TopicProduceData(name=topic.name, partition_data=[])
+                some = [current]
+            current.partition_data.append(data)
+            size = len(data.records) if isinstance(data.records, memoryview) else 0
+            cost += max(-(-_SLICE_COST // APPENDS_PER_SLICE_MAX), size)
+        cost += -(-_SLICE_COST // APPENDS_PER_SLICE_MAX)
     if some:
         yield some
 

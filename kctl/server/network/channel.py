@@ -29,6 +29,10 @@ Reply = list[Chunk] | ThrottledReply | None
 """The chunks of one framed response; None for a request without a response (produce with acks=0)."""
 
 
+class KeepsFrame(asyncio.Future[Reply]):
+    """The future reply of a request whose frame is still read: its buffer must not be used for other bytes."""
+
+
 class ChannelEnded(KctlError):
     """The channel has ended the connection and has logged the reason.  `last` is sent before it is closed."""
 
@@ -47,7 +51,8 @@ class Channel(Protocol):
 
     @property
     def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
-        """Handles one frame, which is valid until the call returns.  Cancelling the future ends a wait.
+        """Handles one frame, which is valid until the call returns, or for as long as it is referred to if it returns
+        KeepsFrame.  Cancelling the future ends a wait.
 
         Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded; the connection has to be closed then.
         """

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
-from kctl.server.network.channel import Channel, ChannelEnded, Reply, ThrottledReply
+from kctl.server.network.channel import Channel, ChannelEnded, KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
@@ -111,6 +111,8 @@ class RequestPump:
             reply = channel.handle(frame)
             if isinstance(reply, asyncio.Future):
                 self._pending = reply
+                if isinstance(reply, KeepsFrame):
+                    inbox.keep_frame(reply)
                 reply.add_done_callback(self._on_reply)
                 return TurnEnd.WAITS
             if reply is None:

@@ -18,10 +18,11 @@ from typing import Any
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
+from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_header
-from kctl.server.network.channel import Reply, ThrottledReply
+from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
@@ -118,13 +119,16 @@ class Dispatcher:
             self._request_log.begin(context, len(frame))
         decoded: tuple[Any, int] | None
         if api.key in _PRODUCE_AND_FETCH:
-            decoded = codec.decode_at_once(api.request, frame, version, offset)
+            is_long = len(frame) > HANDLED_AT_ONCE_BYTES_MAX
+            decoded = None if is_long else codec.decode_at_once(api.request, frame, version, offset)
         elif api.key != API_VERSIONS_KEY and codec.is_long_to_decode(api.request, len(frame)):
             decoded = None
         else:
             decoded = codec.decode(api.request, frame, version, offset)
         if decoded is None:
-            return self._later(api, context, self._handled_off_loop(api, bytearray(frame), offset, context))
+            kept = KeepsFrame(loop=asyncio.get_running_loop()) if len(frame) > COPIED_FRAME_BYTES_MAX else None
+            received = memoryview(bytearray(frame)) if kept is None else frame
+            return self._later(api, context, self._handled_off_loop(api, received, offset, context), kept)
         request: Any = decoded[0]
         context.encode = encode
         result = handler(request, context)
@@ -145,12 +149,12 @@ class Dispatcher:
         return self._encode(api, context, result)
 
     async def _handled_off_loop(
-        self, api: registry.Api, frame: bytearray, offset: int, context: RequestContext
+        self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
     ) -> Response | None:
         """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
         loop = asyncio.get_running_loop()
         decoded: tuple[Any, int] = await loop.run_in_executor(
-            None, codec.decode, api.request, memoryview(frame), context.api_version, offset
+            None, codec.decode, api.request, frame, context.api_version, offset
         )
         request = decoded[0]
         if api.key not in _OF_CONTROLLER:
@@ -162,15 +166,22 @@ class Dispatcher:
         return await result if isinstance(result, Awaitable) else result
 
     def _later(
-        self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
+        self,
+        api: registry.Api,
+        context: RequestContext,
+        result: Awaitable[Response | None],
+        kept: KeepsFrame | None = None,
     ) -> asyncio.Future[Reply]:
-        """A future of the response.  Cancelling it ends a wait; work that has started continues."""
+        """A future of the response, `kept` if it is given.
+
+        Cancelling it ends a wait; work that has started continues.
+        """
         loop = asyncio.get_running_loop()
         if context.account is not None:
             context.account.paused()
             if context.account.is_timed and not isinstance(result, asyncio.Future):
                 result = context.account.measured(result)
-        reply: asyncio.Future[Reply] = loop.create_future()
+        reply: asyncio.Future[Reply] = kept or loop.create_future()
         if isinstance(result, asyncio.Future):
             wait = result
             reply.add_done_callback(lambda reply: wait.cancel() if reply.cancelled() else None)

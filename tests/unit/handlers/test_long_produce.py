@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode, UnansweredRequestFailed
+from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -113,3 +114,10 @@ def test_slices_have_all_partitions_in_order(partitions: list[int]) -> None:
     flat = [(topic.name, data.index) for some in slices for topic in some for data in topic.partition_data]
     assert flat == [(topic.name, data.index) for topic in topics for data in topic.partition_data]
     assert {topic.name for some in slices for topic in some} == {topic.name for topic in topics}
+
+
+def test_slices_end_after_some_megabytes_of_records() -> None:
+    records = memoryview(bytes(HANDLED_AT_ONCE_BYTES_MAX // 4))
+    data = [PartitionProduceData(index=index, records=records) for index in range(5)]
+    slices = [*produce._slices([TopicProduceData(name="t", partition_data=data)])]
+    assert [[each.index for each in some[0].partition_data] for some in slices] == [[0, 1], [2, 3], [4]]

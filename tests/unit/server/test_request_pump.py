@@ -11,7 +11,7 @@ import pytest
 from kctl.errors import MalformedRequest
 from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel, Handle, Reply
+from kctl.server.network.channel import DirectChannel, Handle, KeepsFrame, Reply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
@@ -136,5 +136,41 @@ def test_closing_cancels_what_waits_and_frees_the_buffer() -> None:
         assert scene.pool.lent_bytes == 0
         await asyncio.sleep(0)
         assert scene.wakes == 0
+
+    play(main)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_kept_frame_stays_valid_while_more_bytes_arrive(closes: bool) -> None:
+    kept: list[memoryview] = []
+    replies: list[KeepsFrame] = []
+
+    def keep(frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
+        if frame[0] != ord("k"):
+            return [bytes(frame)]
+        kept.append(frame)
+        replies.append(KeepsFrame(loop=asyncio.get_running_loop()))
+        return replies[-1]
+
+    async def main() -> None:
+        scene = Scene(keep)
+        large, following = b"k" * 3_000_000, b"f" * 1_000
+        feed(scene.inbox, framed(large) + framed(following)[:500])
+        assert scene.pump.turn() is TurnEnd.WAITS
+        feed(scene.inbox, framed(following)[500:] + framed(b"x" * 60_000) * 3)
+        assert scene.pool.lent_bytes >= len(large)
+        if closes:
+            scene.pump.close()
+            assert replies[0].cancelled()
+        else:
+            replies[0].set_result([b"done"])
+        await asyncio.sleep(0)
+        assert scene.pool.lent_bytes < len(large)
+        while not closes and scene.pump.turn() is TurnEnd.HAS_MORE:
+            pass
+        scene.inbox.settle()
+        assert bytes(kept[0]) == large, "also when its request was cancelled, because a thread may read it"
+        assert scene.sent == ([] if closes else [b"done", following, *[b"x" * 60_000] * 3])
+        assert scene.pool.lent_bytes == 0
 
     play(main)
