@@ -201,7 +201,7 @@ class Dispatcher:
     ) -> None:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
-            if error is not None and not isinstance(error, UnansweredRequestFailed):
+            if error is not None and not isinstance(error, UnansweredRequestFailed | MalformedRequest):
                 log.error(
                     "request failed after its connection was closed, no response is sent api=%s peer=%s error=%s",
                     api.name,
