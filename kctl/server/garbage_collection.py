@@ -1,9 +1,9 @@
 """Schedules garbage collections, so that none stops the event loop for tens of milliseconds.
 
 Reference counting frees almost everything; the collector frees cycles only.  Collections of young objects are bounded
-by their thresholds.  A collection of the oldest objects visits all of them: 36 for each partition.  So the survivors of
-each collection of the middle generation are frozen: later collections do not visit them.  Frozen objects that become
-cyclic garbage are freed by a thorough collection, which is rare and waits for an idle loop.
+by their thresholds.  A collection of the oldest objects visits all of them, about 36 objects per partition.  So the
+survivors of each collection of the middle generation are frozen: later collections do not visit them.  Frozen objects
+that become cyclic garbage are freed by a thorough collection, which is rare and waits for an idle loop.
 docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
