@@ -361,6 +361,20 @@ MEMBER_METADATA_BYTES_MAX = _limit(
 )
 """A group is stored in one record, which has to fit into a batch of 1 MB by default."""
 
+MEMBER_PROTOCOLS_MAX = _limit(
+    "protocols of one member",
+    100,
+    "protocols",
+    on_excess="INVALID_REQUEST",
+)
+"""Each member votes for one of them when a generation begins; consumers have one or two."""
+MEMBERS_METADATA_BYTES_MAX = _limit(
+    "protocols of all members of the groups of one coordinator, with their metadata",
+    256 << 20,
+    "bytes",
+    on_excess="COORDINATOR_NOT_AVAILABLE for members that join",
+)
+
 GROUP_OFFSETS_MAX = _limit(
     "partitions with a committed offset in one group",
     200_000,
@@ -563,6 +577,20 @@ CONTROL_REQUEST_COST_MAX = _limit(
     "units",
     on_excess="the connection is closed before decoding continues",
 )
+REQUEST_BYTES_MAX = _limit(
+    "size of one request that is neither Produce nor Fetch; strings of this size exceed the cost of decoding",
+    20 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+CONTROL_REQUEST_BYTES_MAX = _limit(
+    "size of one LeaderAndIsr, StopReplica or UpdateMetadata request, about 400,000 partitions",
+    32 << 20,
+    "bytes",
+    on_excess="the connection is closed before the request is decoded",
+)
+"""Requests are copied to be decoded in a thread; 100 MiB took 50 ms."""
+
 TAGGED_FIELDS_MAX = _limit(
     "tagged fields in the header of a request, and in its body",
     1_000,
@@ -847,17 +875,48 @@ CONFIGS_READ_TOGETHER = _limit(
     "topics",
     on_excess="those of the others are read afterwards",
 )
+CONFIGS_APPLIED_PER_SLICE = _limit(
+    "configurations of topics that are applied without a pause, after they have been read from ZooKeeper",
+    20,
+    "topics",
+    on_excess="other connections are served in between",
+)
 REQUEST_ELEMENTS_PER_SLICE_MAX = _limit(
     "topics, partitions, groups, resources or users of one request that are handled without a pause",
     500,
     "elements",
     on_excess="other connections are served in between",
 )
+COSTLY_ELEMENTS_PER_SLICE_MAX = _limit(
+    "topics of one request that are created, deleted, planned or described with their configuration without a pause",
+    50,
+    "topics",
+    on_excess="other connections are served in between",
+)
+"""Each takes 0.05 ms to 0.2 ms."""
 DECODED_AT_ONCE_BYTES_MAX = _limit(
     "a request, other than Produce and Fetch, that is decoded on the event loop",
     16 << 10,
     "bytes",
     on_excess="it is decoded in a thread",
+)
+DECODED_AT_ONCE_COST_MAX = _limit(
+    "cost of decoding a Produce or Fetch request on the event loop, which is 1,100 partitions to produce to",
+    20_000,
+    "units",
+    on_excess="it is copied and decoded in a thread",
+)
+HANDLED_AT_ONCE_BYTES_MAX = _limit(
+    "size of a Produce request whose batches are appended without a pause, unless they are many or compressed",
+    4 << 20,
+    "bytes",
+    on_excess="it is handled in slices of half of this",
+)
+COPIED_FRAME_BYTES_MAX = _limit(
+    "size of a request that is copied to be decoded in a thread",
+    1 << 20,
+    "bytes",
+    on_excess="the receive buffer is not used again, and is freed after the request",
 )
 SLICE_OBJECTS = _limit(
     "topics, partitions, groups or members that are described in a response, or stored from an UpdateMetadata request, "

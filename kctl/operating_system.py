@@ -125,6 +125,27 @@ def disk_bytes() -> tuple[int, int] | None:
     return None
 
 
+class ProcessorWaits:
+    """How long the thread that makes it has waited for a processor."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(_PROCESSES / "thread-self" / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def seconds(self) -> float:
+        """The sum since the thread began; 0 where the system does not count it."""
+        if self._descriptor is None:
+            return 0.0
+        return int(os.pread(self._descriptor, 100, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Closes the file of the system; the sum is 0 from now on."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
 def open_files_of(pid: int) -> list[str]:
     """The paths of the files that a process has open.  Raises OSError, also on systems that do not report them."""
     found = []

@@ -66,6 +66,8 @@ class ConfigView:
         self.static_config: BrokerConfig = _snapshot(self.static)
         self.current: BrokerConfig = self.static_config
         self._topics: dict[str, TopicConfig] = {}
+        self._without_overrides: TopicConfig | None = None
+        """That of all topics without overrides, because making one takes 0.05 ms."""
         self._subscribers: list[Callable[[], None]] = []
         self._checks: list[Check] = []
 
@@ -102,7 +104,7 @@ class ConfigView:
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
         """Replaces the values of /config/topics/T."""
         self.topic_overrides[topic] = dict(overrides)
-        self._topics[topic], ignored = topic_config_ignoring_errors(self.current, overrides)
+        self._topics[topic], ignored = self._topic_config(overrides)
         self.notify()
         return ignored
 
@@ -115,9 +117,16 @@ class ConfigView:
         """The values in force for a topic, with or without overrides."""
         known = self._topics.get(topic)
         if known is None:
-            known, _ = topic_config_ignoring_errors(self.current, self.topic_overrides.get(topic, {}))
+            known, _ = self._topic_config(self.topic_overrides.get(topic, {}))
             self._topics[topic] = known
         return known
+
+    def _topic_config(self, overrides: Mapping[str, str]) -> tuple[TopicConfig, list[str]]:
+        if overrides:
+            return topic_config_ignoring_errors(self.current, overrides)
+        if self._without_overrides is None:
+            self._without_overrides, _ = topic_config_ignoring_errors(self.current, {})
+        return self._without_overrides, []
 
     def dynamic_only(self, name: str) -> int:
         """The value of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else the cluster's."""
@@ -152,6 +161,7 @@ class ConfigView:
         self.dynamic_default, self.dynamic_broker = default, broker
         self.current = _snapshot(self.properties)
         self._topics.clear()
+        self._without_overrides = None
         self.notify()
 
     def notify(self) -> None:

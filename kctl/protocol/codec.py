@@ -11,8 +11,15 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kctl.errors import MalformedRequest
-from kctl.limits import DECODED_AT_ONCE_BYTES_MAX, REQUEST_COST_MAX, SLICE_OBJECTS
-from kctl.protocol.cost import COST_PER_BYTE_MAX
+from kctl.limits import (
+    CONTROL_REQUEST_BYTES_MAX,
+    DECODED_AT_ONCE_BYTES_MAX,
+    DECODED_AT_ONCE_COST_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_COST_MAX,
+    SLICE_OBJECTS,
+)
+from kctl.protocol.cost import COST_PER_BYTE_MAX, CostExceeded
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.definition import definition_of
 from kctl.protocol.encoding import compile_encoder
@@ -40,9 +47,33 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
 
+def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int = 0) -> tuple[T, int] | None:
+    """As `decode`, for messages that are long because of records; None if it would hold the event loop for long.
+
+    That is known after the time for DECODED_AT_ONCE_COST_MAX.
+    """
+    if len(buffer) <= DECODED_AT_ONCE_BYTES_MAX:
+        return decode(cls, buffer, version, offset)
+    try:
+        return decoder_at_once(cls, version)(buffer, offset)
+    except CostExceeded:
+        return None
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
+
+
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX."""
-    return size > DECODED_AT_ONCE_BYTES_MAX and definition_of(cls).cost_max is not None
+    """Whether decoding a request of `size` bytes may block the event loop too long: 10 ms for REQUEST_COST_MAX.
+
+    Raises MalformedRequest for a request that would take too long to copy for another thread.
+    """
+    cost_max = definition_of(cls).cost_max
+    if size <= DECODED_AT_ONCE_BYTES_MAX or cost_max is None:
+        return False
+    size_max = REQUEST_BYTES_MAX if cost_max <= REQUEST_COST_MAX else CONTROL_REQUEST_BYTES_MAX
+    if size > size_max:
+        raise MalformedRequest(f"{cls.__name__} of {size} bytes; the limit is {size_max}")
+    return True
 
 
 def is_long_to_encode(message: object) -> bool:
@@ -93,6 +124,11 @@ def _decoder(cls: type, version: int, is_small: bool = False) -> Callable[[memor
     return compile_decoder(cls, version, is_small=is_small)
 
 
+def _decoder_at_once(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    _check_version(cls, version)
+    return compile_decoder(cls, version, cost_max=DECODED_AT_ONCE_COST_MAX)
+
+
 def _encoder(cls: type, version: int) -> Callable[[Any], list[Chunk]]:
     _check_version(cls, version)
     return compile_encoder(cls, version)
@@ -107,6 +143,9 @@ decoder: Callable[..., Callable[[memoryview, int], tuple[Any, int]]] = cache(_de
 """Return the compiled decoder for (class, version, whether the message is at most SMALL_BYTES); ValueError as
 `decode`.
 """
+
+decoder_at_once: Callable[[type, int], Callable[[memoryview, int], tuple[Any, int]]] = cache(_decoder_at_once)
+"""Return the compiled decoder for (class, version) that raises CostExceeded above DECODED_AT_ONCE_COST_MAX."""
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
 """Return the compiled encoder for (class, version); ValueError if there is no such version."""

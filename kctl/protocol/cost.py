@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kctl.errors import MalformedRequest
 from kctl.protocol.definition import FIXED_FORMATS, Field, definition_of
 
 LONG_STRING_BYTES = 255
@@ -13,6 +14,10 @@ OBJECT_COST = 8
 """Cost of a struct, a string or an array."""
 COST_PER_BYTE_MAX = OBJECT_COST + 1
 """Maximum cost of an array element per byte; a small enough request is therefore within its bound."""
+
+
+class CostExceeded(MalformedRequest):
+    """A message costs more than its bound to decode."""
 
 
 def cost_of(field: Field, version: int) -> int:

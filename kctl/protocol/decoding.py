@@ -19,7 +19,7 @@ from uuid import UUID
 
 from kctl.errors import MalformedRequest
 from kctl.limits import TAGGED_FIELDS_MAX
-from kctl.protocol.cost import BYTES_PER_COST, LONG_STRING_BYTES, element_cost
+from kctl.protocol.cost import BYTES_PER_COST, LONG_STRING_BYTES, CostExceeded, element_cost
 from kctl.protocol.definition import FIXED_FORMATS, FIXED_SIZES, Definition, Field, definition_of
 from kctl.protocol.source import Source, fields_of
 from kctl.protocol.varint import VARINT_MAX, finish_uvarint, skip_tagged_fields
@@ -27,19 +27,21 @@ from kctl.protocol.varint import VARINT_MAX, finish_uvarint, skip_tagged_fields
 STRING_BYTES_MAX = 32767
 
 
-def compile_decoder(cls: type, version: int, *, is_small: bool = False) -> Callable[[memoryview, int], tuple[Any, int]]:
+def compile_decoder(
+    cls: type, version: int, *, is_small: bool = False, cost_max: int | None = None
+) -> Callable[[memoryview, int], tuple[Any, int]]:
     """Return a function (buffer, position) -> (message, next position).
 
-    With `is_small` the cost is not counted, because a message of at most SMALL_BYTES cannot exceed the bound.  The
-    function raises MalformedRequest, struct.error, IndexError or UnicodeDecodeError; `codec.decode` turns all of them
-    into MalformedRequest.
+    With `is_small` the cost is not counted, because a message of at most SMALL_BYTES cannot exceed the bound.
+    `cost_max` replaces the bound of the definition.  The function raises MalformedRequest, CostExceeded among them,
+    struct.error, IndexError or UnicodeDecodeError; `codec.decode` turns all of them into MalformedRequest.
     """
-    return write_decoder(cls, version, is_small=is_small).function()
+    return write_decoder(cls, version, is_small=is_small, cost_max=cost_max).function()
 
 
-def write_decoder(cls: type, version: int, *, is_small: bool = False) -> Source:
+def write_decoder(cls: type, version: int, *, is_small: bool = False, cost_max: int | None = None) -> Source:
     """Return the source of that function."""
-    return _DecoderWriter(cls, version, is_small=is_small).source
+    return _DecoderWriter(cls, version, is_small=is_small, cost_max=cost_max).source
 
 
 def minimum_size(field: Field, version: int, flexible: bool) -> int:
@@ -66,11 +68,11 @@ def _malformed(where: str, what: str) -> MalformedRequest:
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type, version: int, *, is_small: bool) -> None:
+    def __init__(self, cls: type, version: int, *, is_small: bool, cost_max: int | None) -> None:
         definition = definition_of(cls)
         self.version = version
         self.flexible = definition.is_flexible(version)
-        self.cost_max = None if is_small else definition.cost_max
+        self.cost_max = None if is_small else cost_max or definition.cost_max
         self.source = Source("decode", definition, version, "" if self.cost_max is None else " counting")
         self.line, self.block = self.source.line, self.source.block
         self.run: list[tuple[str, str]] = []
@@ -99,7 +101,10 @@ class _DecoderWriter:
         """Write code that subtracts `cost`, an expression, from the remaining cost."""
         self.line(f"cost_left -= {cost}")
         with self.block("if cost_left < 0:"):
-            self._raise(f"costs more than {self.cost_max} to decode", at=self.path[0])
+            self.line(
+                f"raise {self.source.constant(CostExceeded, 'CostExceeded')}"
+                f"({f'{self.path[0]} costs more than {self.cost_max} to decode'!r})"
+            )
 
     def _struct(self, definition: Definition, target: str) -> None:
         in_order, tagged, absent = fields_of(definition, self.version)

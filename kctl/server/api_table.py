@@ -82,7 +82,7 @@ def register_handlers(
     """Registers the handlers of all APIs that this broker serves."""
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
-    _register_records(serve, base, parts)
+    _register_records(dispatcher, base, parts)
     _register_cluster(serve, base, parts)
     _register_controller(serve, base, parts)
     _register_topics(serve, base, parts)
@@ -92,7 +92,8 @@ def register_handlers(
     _register_security(serve, parts, authorizer)
 
 
-def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
+def _register_records(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+    serve = dispatcher.register
     configs, metadata, clock = base.configs, base.metadata, base.world.clock
     replicas = parts.replicas
     fetch = FetchHandler(
@@ -107,7 +108,8 @@ def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> No
         work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
-    serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
+    produce = ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock)
+    dispatcher.register("produce", produce.handle, for_long=produce.handle_long)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)

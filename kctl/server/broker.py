@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -206,7 +206,7 @@ class Broker:
             self.configs,
             (self._base.secrets.credentials, self._base.quotas),
             self._world.clock,
-            self._topic_config_changed,
+            self._topic_configs_changed,
         )
         await changes.load()
         await self._start_authorizer(zookeeper)
@@ -425,11 +425,11 @@ class Broker:
         if isinstance(self._authorizer, ZooKeeperAcls):
             self._authorizer.on_watch(event)
 
-    def _topic_config_changed(self, topic: str) -> None:
+    def _topic_configs_changed(self, topics: Collection[str]) -> None:
         if self._parts is None:
             return
-        self._parts.replicas.topic_config_changed(topic)
-        if self._base.unclean_topics((topic,)):
+        self._parts.replicas.topic_configs_changed(topics)
+        if self._base.unclean_topics(topics):
             self._parts.controller.unclean_election_changed()
 
     def _announce_log_dir_failure(self) -> None:

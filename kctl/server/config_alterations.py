@@ -35,6 +35,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS = frozenset(Operation)
+
+
 @dataclass(frozen=True, slots=True)
 class Alteration:
     """A change of one property; `operation` is the number in the request."""
@@ -84,7 +87,7 @@ def check_alterations(alterations: Sequence[Alteration]) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(repeated)}")
     _refuse_nulls([each.name for each in alterations if each.value is None and each.operation != Operation.DELETE])
     for each in alterations:
-        if each.operation not in set(Operation):
+        if each.operation not in _OPERATIONS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {each.operation} for config {each.name}")
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
 from kctl.errors import NoNodeError, ZooKeeperError
-from kctl.limits import CONFIGS_READ_TOGETHER
+from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.problem_log import ProblemLog
@@ -47,7 +47,7 @@ class ClientConfigs(Protocol):
 class ConfigChanges:
     """Keeps a ConfigView and the configuration of clients up to date.
 
-    `topic_changed` is called for each topic after the view is updated.
+    `topics_changed` is called with some topics after the view is updated.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class ConfigChanges:
         view: ConfigView,
         clients: Sequence[ClientConfigs],
         clock: Clock,
-        topic_changed: Callable[[str], None],
+        topics_changed: Callable[[Collection[str]], None],
     ) -> None:
         self._broker_id = broker_id
         self._zookeeper = zookeeper
         self._view = view
         self._clients = clients
         self._clients_lock = asyncio.Lock()
-        self._topic_changed = topic_changed
+        self._topics_changed = topics_changed
         self._unreadable = ProblemLog(
             log, "ignoring invalid configuration, the former values stay in use path=/config/%s error=%s"
         )
@@ -80,8 +80,7 @@ class ConfigChanges:
         await self._notifications.watch()
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
             await self._apply(entity)
-        topics = await self._zookeeper.children(paths.CONFIG + "/topics")
-        await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
+        await self._apply_topics(await self._zookeeper.children(paths.CONFIG + "/topics"))
         await self._load_clients()
 
     def on_watch(self, event: WatchEvent) -> None:
@@ -108,8 +107,7 @@ class ConfigChanges:
             while self._fresh:
                 topics, self._fresh = self._fresh, {}
                 async with self._lock:
-                    for some in pieces(list(topics), CONFIGS_READ_TOGETHER):
-                        await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in some))
+                    await self._apply_topics(list(topics))
         except ZooKeeperError as error:
             # Everything is read again in the next session.
             log.warning("cannot read the configuration of new topics, reading all in the next session error=%s", error)
@@ -155,26 +153,42 @@ class ConfigChanges:
                 for clients in self._clients:
                     await clients.change(entity, config)
             return
+        if entity.startswith(_TOPICS):
+            await self._apply_topics([entity.removeprefix(_TOPICS)])
+            return
+        is_readable, overrides = await self._read(entity)
+        if is_readable:
+            self._apply_broker(entity, overrides or {})
+
+    async def _apply_topics(self, topics: Sequence[str]) -> None:
+        """Reads and applies the configuration of topics, which takes about 0.1 ms for each.
+
+        Responses from ZooKeeper arrive together, so that they are applied in slices.
+        """
+        for together in pieces(topics, CONFIGS_READ_TOGETHER):
+            read = await asyncio.gather(*(self._read(_TOPICS + topic) for topic in together))
+            for some in pieces(list(zip(together, read, strict=True)), CONFIGS_APPLIED_PER_SLICE):
+                changed = [topic for topic, (is_readable, _) in some if is_readable]
+                for topic, (is_readable, overrides) in some:
+                    if is_readable:
+                        self._apply_topic(topic, overrides)
+                self._topics_changed(changed)
+                await asyncio.sleep(0)
+
+    async def _read(self, entity: str) -> tuple[bool, dict[str, str] | None]:
+        """Whether the overrides of an entity are readable, and the overrides; None if it has no node."""
         try:
             overrides = await self._overrides(entity)
         except ValueError as error:
             self._unreadable.report(entity, str(error))
-            return
+            return False, None
         self._unreadable.report(entity)
-        if entity.startswith(_TOPICS):
-            self._apply_topic(entity, overrides)
-        else:
-            self._apply_broker(entity, overrides or {})
+        return True, overrides
 
     async def _valid_overrides(self, entity: str) -> dict[str, str] | None:
         """The overrides of a client; None if they are unreadable."""
-        try:
-            overrides = await self._overrides(entity) or {}
-        except ValueError as error:
-            self._unreadable.report(entity, str(error))
-            return None
-        self._unreadable.report(entity)
-        return overrides
+        is_readable, overrides = await self._read(entity)
+        return overrides or {} if is_readable else None
 
     async def _overrides(self, entity: str) -> dict[str, str] | None:
         """The overrides of an entity; None if it has no node.  Raises ValueError for an invalid one."""
@@ -185,14 +199,13 @@ class ConfigChanges:
             return None  # Every topic has a node: this one was deleted in the meantime.
         return znodes.decode_config(path, data)
 
-    def _apply_topic(self, entity: str, overrides: dict[str, str] | None) -> None:
-        topic = entity.removeprefix(_TOPICS)
+    def _apply_topic(self, topic: str, overrides: dict[str, str] | None) -> None:
+        entity = _TOPICS + topic
         if overrides is None:
             self._view.forget_topic(topic)
             self._invalid.report(entity)
         else:
             self._invalid.report(entity, *self._view.set_topic(topic, overrides))
-        self._topic_changed(topic)
 
     def _apply_broker(self, entity: str, stored: dict[str, str]) -> None:
         if entity == "brokers/<default>":

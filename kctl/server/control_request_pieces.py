@@ -18,6 +18,8 @@ from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
 
 T = TypeVar("T")
+_TOPIC_COST = 3
+"""A topic in UpdateMetadata takes as long as so many partitions."""
 _TopicState = Any
 """A message with the fields topic_name and partition_states, as in all three requests."""
 
@@ -53,7 +55,7 @@ def pieces_of_update_metadata(request: UpdateMetadataRequest) -> Iterator[Update
     Topics are not divided: a producer that saw only some partitions of a topic would assign keys to the wrong ones.
     """
     topics = [*request.topic_states, *_by_topic(request)]
-    sized = ((1 + len(topic.partition_states), topic) for topic in topics)
+    sized = ((_TOPIC_COST + len(topic.partition_states), topic) for topic in topics)
     is_empty = True
     for batch in _batches(sized, SLICE_OBJECTS):
         is_empty = False

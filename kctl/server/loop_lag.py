@@ -4,7 +4,8 @@ Every iteration of the loop is measured in wall time, as clients wait.  The meas
 end of one wait and the start of the next.  Optionally the CPU time is measured too: it does not depend on the load of
 the machine, but reading it costs system calls in each iteration.
 
-A log line names what a long iteration did (kctl/server/slow_callbacks.py).
+A log line names what a long iteration did (kctl/server/slow_callbacks.py) and where its time went
+(kctl/server/iteration_times.py).
 
 Owner: event loop.
 """
@@ -13,15 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-import time
 from bisect import bisect_left
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Protocol
 
+from kctl.server.iteration_times import ThreadClocks
 from kctl.server.slow_callbacks import SLOW_S, DueCallbacks, SlowIterations
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 """Upper bounds of the histogram's buckets; one more bucket counts larger values."""
+_READING_INTERVAL_S = 0.005
+"""The clocks of thread and process are read this often at most, unless the CPU time is measured.  The figures of a long
+iteration may include so much of those before it.
+"""
 
 
 class Histogram:
@@ -104,17 +109,18 @@ class _MeasuringSelector(selectors.DefaultSelector):
         self.started_s = monotonic()
         self._due = due
         self._measures_cpu = measures_cpu
+        self._reading_interval_s = 0.0 if measures_cpu else _READING_INTERVAL_S
         if measures_cpu:
             self.lag.slow.info_s = SLOW_S
-        self._cpu_started_s = self._process_started_s = 0.0
+        self._clocks = ThreadClocks()
         self.restart()
 
     def restart(self) -> None:
         """Measures from now on, as if an iteration began now."""
         self.lag.reset()
-        self.started_s = monotonic()
+        self.started_s = self._read_s = monotonic()
         self._due.begin(self.started_s)
-        self._cpu_started_s, self._process_started_s = time.thread_time(), time.process_time()
+        self._reading = self._clocks.read()
 
     def select(self, timeout: float | None = None) -> Any:
         now_s = monotonic()
@@ -122,24 +128,20 @@ class _MeasuringSelector(selectors.DefaultSelector):
         self._due.end(now_s)
         self.lag.wall.observe(busy_s * 1000)
         if self._measures_cpu:
-            self._measure_cpu(busy_s)
-        elif busy_s >= SLOW_S:
-            self.lag.slow.report(self.started_s, busy_s, self._due)
+            self.lag.cpu.observe((thread_time() - self._reading.thread_s) * 1000)
+        if busy_s >= SLOW_S:
+            self.lag.slow.report(self.started_s, busy_s, self._reading, self._clocks.read, self._due)
         ready = super().select(timeout)
         self.started_s = now_s = monotonic()
         self._due.begin(now_s)
+        if now_s - self._read_s >= self._reading_interval_s:
+            self._read_s = now_s
+            self._reading = self._clocks.read()
         return ready
 
-    def _measure_cpu(self, busy_s: float) -> None:
-        """Reports the CPU time of other threads too: with little of its own, the loop waited for them or for a disk."""
-        cpu_s, process_s = time.thread_time(), time.process_time()
-        own_s = cpu_s - self._cpu_started_s
-        self.lag.cpu.observe(own_s * 1000)
-        if busy_s >= SLOW_S:
-            others_s = process_s - self._process_started_s - own_s
-            figures = f" cpu_ms={own_s * 1000:.1f} cpu_of_other_threads_ms={others_s * 1000:.1f}"
-            self.lag.slow.report(self.started_s, busy_s, self._due, figures)
-        self._cpu_started_s, self._process_started_s = cpu_s, process_s
+    def close(self) -> None:
+        super().close()
+        self._clocks.close()
 
 
 class MeasuredEventLoop(asyncio.SelectorEventLoop):

@@ -7,7 +7,7 @@ Owner: event loop.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -144,7 +144,7 @@ class MetadataCache:
                 self._names.pop(topic_id, None)
 
     @property
-    def topics(self) -> Iterable[str]:
+    def topics(self) -> Collection[str]:
         """The names of all topics."""
         return self._topics.keys()
 

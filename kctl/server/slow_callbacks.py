@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kctl.server.iteration_times import Reading, times_between
+
 log = logging.getLogger(__name__)
 
 SLOW_S = 0.02
@@ -24,6 +26,8 @@ VERY_SLOW_S = 0.1
 ones are frequent."""
 _LONG_S = 0.005
 """The duration of a callback that is named."""
+_COLLECTIONS_MAX = 100
+"""The garbage collections of one iteration that are counted."""
 
 
 class DueCallbacks(deque[asyncio.Handle]):
@@ -77,25 +81,26 @@ class SlowIterations:
         """Returns the API of the request that was handled last.  A turn of a connection ends after a long request."""
         self.info_s = VERY_SLOW_S
         """The duration of an iteration that is logged at level INFO."""
-        self._collected = (0.0, 0.0, 0)
+        self._collections: deque[tuple[float, float, int]] = deque(maxlen=_COLLECTIONS_MAX)
 
     def collected(self, end_s: float, duration_s: float, generation: int) -> None:
         """Notes a garbage collection, of whichever thread: it stops all of them."""
-        self._collected = (end_s, duration_s, generation)
+        self._collections.append((end_s, duration_s, generation))
 
-    def report(self, started_s: float, busy_s: float, due: DueCallbacks, figures: str = "") -> None:
-        """Logs an iteration of at least SLOW_S, which has ended; `figures` are further fields of the line."""
+    def report(
+        self, started_s: float, busy_s: float, before: Reading, read: Callable[[], Reading], due: DueCallbacks
+    ) -> None:
+        """Logs an iteration of at least SLOW_S, which has ended; `before` was read when it began."""
         level = logging.INFO if busy_s >= self.info_s else logging.DEBUG
         if not self.is_on or not log.isEnabledFor(level):
             return
-        end_s, collection_s, generation = self._collected
-        if end_s >= started_s:
-            figures += f" garbage_collection_ms={collection_s * 1000:.1f} generation={generation}"
+        collections = [(each_s, generation) for end_s, each_s, generation in self._collections if end_s >= started_s]
+        times = times_between(before, read(), busy_s=busy_s, collections_s=sum(each_s for each_s, _ in collections))
         log.log(
             level,
-            "event loop was busy busy_ms=%.1f%s callbacks=%s latest_request=%s",
-            busy_s * 1000,
-            figures,
+            "event loop was busy %s generations=%s callbacks=%s latest_request=%s",
+            times,
+            ",".join(str(generation) for _, generation in collections) or "none",
             ",".join(f"{name}:{duration_s * 1000:.1f}ms" for name, duration_s in due.long) or "none",
             self.latest_request() or "none",
         )

@@ -51,6 +51,7 @@ NOT_A_LOG = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
 
 _NAME_LENGTH_MAX = 255
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)\Z")
+_OFFSET_MAX = (1 << 63) - 1
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _MOVED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)\Z")
 _PARTITION = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
@@ -63,9 +64,12 @@ def offset_file_name(offset: int, suffix: str) -> str:
 
 
 def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
-    """Return (offset, kind suffix, state suffix or '') of a file name with an offset; None for other names."""
+    """Return (offset, kind suffix, state suffix or '') of a file name with an offset; None for other names.
+
+    20 digits may be more than an offset can be.
+    """
     match = _OFFSET_FILE.match(name)
-    if match is None:
+    if match is None or int(match[1]) > _OFFSET_MAX:
         return None
     return int(match[1]), match[2], match[3]
 

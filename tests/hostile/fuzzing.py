@@ -3,11 +3,13 @@
     python -m tests.hostile.fuzzing --minutes 10 --seed 7 --security tls
 
 starts a broker, measures a valid producer while nothing else happens, then while several connections send hostile
-requests as fast as they can, then again while nothing else happens.  It prints one JSON object: requests sent,
-latencies of the valid producer, memory, the iterations of the event loop, and whatever the broker logged as an error.
-The latencies contain what other processes do to the machine, as the two quiet measurements show if they differ; the
-processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does not.  The exit status is 1 if a record of the valid
-client is missing or doubled, or the broker logged a traceback.
+requests as fast as they can, then again while nothing else happens.  With `--rounds 3` there are three such attacks,
+each with another seed, so that memory which grows with the number of requests is found.
+
+It prints one JSON object: requests sent, latencies of the valid producer, memory, the iterations of the event loop, and
+whatever the broker logged as an error.  The latencies contain what other processes do to the machine, as the two quiet
+measurements show if they differ; the processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does not.  The exit
+status is 1 if a record of the valid client is missing or doubled, or the broker logged a traceback.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
+from tests.hostile.frame_kinds import FloodFrames, LengthFrames, LongFrames, SaslFrames
 from tests.hostile.raw_client import API_VERSIONS, framed, receive_frame
 from tests.peers import probe
 from tests.peers.certificates import PASSWORD, CertificateAuthority
@@ -304,6 +307,16 @@ SECURITY = {
 """The values of --security."""
 
 
+FRAMES: dict[str, Callable[[int, list[tuple[Api, int]]], Frames]] = {
+    "mutated": Fuzzer,
+    "long": LongFrames,
+    "floods": FloodFrames,
+    "lengths": LengthFrames,
+    "sasl": SaslFrames,
+}
+"""The values of --frames."""
+
+
 class Attack:
     """A process with several connections that send requests as fast as the broker accepts them."""
 
@@ -315,13 +328,15 @@ class Attack:
         connections: int,
         requests_max: int | None = None,
         security: str = "plaintext",
+        frames: str | None = None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._sent = context.Value("q", 0)
         self._is_stopping = context.Event()
         self._process = context.Process(
             target=_attack,
-            args=(bootstrap, seed, connections, requests_max, security, self._sent, self._is_stopping),
+            args=(bootstrap, seed, connections, requests_max, security, frames, self._sent, self._is_stopping),
+            daemon=True,
         )
         self._process.start()
 
@@ -342,14 +357,21 @@ class Attack:
 
 
 def _attack(
-    bootstrap: str, seed: int, connections: int, requests_max: int | None, security: str, sent: Any, is_stopping: Any
+    bootstrap: str,
+    seed: int,
+    connections: int,
+    requests_max: int | None,
+    security: str,
+    frames: str | None,
+    sent: Any,
+    is_stopping: Any,
 ) -> None:
     kind = SECURITY[security]
     with (kind.connect_for_requests or kind.connect)(bootstrap) as requesting:
         apis = [
             (api, version) for api, version in advertised_apis(requesting) if api.key in (kind.api_keys or {api.key})
         ]
-    fuzzer = kind.frames(seed, apis)
+    fuzzer = (kind.frames if frames is None else FRAMES[frames])(seed, apis)
     chance = random.Random(seed + 1)
     attackers: dict[socket.socket, _Attacker] = {}
     while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
@@ -376,12 +398,18 @@ class Manner(Enum):
     HALTING = "sends each frame in pieces, between those of the others"
     SILENT = "declares the length of a frame that never comes"
     DEAF = "never reads a response"
+    DRIPPING = "sends one byte a second"
+    HALF_CLOSED = "sends some requests, then ends its sending, and reads on"
 
 
-_WEIGHTS = (12, 4, 1, 2)
+_WEIGHTS = (12, 4, 1, 2, 1, 1)
 """The weight of each behaviour."""
 _TURNS_MAX = 5_000
 """Turns after which a connection that does not send or does not read is closed."""
+_TURNS_BEFORE_END = 20
+
+
+_PASSIVE = frozenset({Manner.SILENT, Manner.DEAF, Manner.DRIPPING, Manner.HALF_CLOSED})
 
 
 class _Attacker:
@@ -393,12 +421,12 @@ class _Attacker:
         self._chance = chance
         self._unsent = b""
         self._turns = 0
+        self._drips_at_s = 0.0
 
     def act(self, fuzzer: Frames, *, is_readable: bool, is_writable: bool) -> bool:
         """Discards responses, sends the next bytes; returns whether the connection is still usable."""
         self._turns += 1
-        is_passive = self._manner in {Manner.SILENT, Manner.DEAF}
-        if is_passive and self._turns > _TURNS_MAX:
+        if self._manner in _PASSIVE and self._turns > _TURNS_MAX:
             return False
         try:
             if is_readable and self._manner is not Manner.DEAF and not self._sock.recv(1 << 20):
@@ -416,9 +444,18 @@ class _Attacker:
             if self._turns == 1:
                 self._sock.send(struct.pack(">i", self._chance.choice((1, 1 << 10, 100 << 20))))
             return
+        if self._manner is Manner.HALF_CLOSED and self._turns > _TURNS_BEFORE_END:
+            if self._turns == _TURNS_BEFORE_END + 1:
+                self._sock.shutdown(socket.SHUT_WR)
+            return
+        if self._manner is Manner.DRIPPING:
+            now_s = time.monotonic()
+            if now_s < self._drips_at_s:
+                return
+            self._drips_at_s = now_s + 1
         if not self._unsent:
             self._unsent = fuzzer.frame()
-        size = len(self._unsent)
+        size = 1 if self._manner is Manner.DRIPPING else len(self._unsent)
         if self._manner is Manner.HALTING:
             size = self._chance.randrange(1, size + 1)
         self._unsent = self._unsent[self._sock.send(self._unsent[:size]) :]
@@ -522,11 +559,40 @@ def broker_for_fuzzing(folder: Path, security: Security) -> Iterator[tuple[KctlB
 _MEASURED = ("env", "KCTL_MEASURE_LOOP_CPU=1")
 
 
+@dataclass(frozen=True)
+class Round:
+    """What was observed during one attack and some seconds afterwards."""
+
+    requests: int
+    latencies_s: list[float]
+    """Of the valid client."""
+    resident_mb_max: int
+    resident_mb_after: int
+
+
+def attacked_round(valid: ValidClient, pid: int, attacked_at: str, options: argparse.Namespace, seed: int) -> Round:
+    """Attacks for some minutes, while the valid client produces."""
+    attack = Attack(
+        attacked_at, seed, connections=options.connections, security=options.security, frames=options.frames
+    )
+    latencies_s: list[float] = []
+    resident: list[int] = []
+    end_s = time.monotonic() + options.minutes * 60
+    while time.monotonic() < end_s:
+        latencies_s += valid.produce(100)
+        resident.append(resident_bytes(pid) >> 20)
+    attack.stop()
+    valid.produce(2_000)
+    return Round(attack.sent, latencies_s, max(resident), resident_bytes(pid) >> 20)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration of each round")
+    parser.add_argument("--rounds", type=int, default=1, help="attacks on the same broker, each with the next seed")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--frames", choices=sorted(FRAMES), help="what is sent; by default what suits --security")
     parser.add_argument("--security", choices=sorted(SECURITY), default="plaintext")
     options = parser.parse_args()
     sys.stderr.write(f"seed {options.seed}\n")
@@ -537,25 +603,21 @@ def main() -> int:
         valid.produce(200)
         quiet = valid.produce(2_000)
         before = resident_bytes(broker.pid)
-        attack = Attack(attacked_at, options.seed, connections=options.connections, security=options.security)
-        attacked: list[float] = []
-        memory: list[int] = []
-        end_s = time.monotonic() + options.minutes * 60
-        while time.monotonic() < end_s:
-            attacked += valid.produce(100)
-            memory.append(resident_bytes(broker.pid) >> 20)
-        attack.stop()
+        rounds = [
+            attacked_round(valid, broker.pid, attacked_at, options, options.seed + number)
+            for number in range(options.rounds)
+        ]
         quiet_after = valid.produce(2_000)
         numbers = valid.consumed()
-        after = resident_bytes(broker.pid)
         broker.stop()
         loop_lines = [line for line in broker.log_text.splitlines() if "event_loop" in line]
         slow = slow_iterations(broker.log_text)
         unexpected = unexpected_lines(broker.log_text)
     is_complete = numbers == list(range(valid.sent))
+    attacked = [latency_s for each in rounds for latency_s in each.latencies_s]
     report = {
         "seed": options.seed,
-        "requests": attack.sent,
+        "requests": sum(each.requests for each in rounds),
         "valid_records": valid.sent,
         "valid_records_complete": is_complete,
         "valid_records_consumed": len(numbers),
@@ -564,7 +626,11 @@ def main() -> int:
         "attacked_ms": percentiles_ms(attacked),
         "quiet_after_ms": percentiles_ms(quiet_after),
         "p99_times_quiet": round(percentile_ms(attacked, 0.99) / percentile_ms([*quiet, *quiet_after], 0.99), 1),
-        "resident_mb": {"before": before >> 20, "max": max(memory), "after": after >> 20},
+        "resident_mb": {
+            "before": before >> 20,
+            "max": [each.resident_mb_max for each in rounds],
+            "after": [each.resident_mb_after for each in rounds],
+        },
         "event_loop": loop_lines[-1:],
         "slow_iterations": slow,
         "unexpected": unexpected,

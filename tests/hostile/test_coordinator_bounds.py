@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import MEMBER_METADATA_BYTES_MAX
+from kctl.limits import MEMBER_METADATA_BYTES_MAX, MEMBER_PROTOCOLS_MAX
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import BatchHeader, Record, parse_header
@@ -18,6 +18,7 @@ from kctl.server.groups import joining
 from kctl.server.groups.actions import CommitOutcome, JoinOutcome
 from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.protocols import ProtocolSupport
 from kctl.server.replication import fetch_session
 from kctl.server.replication.fetch_session import FetchPosition, FetchSessionCache
 from kctl.server.transactions import coordinator as transactions
@@ -85,6 +86,45 @@ def test_a_member_with_more_metadata_than_a_record_may_have_is_refused() -> None
         assert (await host.coordinator.groups())[1] == []
 
     simulate(main, seed=1)
+
+
+def test_a_member_with_too_many_protocols_is_refused() -> None:
+    """Each member votes for one of them: a thousand members with 13,000 each would hold the event loop for a second."""
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        protocols = tuple((f"p{number}", b"") for number in range(MEMBER_PROTOCOLS_MAX + 1))
+        assert error_of(host.join(protocols=protocols)) is ErrorCode.INVALID_REQUEST
+        assert error_of(host.join(protocols=protocols[1:])) is None
+
+    simulate(main, seed=1)
+
+
+def test_the_metadata_of_all_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "MEMBERS_METADATA_BYTES_MAX", 1_000)
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        errors = [
+            error_of(host.join(f"g{number}", session_timeout_ms=6_000, protocols=(("range", bytes(400)),)))
+            for number in range(3)
+        ]
+        assert errors == [None, None, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        await asyncio.sleep(600)
+        assert host.coordinator._runner.metadata_bytes == 0, "sessions have ended"
+        assert error_of(host.join("g9", protocols=(("range", bytes(400)),))) is None
+
+    simulate(main, seed=1)
+
+
+def test_a_group_forgets_the_protocols_of_members_that_have_left() -> None:
+    support = ProtocolSupport()
+    support.add((("range", b"m"),))
+    for number in range(100):
+        support.add(((f"p{number}", b"metadata"),))
+        support.remove(((f"p{number}", b"metadata"),))
+    assert len(support._counts) == 1
+    assert support.metadata_bytes == len("rangem")
 
 
 def test_offsets_of_a_group_over_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

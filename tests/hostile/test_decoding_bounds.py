@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterator
 
 import pytest
 
 from kctl.errors import MalformedRequest
-from kctl.limits import REQUEST_COST_MAX, TAGGED_FIELDS_MAX
+from kctl.limits import CONTROL_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_COST_MAX, TAGGED_FIELDS_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.protocol.apis.offset_commit import (
@@ -16,6 +17,7 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.protocol.apis.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -24,10 +26,13 @@ from kctl.protocol.apis.update_metadata import (
 from kctl.protocol.cost import COST_PER_BYTE_MAX, element_cost
 from kctl.protocol.decoding import minimum_size
 from kctl.protocol.definition import FIXED_FORMATS, Definition, Field, definition_of
-from kctl.protocol.headers import decode_request_header
+from kctl.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
+from kctl.server.network.channel import KeepsFrame
+from kctl.server.requests.context import Peer, RequestContext
 from tests.hostile.raw_client import Attacker
+from tests.unit.server.quota_free import quota_free_dispatcher
 
 REQUESTS = [
     pytest.param(each.request, version, id=f"{each.name} v{version}")
@@ -168,3 +173,65 @@ def test_a_request_over_the_bound_closes_its_connection(attacker: Attacker) -> N
     array = next(arrays_of(definition_of(MetadataRequest), 9))
     body = with_elements(MetadataRequest, 9, array, 1_000_000)
     assert attacker.exchange(struct.pack(">hhihb", 3, 9, 1, -1, 0) + body) == b""
+
+
+def produce_frame(partitions: int, records: bytes) -> memoryview:
+    """A Produce v7 request."""
+    data = [PartitionProduceData(index=index, records=records) for index in range(partitions)]
+    topic = TopicProduceData(name="t", partition_data=data)
+    request = ProduceRequest(acks=1, timeout_ms=0, topic_data=[topic])
+    header = encode_request_header(RequestHeader(0, 7, 1, "h"))
+    return memoryview(bytearray(header + codec.encode_bytes(request, 7)))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "size", "is_long", "is_kept"),
+    [
+        (1, 2 << 20, False, False),
+        (500, 1_000, False, False),
+        (3_000, 8, True, False),
+        (3_000, 800, True, True),
+        (5, 1 << 20, True, True),
+    ],
+)
+def test_a_produce_request_with_thousands_of_partitions_or_much_data_is_handled_in_slices(
+    partitions: int, size: int, is_long: bool, is_kept: bool
+) -> None:
+    """12,000 partitions held the event loop for 37 ms, and 60 with 0.9 MB each for 60 ms: most of it was copied."""
+    received: list[ProduceRequest] = []
+
+    async def handled(request: ProduceRequest, _context: RequestContext) -> ProduceResponse:
+        received.append(request)
+        return ProduceResponse(responses=[])
+
+    async def main() -> None:
+        dispatcher = quota_free_dispatcher()
+        dispatcher.register("produce", refused if is_long else handled, for_long=handled if is_long else refused)
+        frame = produce_frame(partitions, b"r" * size)
+        reply = dispatcher.handle(frame, Peer("/127.0.0.1", "PLAINTEXT"))
+        assert isinstance(reply, KeepsFrame) is is_kept
+        if is_long and not is_kept:
+            frame[:] = bytes(len(frame))  # The connection receives into it.
+        assert isinstance(reply, asyncio.Future)
+        await reply
+        (topic,) = received[0].topic_data
+        views = [data.records for data in topic.partition_data if isinstance(data.records, memoryview)]
+        assert len(views) == partitions
+        assert {bytes(view) for view in views} == {b"r" * size}
+        assert not any(view.readonly for view in views)
+        assert all((view.obj is frame.obj) is (is_kept or not is_long) for view in views)
+
+    def refused(_request: ProduceRequest, _context: RequestContext) -> ProduceResponse:
+        raise AssertionError("it is not decoded on the event loop")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("cls", "size_max"), [(MetadataRequest, REQUEST_BYTES_MAX), (UpdateMetadataRequest, CONTROL_REQUEST_BYTES_MAX)]
+)
+def test_a_request_that_takes_long_to_copy_is_refused(cls: type, size_max: int) -> None:
+    """It is decoded in a thread: copying 99 MB for that held the event loop for 50 ms."""
+    assert codec.is_long_to_decode(cls, size_max)
+    with pytest.raises(MalformedRequest, match="the limit is"):
+        codec.is_long_to_decode(cls, size_max + 1)

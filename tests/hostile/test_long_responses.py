@@ -11,13 +11,13 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX, SLICE_OBJECTS
-from kctl.model import TopicPartition
+from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kctl.protocol.apis.metadata import MetadataRequest
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -131,6 +131,55 @@ def test_metadata_of_one_topic_with_many_partitions_is_made_in_slices() -> None:
         partitions = response.result().topics[0].partitions
         assert [each.partition_index for each in partitions] == list(range(count))
         assert {each.leader_id for each in partitions} == {0}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("names", [None, range(SLICE_OBJECTS * 3)])
+def test_metadata_of_many_topics_is_made_in_slices(names: Iterable[int] | None) -> None:
+    """A topic that is deleted before the response is complete is not created again by the request for all topics."""
+    count = SLICE_OBJECTS * 3
+
+    async def scene(world: World) -> None:
+        def update(leader: int, numbers: Iterable[int]) -> None:
+            world.metadata.update(
+                UpdateMetadataRequest(
+                    controller_id=0,
+                    controller_epoch=1,
+                    topic_states=[
+                        UpdateMetadataTopicState(
+                            topic_name=f"t{number}",
+                            partition_states=[
+                                UpdateMetadataPartitionState(
+                                    partition_index=0,
+                                    controller_epoch=1,
+                                    leader=leader,
+                                    leader_epoch=0,
+                                    isr=[0],
+                                    zk_version=0,
+                                    replicas=[0],
+                                )
+                            ],
+                        )
+                        for number in numbers
+                    ],
+                    live_brokers=[],
+                )
+            )
+
+        update(0, range(count))
+        unused: Any = None
+        handler = MetadataHandler("cluster", world.metadata, unused, world.configs)
+        topics = None if names is None else [MetadataRequestTopic(name=f"t{number}") for number in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=names is None)
+        response = asyncio.ensure_future(handler.handle(request, context(9)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        update(LEADER_DURING_DELETE, [count - 1])
+        assert await turns_while(response) >= 6
+        found = response.result().topics
+        existing = {f"t{number}" for number in range(count - 1)}
+        assert {each.name for each in found if each.error_code == ErrorCode.NONE} == existing
+        assert len(found) == (count - 1 if names is None else count)
 
     play(scene)
 

@@ -23,6 +23,7 @@ OPENS_FILES_OFFLINE = {"dump.py", "dump_indexes.py", "dump_rebuild.py", "log_sum
 CLOCK_READERS = {
     "kctl/server/clock.py",
     "kctl/server/loop_lag.py",
+    "kctl/server/iteration_times.py",
     "kctl/server/cleaner_pace.py",
     "kctl/server/data_folder.py",
     "kctl/server/dev_cluster.py",

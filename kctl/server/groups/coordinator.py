@@ -17,7 +17,14 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
 from kctl.errors import ErrorCode
-from kctl.limits import GROUP_OFFSETS_MAX, GROUPS_MAX, MEMBER_ID_PREFIX_BYTES_MAX, MEMBER_METADATA_BYTES_MAX
+from kctl.limits import (
+    GROUP_OFFSETS_MAX,
+    GROUPS_MAX,
+    MEMBER_ID_PREFIX_BYTES_MAX,
+    MEMBER_METADATA_BYTES_MAX,
+    MEMBER_PROTOCOLS_MAX,
+    MEMBERS_METADATA_BYTES_MAX,
+)
 from kctl.model import TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
@@ -43,6 +50,7 @@ from kctl.server.groups.events import (
 )
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.open_transactions import TransactionEnd
+from kctl.server.groups.protocols import size_of
 from kctl.server.groups.runner import GroupRunner, HostedGroup
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
@@ -103,8 +111,7 @@ class GroupCoordinator:
         if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
             # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
-        if error is ErrorCode.NONE and _size_of(request.protocols) > MEMBER_METADATA_BYTES_MAX:
-            error = ErrorCode.INVALID_REQUEST
+        error = error or self._protocols_error(request.protocols)
         if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         error = error or self._creation_error(group_id)
@@ -252,6 +259,14 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
 
+    def _protocols_error(self, protocols: Protocols) -> ErrorCode:
+        size = size_of(protocols)
+        if size > MEMBER_METADATA_BYTES_MAX or len(protocols) > MEMBER_PROTOCOLS_MAX:
+            return ErrorCode.INVALID_REQUEST
+        if self._runner.metadata_bytes + size > MEMBERS_METADATA_BYTES_MAX:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
     def _creation_error(self, group_id: str) -> ErrorCode:
         is_full = group_id not in self._groups and len(self._groups) >= GROUPS_MAX
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_full else ErrorCode.NONE
@@ -290,7 +305,3 @@ class GroupCoordinator:
         partition = self.partitions.of(group_id)
         assert partition is not None
         self._runner.run_new(group_id, partition, event)
-
-
-def _size_of(protocols: Protocols) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols)

@@ -171,6 +171,11 @@ class Group:
         """True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
+    @property
+    def metadata_bytes(self) -> int:
+        """The size of the protocols of all members with their metadata."""
+        return self._protocol_support.metadata_bytes
+
     def add(self, member: Member, protocol_type: str) -> None:
         """Adds a member; the first one determines the protocol type and is the leader."""
         if not self.members:

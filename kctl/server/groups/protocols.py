@@ -17,10 +17,12 @@ from kctl.server.groups.members import Member
 class ProtocolSupport:
     """Counts, for one group, how many members support each protocol."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "metadata_bytes")
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self.metadata_bytes = 0
+        """The size of the names and metadata of all members."""
 
     def add(self, protocols: Protocols) -> None:
         """Adds a member that supports these."""
@@ -44,5 +46,13 @@ class ProtocolSupport:
         return votes.most_common(1)[0][0]
 
     def _count(self, protocols: Protocols, by: int) -> None:
+        self.metadata_bytes += by * size_of(protocols)
         for name in dict.fromkeys(name for name, _ in protocols):
             self._counts[name] += by
+            if not self._counts[name]:
+                del self._counts[name]  # Otherwise a group would keep the names that any of its members ever had.
+
+
+def size_of(protocols: Protocols) -> int:
+    """The size of their names and metadata."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)

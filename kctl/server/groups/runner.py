@@ -63,12 +63,14 @@ GROUPS_PER_TURN = 200
 class HostedGroup:
     """A group, its partition, and its running timers."""
 
-    __slots__ = ("group", "partition", "timers")
+    __slots__ = ("counted_bytes", "group", "partition", "timers")
 
     def __init__(self, group: Group, partition: LedPartition) -> None:
         self.group = group
         self.partition = partition
         self.timers: dict[TimerKey, TimerTask] = {}
+        self.counted_bytes = 0
+        """Its part of GroupRunner.metadata_bytes."""
 
     def __repr__(self) -> str:
         return repr(self.group.group_id)
@@ -83,6 +85,8 @@ class GroupRunner:
         self, broker_id: int, *, config: GroupConfig, offsets_log: CoordinatorLog, clock: Clock, timer: Timer
     ) -> None:
         self.hosted: dict[str, HostedGroup] = {}
+        self.metadata_bytes = 0
+        """The size of the protocols of all members of all groups."""
         self._broker_id = broker_id
         self._config = config
         self._log = offsets_log
@@ -101,6 +105,8 @@ class GroupRunner:
                 self._perform(hosted, action, inbox)
             if group.state is not state or group.generation != generation:
                 self._log_change(group, state)
+        if group.metadata_bytes != hosted.counted_bytes:
+            self._count(hosted, group.metadata_bytes)
 
     def run_new(self, group_id: str, partition: LedPartition, event: Event) -> None:
         """Creates a group with its first event.
@@ -216,7 +222,12 @@ class GroupRunner:
         if hosted.timers.pop(key, None) is not None:
             self.run(hosted, TimerFired(key))
 
+    def _count(self, hosted: HostedGroup, metadata_bytes: int) -> None:
+        self.metadata_bytes += metadata_bytes - hosted.counted_bytes
+        hosted.counted_bytes = metadata_bytes
+
     def _discard(self, hosted: HostedGroup) -> None:
+        self._count(hosted, 0)
         for task in hosted.timers.values():
             task.cancel()
         hosted.timers.clear()

@@ -9,7 +9,6 @@ served, and the client is throttled.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -27,7 +26,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced
+from kctl.server.requests.slices import results_of
 from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
@@ -67,13 +66,10 @@ class CreatePartitionsHandler:
         allowance = None
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
-        additions = [
-            asyncio.ensure_future(
-                self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
-            )
-            async for name, topic in paced(requested.items())
-        ]
-        outcomes = await asyncio.gather(*additions)
+        outcomes = await results_of(
+            self._outcome(topic, request, room, allowance, is_repeated=named[name] > 1, is_denied=name in denied)
+            for name, topic in requested.items()
+        )
         return CreatePartitionsResponse(
             results=[
                 CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)

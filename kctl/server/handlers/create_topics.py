@@ -13,7 +13,6 @@ requests are created, and the client is throttled.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -21,6 +20,7 @@ from kctl.config.described import describe_topic
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.protocol.apis.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -34,7 +34,7 @@ from kctl.server.policies import Policies, TopicCreation
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import Pace
+from kctl.server.requests.slices import Pace, results_of
 from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
@@ -76,7 +76,7 @@ class CreateTopicsHandler:
         if context.denied(Operation.CREATE, ResourceType.CLUSTER, (CLUSTER_NAME,), is_logged=False):
             denied = context.denied(Operation.CREATE, ResourceType.TOPIC, names)
         hidden = context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
-        pace = Pace()
+        pace = Pace(COSTLY_ELEMENTS_PER_SLICE_MAX)
         plans, outcomes = await self._plan(request, denied, pace)
         if context.account is not None and not request.validate_only:
             is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA
@@ -134,7 +134,7 @@ class CreateTopicsHandler:
         # A topic's configuration is written before its node; a concurrent request must not overwrite it.
         self._under_way.update(plans)
         try:
-            written = await asyncio.gather(*(self._create(plan, timeout_ms) for plan in plans.values()))
+            written = await results_of(self._create(plan, timeout_ms) for plan in plans.values())
         finally:
             self._under_way.difference_update(plans)
         return dict(zip(plans, written, strict=True))

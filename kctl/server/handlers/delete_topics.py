@@ -13,7 +13,6 @@ THROTTLING_QUOTA_EXCEEDED; older requests are served, and the client is throttle
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from kctl.config.dynamic import ConfigView
@@ -31,7 +30,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
-from kctl.server.requests.slices import paced
+from kctl.server.requests.slices import results_of
 from kctl.server.topic_writer import TopicWriter
 
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -77,11 +76,8 @@ class DeleteTopicsHandler:
         allowance = None
         if context.account is not None:
             allowance = context.account.mutations(is_strict=context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA)
-        deletions = [
-            asyncio.ensure_future(self._delete(topic, allowance, request.timeout_ms, context))
-            async for topic in paced(requested)
-        ]
-        return DeleteTopicsResponse(responses=await asyncio.gather(*deletions))
+        deletions = (self._delete(topic, allowance, request.timeout_ms, context) for topic in requested)
+        return DeleteTopicsResponse(responses=await results_of(deletions))
 
     def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
         """The outcome for all topics of a request that cannot be served."""

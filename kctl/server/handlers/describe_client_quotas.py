@@ -7,10 +7,6 @@ none if strict.  KIP-546.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable
-from typing import TypeVar
-
 from kctl.errors import ApiError
 from kctl.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -34,9 +30,8 @@ from kctl.server.quota_entities import (
 )
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
+from kctl.server.requests.slices import results_of
 from kctl.server.topic_writer import TopicWriter
-
-T = TypeVar("T")
 
 _USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
 
@@ -66,7 +61,7 @@ class DescribeClientQuotasHandler:
     async def _describe(self, requested: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
         entities = await self._entities(requested, is_strict=is_strict)
-        configs = await _all(self._topics.config(entity_path(entity)) for entity in entities)
+        configs = await results_of(self._topics.config(entity_path(entity)) for entity in entities)
         for entity, config in zip(entities, configs, strict=True):
             quotas = stored_quotas(config)
             if quotas:
@@ -86,7 +81,7 @@ class DescribeClientQuotasHandler:
         if may_match(requested, [_USER, _CLIENT_ID], is_strict=is_strict):
             users = await self._names(requested, _USER, FOLDERS[_USER])
             folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in users]
-            clients = await _all(self._names(requested, _CLIENT_ID, folder) for folder in folders)
+            clients = await results_of(self._names(requested, _CLIENT_ID, folder) for folder in folders)
             found += [
                 {_USER: user, _CLIENT_ID: client} for user, own in zip(users, clients, strict=True) for client in own
             ]
@@ -95,10 +90,6 @@ class DescribeClientQuotasHandler:
     async def _names(self, requested: Filter, kind: EntityType, folder: str) -> list[str | None]:
         names = map(entity_name, await self._topics.config_entities(folder))
         return [name for name in names if matches(requested, kind, name)]
-
-
-async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
-    return await asyncio.gather(*work)
 
 
 def _refused(outcome: Outcome) -> DescribeClientQuotasResponse:

@@ -12,6 +12,7 @@ responses only: requests by id need version 12.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Awaitable, Collection, Generator
 
 from kctl.config.dynamic import ConfigView
@@ -31,7 +32,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
 from kctl.server.requests.authorized_operations import authorized_cluster_operations, authorized_operations
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, end_of, pieces
+from kctl.server.requests.slices import Pace, at_once, end_of, paced, pieces
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
@@ -53,6 +54,8 @@ class MetadataHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         requested = request.topics
         is_all = requested is None or (context.api_version == 0 and not requested)
+        if (len(self._metadata.topics) if requested is None or is_all else len(requested)) > SLICE_OBJECTS:
+            return self._of_many_topics(request, context, None if is_all else requested)
         if requested is None or is_all:
             requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
         distinct = {each.name: each for each in requested}
@@ -61,6 +64,17 @@ class MetadataHandler:
         if len(distinct) + partition_count > SLICE_OBJECTS:
             return self._long_response(request, context, results)
         return self._response(request, context, at_once(results))
+
+    async def _of_many_topics(
+        self, request: MetadataRequest, context: RequestContext, requested: list[MetadataRequestTopic] | None
+    ) -> MetadataResponse:
+        if requested is None:
+            in_order = [sorted(some) async for some in Pace(1).over(pieces(list(self._metadata.topics)))]
+            distinct = [MetadataRequestTopic(name=name) async for name in paced(heapq.merge(*in_order))]
+        else:
+            distinct = list({each.name: each async for each in paced(requested)}.values())
+        results = self._topics(request, context, distinct, is_all=requested is None)
+        return await self._long_response(request, context, results)
 
     async def _long_response(
         self,
@@ -96,6 +110,8 @@ class MetadataHandler:
                     # As for a topic that does not exist: the response must not reveal which topics exist.
                     results.append(_failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False))
                 continue
+            if is_all and self._metadata.partitions(topic.name) is None:
+                continue  # It was deleted meanwhile, and must not be created by this request.
             result = yield from self._topic(topic.name, context, may_create=may_create)
             is_refused = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if request.include_topic_authorized_operations and not is_refused:

@@ -20,13 +20,13 @@ Not implemented: the check that a partition was added to the transaction (KIP-89
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
-from kctl.limits import APPENDS_PER_SLICE_MAX
+from kctl.limits import APPENDS_PER_SLICE_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -34,6 +34,7 @@ from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
@@ -53,6 +54,7 @@ MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
+_SLICE_COST = HANDLED_AT_ONCE_BYTES_MAX // 2
 _NAME_OF = attrgetter("name")
 _EXPECTED = frozenset(
     {
@@ -89,12 +91,41 @@ class ProduceHandler:
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
+        self._append_some(appends, request.topic_data, appends.response.responses)
+        if appends.long:
+            return self._append_long(appends)
+        return self._respond(appends, partial(waiting_reply, context, may_overlap=True))
+
+    async def handle_long(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+        """As `handle`, for a request with thousands of partitions, which is appended in slices.
+
+        Its records are not overwritten, so that they are not copied.
+        """
+        refusal = _refusal_of_transaction(request, context)
+        if refusal is not None:
+            return self._refuse_all(request, refusal)
+        appends = _Appends(request, context, are_records_kept=True)
+        for some in _slices(request.topic_data):
+            responses: list[TopicProduceResponse] = []
+            self._append_some(appends, some, responses)
+            if appends.long:
+                await self._append_all_long(appends)
+            appends.add(responses)
+            await pause()
+        response = self._respond(appends, asyncio.get_running_loop().create_future)
+        return await response if isinstance(response, asyncio.Future) else response
+
+    def _append_some(
+        self, appends: _Appends, topics: Sequence[TopicProduceData], responses: list[TopicProduceResponse]
+    ) -> None:
+        """Appends to the first APPENDS_PER_SLICE_MAX partitions, and defers the others."""
         allowance = Allowance.inline()
-        denied = context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, request.topic_data))
-        for topic in request.topic_data:
+        count = 0
+        denied = appends.context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, topics))
+        for topic in topics:
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
-            appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+            responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
                 partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 results.append(partition_result)
@@ -102,8 +133,8 @@ class ProduceHandler:
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    appends.count += 1
-                    is_full = appends.count > APPENDS_PER_SLICE_MAX
+                    count += 1
+                    is_full = count > APPENDS_PER_SLICE_MAX
                     if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
                         continue
@@ -114,11 +145,6 @@ class ProduceHandler:
                     self._note_failure(topic.name, error, data.records)
                     _refuse(partition_result, error)
         self._replicas.partitions_moved(appends.take_moved())
-        return (
-            self._append_long(appends)
-            if appends.long
-            else self._respond(appends, partial(waiting_reply, context, may_overlap=True))
-        )
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""
@@ -140,43 +166,48 @@ class ProduceHandler:
     def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, partition_result: PartitionProduceResponse
     ) -> None:
-        """Copies the records for _append_long, because the request's buffer is reused."""
-        records = data.records if isinstance(data.records, memoryview) else b""
+        """Copies the records for _append_long if the request's buffer is reused."""
+        records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
         try:
             self._work.hold(len(records))
         except ApiError as error:
             _refuse(partition_result, error)
             return
-        appends.defer(topic, partition_result, bytearray(records))
+        kept = records if appends.are_records_kept else memoryview(bytearray(records))
+        appends.defer(topic, partition_result, kept)
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
         """Appends the deferred batches in slices, those that take long after their validation in a thread.
 
         State that may have changed in the meantime, such as leader and sequence numbers, is checked at the append.
         """
+        await self._append_all_long(appends)
+        response = self._respond(appends, asyncio.get_running_loop().create_future)
+        return await response if isinstance(response, asyncio.Future) else response
+
+    async def _append_all_long(self, appends: _Appends) -> None:
+        deferred = appends.take_long()
         try:
-            for some in pieces(appends.long, APPENDS_PER_SLICE_MAX):
+            for some in pieces(deferred, APPENDS_PER_SLICE_MAX):
                 await pause()
                 allowance = Allowance.inline()
                 for topic, partition_result, records in some:
                     await self._append_deferred(appends, topic, partition_result, records, allowance)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
-            self._work.release_hold(sum(len(records) for _, _, records in appends.long))
-        response = self._respond(appends, asyncio.get_running_loop().create_future)
-        return await response if isinstance(response, asyncio.Future) else response
+            self._work.release_hold(sum(len(records) for _, _, records in deferred))
 
     async def _append_deferred(
         self,
         appends: _Appends,
         topic: str,
         partition_result: PartitionProduceResponse,
-        records: bytearray,
+        records: memoryview,
         allowance: Allowance,
     ) -> None:
         try:
             try:
-                self._append(appends, topic, partition_result, memoryview(records), allowance)
+                self._append(appends, topic, partition_result, records, allowance)
             except AllowanceExceeded:
                 self._replicas.partitions_moved(appends.take_moved())
                 valid = await self._validated(appends, topic, partition_result.index, records)
@@ -185,7 +216,7 @@ class ProduceHandler:
             self._note_failure(topic, error, records)
             _refuse(partition_result, error)
 
-    async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
+    async def _validated(self, appends: _Appends, topic: str, index: int, records: memoryview) -> ValidBatches:
         work = partial(
             validate_produced,
             records,
@@ -275,27 +306,39 @@ class ProduceHandler:
 class _Appends:
     """The state of one request."""
 
-    __slots__ = ("_long_partitions", "context", "count", "long", "moved", "request", "response", "waiting")
+    __slots__ = ("_long_partitions", "are_records_kept", "context", "long", "moved", "request", "response", "waiting")
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, request: ProduceRequest, context: RequestContext, *, are_records_kept: bool = False) -> None:
+        self.are_records_kept = are_records_kept
         self.request = request
         self.context = context
         self.response = ProduceResponse(responses=[])
-        self.count = 0
-        """The number of partitions so far."""
         self.waiting: list[_Waiting] = []
         self.moved: list[TopicPartition] = []
-        self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
-        """Topic, response and copied records of batches that take long or are not in the first slice."""
+        self.long: list[tuple[str, PartitionProduceResponse, memoryview]] = []
+        """Topic, response and records of batches that take long or are not in the first slice."""
         self._long_partitions: set[tuple[str, int]] = set()
 
     def has_long(self, topic: str, index: int) -> bool:
         """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._long_partitions
 
-    def defer(self, topic: str, partition_result: PartitionProduceResponse, records: bytearray) -> None:
+    def defer(self, topic: str, partition_result: PartitionProduceResponse, records: memoryview) -> None:
         self._long_partitions.add((topic, partition_result.index))
         self.long.append((topic, partition_result, records))
+
+    def take_long(self) -> list[tuple[str, PartitionProduceResponse, memoryview]]:
+        """The deferred batches, which are appended next."""
+        deferred, self.long = self.long, []
+        self._long_partitions.clear()
+        return deferred
+
+    def add(self, responses: list[TopicProduceResponse]) -> None:
+        """Adds the results of a slice, which may begin within the topic in which the last one ended."""
+        former = self.response.responses
+        if former and responses and former[-1].name == responses[0].name:
+            former[-1].partition_responses += responses.pop(0).partition_responses
+        former += responses
 
     def take_moved(self) -> list[TopicPartition]:
         moved, self.moved = self.moved, []
@@ -396,6 +439,29 @@ def _refusal_of_transaction(request: ProduceRequest, context: RequestContext) ->
         if not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING) if len(producer_ids) > 1 else None
+
+
+def _slices(topics: Iterable[TopicProduceData]) -> Iterator[list[TopicProduceData]]:
+    """The partitions of a request in slices of at most APPENDS_PER_SLICE_MAX; topics may be divided.
+
+    A slice ends after HANDLED_AT_ONCE_BYTES_MAX / 2 bytes of records.
+    """
+    some: list[TopicProduceData] = []
+    cost = 0
+    for topic in topics:
+        current = TopicProduceData(name=topic.name, partition_data=[])
+        some.append(current)
+        for data in topic.partition_data:
+            if cost >= _SLICE_COST:
+                yield some
+                cost, current = 0, TopicProduceData(name=topic.name, partition_data=[])
+                some = [current]
+            current.partition_data.append(data)
+            size = len(data.records) if isinstance(data.records, memoryview) else 0
+            cost += max(-(-_SLICE_COST // APPENDS_PER_SLICE_MAX), size)
+        cost += -(-_SLICE_COST // APPENDS_PER_SLICE_MAX)
+    if some:
+        yield some
 
 
 def _refuse(partition_result: PartitionProduceResponse, error: ApiError) -> None:

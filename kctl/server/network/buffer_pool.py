@@ -9,9 +9,11 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from kctl.limits import MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
 
@@ -132,6 +134,17 @@ class BufferPool:
             return memoryview(bytearray(rounded))
         self._mapped_count += 1
         return memoryview(mmap.mmap(-1, rounded))
+
+    def lend_until(self, done: asyncio.Future[Any], buffer: memoryview) -> None:
+        """The buffer is not given back: it counts as lent until the future is done."""
+        size, is_mapped = len(buffer), isinstance(buffer.obj, mmap.mmap)
+
+        def end(_: object) -> None:
+            self.lent_bytes -= size
+            self._mapped_count -= is_mapped
+            self._wake()
+
+        done.add_done_callback(end)
 
     def give_back(self, buffer: memoryview) -> None:
         """Ends the loan.  The buffer, and views of it, must not be read afterwards."""

@@ -38,6 +38,10 @@ class PerformedReply(asyncio.Future[Any]):
     may_overlap = False
 
 
+class KeepsFrame(asyncio.Future[Reply]):
+    """The future reply of a request whose frame is still read: its buffer must not be used for other bytes."""
+
+
 class ChannelEnded(KctlError):
     """The channel has ended the connection and has logged the reason.  `last` is sent before it is closed."""
 
@@ -56,7 +60,8 @@ class Channel(Protocol):
 
     @property
     def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
-        """Handles one frame, which is valid until the call returns.  Cancelling the future ends a wait.
+        """Handles one frame, which is valid until the call returns, or for as long as it is referred to if it returns
+        KeepsFrame.  Cancelling the future ends a wait.
 
         Raises MalformedRequest, UnansweredRequestFailed and ChannelEnded; the connection has to be closed then.
         """

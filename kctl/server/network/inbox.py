@@ -9,7 +9,9 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from typing import Any
 
 from kctl.errors import MalformedRequest
 from kctl.limits import READ_AHEAD_BYTES_MAX
@@ -28,7 +30,7 @@ _NOTHING = memoryview(b"")
 class Inbox:
     """Write received bytes to `buffer()`, report their number with `received`, take frames with `next_frame`.
 
-    A frame is a view that is valid until the next call of `buffer` or `settle`.
+    A frame is a view that is valid until the next call of `buffer` or `settle`, unless `keep_frame` is called before.
     """
 
     __slots__ = (
@@ -120,6 +122,19 @@ class Inbox:
         if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
             self._expected_bytes = min(rounded_up(_LENGTH_BYTES + size), _EXPECTED_BYTES_MAX)
         return self._buffer[start + _LENGTH_BYTES : end]
+
+    def keep_frame(self, until: asyncio.Future[Any]) -> None:
+        """The buffer of the last frame is not used for other bytes any more, which are moved to another one.
+
+        Its memory counts until the future is done, and is freed when nothing refers to the frame.
+        """
+        former, rest = self._buffer, len(self)
+        self._buffer = _NOTHING
+        if rest:
+            self._buffer = self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES))
+            self._buffer[:rest] = former[self._start : self._end]
+        self._start, self._end = 0, rest
+        self._pool.lend_until(until, former)
 
     def settle(self) -> bool:
         """Releases the memory that the remaining received bytes do not need; returns whether more should be received.

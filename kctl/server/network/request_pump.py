@@ -32,7 +32,7 @@ from kctl.limits import (
     TURN_RESPONSE_BYTES_MAX,
     WAITING_PRODUCES_MAX,
 )
-from kctl.server.network.channel import Channel, ChannelEnded, PerformedReply, Reply, ThrottledReply
+from kctl.server.network.channel import Channel, ChannelEnded, KeepsFrame, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
@@ -137,6 +137,8 @@ class RequestPump:
             reply = channel.handle(frame)
             if isinstance(reply, asyncio.Future):
                 pending.append(reply)
+                if isinstance(reply, KeepsFrame):
+                    inbox.keep_frame(reply)
                 reply.add_done_callback(self._on_reply)
                 if not isinstance(reply, PerformedReply) or not reply.may_overlap:
                     return TurnEnd.WAITS
@@ -215,6 +217,8 @@ class RequestPump:
             return size
         if reply is not None:
             self._pending.append(reply)
+        if isinstance(reply, KeepsFrame):
+            self._inbox.keep_frame(reply)
         is_performed = reply.may_overlap if isinstance(reply, PerformedReply) else isinstance(reply, (list, NoneType))
         if not is_performed:
             self._overlapping = b""

@@ -203,8 +203,6 @@ class ReplicaManager:
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved([tp for tp, error in outcome.items() if error is ErrorCode.NONE])
         self._has_deletions |= self.logs.retire(*deleted)
-        if deleted:
-            self.traffic.keep({topic_partition.topic for topic_partition in self.partitions})
         return outcome, stopped
 
     async def write_deletions(self) -> None:
@@ -214,6 +212,7 @@ class ReplicaManager:
         """
         if self._has_deletions:
             self._has_deletions = False
+            self.traffic.keep({topic for topic, _ in self.partitions})
             plans = self.logs.checkpoints.plan_after_deletions()
             await asyncio.get_running_loop().run_in_executor(None, _run_all, plans)
             for plan in plans:
@@ -223,11 +222,16 @@ class ReplicaManager:
         """The high watermarks of all partitions, for the checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
 
-    def topic_config_changed(self, topic: str) -> None:
-        """Applies the topic's configuration to its logs."""
-        for topic_partition, partition_log in (*self.logs.logs.items(), *self.logs.futures.logs.items()):
-            if topic_partition.topic == topic:
-                partition_log.config = self._log_config(topic)
+    def topic_configs_changed(self, topics: Collection[str]) -> None:
+        """Applies the configuration of topics to their logs; visits all logs once."""
+        configs: dict[str, LogConfig] = {}
+        for logs in (self.logs.logs, self.logs.futures.logs):
+            for (topic, _), partition_log in logs.items():
+                if topic in topics:
+                    config = configs.get(topic)
+                    if config is None:
+                        config = configs[topic] = self._log_config(topic)
+                    partition_log.config = config
 
     def configure(self, partition_log: Log) -> None:
         """Applies the configuration in force to a log."""

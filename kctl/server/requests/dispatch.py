@@ -18,28 +18,30 @@ from typing import Any
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
+from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_header
-from kctl.server.network.channel import Reply, ThrottledReply
+from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
 from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
 from kctl.server.requests.request_log import RequestLog
-from kctl.server.requests.slices import held
+from kctl.server.requests.slices import held, pause
 from kctl.server.requests.waiting_reply import WaitingReply
 
 log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
+"""It has two strings only, and has to be answered at once before a client is authenticated."""
 _PRODUCE_AND_FETCH = frozenset({0, 1})
-"""They are long because of records, which are not decoded.  Their responses are about as long, and are not examined,
-because there are so many.
+"""They are usually long because of records, which are not decoded.  Their responses are about as long, and are not
+examined, because there are so many.
 """
-_DECODED_AT_ONCE = _PRODUCE_AND_FETCH | {API_VERSIONS_KEY}
-"""ApiVersions has two strings only, and has to be answered at once before a client is authenticated."""
+_OF_CONTROLLER = frozenset({4, 5, 6})
+"""LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -62,14 +64,19 @@ class Dispatcher:
         self._quotas = quotas
         self._clock = clock
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
+        self._long_handlers: dict[int, Handler] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
         self._long_encoding = asyncio.Lock()
 
-    def register(self, api_name: str, handler: Handler) -> None:
-        """Registers the handler of an API, for the versions in the registry."""
+    def register(self, api_name: str, handler: Handler, *, for_long: Handler | None = None) -> None:
+        """Registers the handler of an API, for the versions in the registry.
+
+        `for_long` handles requests that are decoded in a thread, whose records are not overwritten afterwards.
+        """
         api = registry.api_named(api_name)
         self._handlers[api.key] = (api, handler, partial(self._encode, api))
+        self._long_handlers[api.key] = for_long or handler
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
         """Starts logging requests; None stops it."""
@@ -110,9 +117,19 @@ class Dispatcher:
                 context.times = record.begin(peer, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
-        if api.key not in _DECODED_AT_ONCE and codec.is_long_to_decode(api.request, len(frame)):
-            return self._later(api, context, self._handled_off_loop(api, handler, bytes(frame), offset, context))
-        request: Any = codec.decode(api.request, frame, version, offset)[0]
+        decoded: tuple[Any, int] | None
+        if api.key in _PRODUCE_AND_FETCH:
+            is_long = len(frame) > HANDLED_AT_ONCE_BYTES_MAX
+            decoded = None if is_long else codec.decode_at_once(api.request, frame, version, offset)
+        elif api.key != API_VERSIONS_KEY and codec.is_long_to_decode(api.request, len(frame)):
+            decoded = None
+        else:
+            decoded = codec.decode(api.request, frame, version, offset)
+        if decoded is None:
+            kept = KeepsFrame(loop=asyncio.get_running_loop()) if len(frame) > COPIED_FRAME_BYTES_MAX else None
+            received = memoryview(bytearray(frame)) if kept is None else frame
+            return self._later(api, context, self._handled_off_loop(api, received, offset, context), kept)
+        request: Any = decoded[0]
         context.encode = encode
         result = handler(request, context)
         if context.times is not None:
@@ -132,7 +149,7 @@ class Dispatcher:
         return self._encode(api, context, result)
 
     async def _handled_off_loop(
-        self, api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+        self, api: registry.Api, frame: memoryview, offset: int, context: RequestContext
     ) -> Response | None:
         """Decodes in a thread: a request with thousands of elements takes 10 ms, one of a controller hundreds."""
         loop = asyncio.get_running_loop()
@@ -140,21 +157,31 @@ class Dispatcher:
             None, codec.decode, api.request, frame, context.api_version, offset
         )
         request = decoded[0]
+        if api.key not in _OF_CONTROLLER:
+            # Several may have been decoded since the last iteration of the event loop.
+            await pause()
         if self.recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
             context.record = self.recorder.follower_fetches
-        result = handler(request, context)
+        result = self._long_handlers[api.key](request, context)
         return await result if isinstance(result, Awaitable) else result
 
     def _later(
-        self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
+        self,
+        api: registry.Api,
+        context: RequestContext,
+        result: Awaitable[Response | None],
+        kept: KeepsFrame | None = None,
     ) -> asyncio.Future[Reply]:
-        """A future of the response.  Cancelling it ends a wait; work that has started continues."""
+        """A future of the response, `kept` if it is given.
+
+        Cancelling it ends a wait; work that has started continues.
+        """
         loop = asyncio.get_running_loop()
         if context.account is not None:
             context.account.paused()
             if context.account.is_timed and not isinstance(result, asyncio.Future):
                 result = context.account.measured(result)
-        reply: asyncio.Future[Reply] = loop.create_future()
+        reply: asyncio.Future[Reply] = kept or loop.create_future()
         if isinstance(result, asyncio.Future):
             wait = result
             reply.add_done_callback(lambda reply: wait.cancel() if reply.cancelled() else None)
@@ -174,7 +201,7 @@ class Dispatcher:
     ) -> None:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
-            if error is not None and not isinstance(error, UnansweredRequestFailed):
+            if error is not None and not isinstance(error, UnansweredRequestFailed | MalformedRequest):
                 log.error(
                     "request failed after its connection was closed, no response is sent api=%s peer=%s error=%s",
                     api.name,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 
 T = TypeVar("T")
 
@@ -115,16 +115,16 @@ async def in_slices(parts: Iterable[T], size_of: Callable[[T], int] = _one) -> l
 
 
 class Pace:
-    """Pauses after every REQUEST_ELEMENTS_PER_SLICE_MAX elements of a request, in whichever of its arrays they are."""
+    """Pauses after so many elements of a request, in whichever of its arrays they are."""
 
-    def __init__(self) -> None:
-        self._left = REQUEST_ELEMENTS_PER_SLICE_MAX
+    def __init__(self, per_slice: int = REQUEST_ELEMENTS_PER_SLICE_MAX) -> None:
+        self._per_slice = self._left = per_slice
 
     async def over(self, elements: Iterable[T]) -> AsyncIterator[T]:
         """The elements."""
         for element in elements:
             if not self._left:
-                self._left = REQUEST_ELEMENTS_PER_SLICE_MAX
+                self._left = self._per_slice
                 await pause()
             self._left -= 1
             yield element
@@ -133,6 +133,12 @@ class Pace:
 def paced(elements: Iterable[T]) -> AsyncIterator[T]:
     """The elements of a request, at a pace of their own."""
     return Pace().over(elements)
+
+
+async def results_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of coroutines that run at the same time; they are started in slices."""
+    started = [asyncio.ensure_future(each) async for each in Pace(COSTLY_ELEMENTS_PER_SLICE_MAX).over(work)]
+    return await asyncio.gather(*started)
 
 
 async def release(arrays: Iterable[list[Any]]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kctl.errors import ErrorCode, UnansweredRequestFailed
+from kctl.limits import HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.records.build import build_batch
 from kctl.records.header import Record
@@ -42,7 +44,7 @@ def request(buffer: bytearray, *, acks: int) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
 
 
-def play(folder: Path, *, acks: int) -> tuple[ProduceResponse | None, list[int]]:
+def play(folder: Path, *, acks: int, is_decoded_off_loop: bool = False) -> tuple[ProduceResponse | None, list[int]]:
     """The response, and how many batches had been appended in each iteration of the event loop."""
     found: list[ProduceResponse | None] = []
     appended: list[int] = []
@@ -50,10 +52,13 @@ def play(folder: Path, *, acks: int) -> tuple[ProduceResponse | None, list[int]]
     async def main(loop: SimLoop) -> None:
         disk, work, buffer = Disk(loop, folder), RecordWork(), bytearray()
         partitions = [disk.lead("orders", index) for index in range(PARTITIONS)]
-        result = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock).handle(
-            request(buffer, acks=acks), context(9)
-        )
-        buffer[:] = bytes(len(buffer))  # The connection reuses its buffer once the handler has returned.
+        handler = ProduceHandler(disk.replicas, disk.purgatory, work, disk.clock)
+        result: Any
+        if is_decoded_off_loop:
+            result = handler.handle_long(request(buffer, acks=acks), context(9))
+        else:
+            result = handler.handle(request(buffer, acks=acks), context(9))
+            buffer[:] = bytes(len(buffer))  # The connection reuses its buffer once the handler has returned.
         assert not isinstance(result, ProduceResponse)
         assert result is not None
         waiting = asyncio.ensure_future(result)
@@ -71,22 +76,48 @@ def play(folder: Path, *, acks: int) -> tuple[ProduceResponse | None, list[int]]
     return found[0], appended
 
 
+@pytest.mark.parametrize("is_decoded_off_loop", [False, True])
 @pytest.mark.parametrize("acks", [1, -1])
-def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int) -> None:
-    response, appended = play(tmp_path, acks=acks)
+def test_many_partitions_are_appended_to_in_slices(tmp_path: Path, acks: int, is_decoded_off_loop: bool) -> None:
+    response, appended = play(tmp_path, acks=acks, is_decoded_off_loop=is_decoded_off_loop)
     assert response is not None
+    assert len(response.responses) == 1
     results = response.responses[0].partition_responses
     assert [(each.index, each.error_code, each.base_offset) for each in results] == [
         *((index, ErrorCode.NONE, 0) for index in range(PARTITIONS)),
         *((PARTITIONS + index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) for index in range(UNKNOWN)),
         (0, ErrorCode.NONE, 1),
     ]
-    assert appended[0] == SLICE
+    assert appended[0] == (0 if is_decoded_off_loop else SLICE)
     assert appended[-1] == PARTITIONS + 1
     steps = [after - before for before, after in pairwise(appended)]
     assert max(steps) == SLICE
 
 
-def test_without_acks_the_failures_of_all_slices_are_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_decoded_off_loop", [False, True])
+def test_without_acks_the_failures_of_all_slices_are_reported(tmp_path: Path, is_decoded_off_loop: bool) -> None:
     with pytest.raises(UnansweredRequestFailed, match=rf"orders-{PARTITIONS}: UNKNOWN_TOPIC_OR_PARTITION"):
-        play(tmp_path, acks=0)
+        play(tmp_path, acks=0, is_decoded_off_loop=is_decoded_off_loop)
+
+
+@pytest.mark.parametrize("partitions", [[1] * 12, [12], [4, 4, 4], [0, 7, 0, 1]])
+def test_slices_have_all_partitions_in_order(partitions: list[int]) -> None:
+    topics = [
+        TopicProduceData(
+            name=f"t{number}",
+            partition_data=[PartitionProduceData(index=each, records=None) for each in range(count)],
+        )
+        for number, count in enumerate(partitions)
+    ]
+    slices = [*produce._slices(topics)]
+    assert max(sum(len(topic.partition_data) for topic in some) for some in slices) <= SLICE
+    flat = [(topic.name, data.index) for some in slices for topic in some for data in topic.partition_data]
+    assert flat == [(topic.name, data.index) for topic in topics for data in topic.partition_data]
+    assert {topic.name for some in slices for topic in some} == {topic.name for topic in topics}
+
+
+def test_slices_end_after_some_megabytes_of_records() -> None:
+    records = memoryview(bytes(HANDLED_AT_ONCE_BYTES_MAX // 4))
+    data = [PartitionProduceData(index=index, records=records) for index in range(5)]
+    slices = [*produce._slices([TopicProduceData(name="t", partition_data=data)])]
+    assert [[each.index for each in some[0].partition_data] for some in slices] == [[0, 1], [2, 3], [4]]

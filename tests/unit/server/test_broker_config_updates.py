@@ -113,7 +113,7 @@ def test_a_topics_own_value_is_kept(tmp_path: Path) -> None:
         updates.start()
         partition = disk.lead("orders")
         disk.configs.set_topic("orders", {"retention.ms": "5000"})
-        disk.replicas.topic_config_changed("orders")
+        disk.replicas.topic_configs_changed(["orders"])
         disk.configs.set_dynamic_default({"log.retention.ms": "7000", "log.segment.bytes": "1000"})
         await asyncio.sleep(1)
         assert (partition.log.config.retention_ms, partition.log.config.segment_bytes) == (5000, 1000)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections.abc import Collection
+from itertools import pairwise
 
 import pytest
 
+from kctl.config.dynamic import ConfigView
+from kctl.limits import CONFIGS_APPLIED_PER_SLICE, CONFIGS_READ_TOGETHER
 from kctl.security.scram_credentials import Mechanism, credential_of_password, credential_text
 from kctl.zookeeper import paths
 from tests.unit.handlers.world import World, play
@@ -58,6 +63,51 @@ def test_a_starting_broker_reads_the_stored_overrides() -> None:
         assert again.configs.topic("a").retention_ms == 5
 
     play(scene)
+
+
+def test_the_overrides_of_many_new_topics_are_applied_in_slices() -> None:
+    """One iteration of the event loop applied those of 64 topics, each of which visited all logs of the broker."""
+    count = 3 * CONFIGS_READ_TOGETHER
+    names = [f"t{number}" for number in range(count)]
+    changed: list[Collection[str]] = []
+
+    async def scene(world: World) -> None:
+        for name in names:
+            await world.topics.create(name, {0: (0,)}, {"retention.ms": "5"})
+        iterations: list[int] = []
+        applied: set[str] = set()
+
+        def note(topics: Collection[str]) -> None:
+            changed.append(topics)
+            applied.update(topics)
+
+        again = World(world.loop, {})
+        changes = type(again.changes)(
+            0, world.zookeeper, again.configs, (again.credentials, again.quotas), again.clock, note
+        )
+        changes.topics_appeared(names)
+        while len(applied) < count:
+            iterations.append(len(changed))
+            await asyncio.sleep(0)
+        iterations.append(len(changed))
+        await changes.close()
+        assert max(after - before for before, after in pairwise(iterations)) == 1
+        assert again.configs.topic("t0").retention_ms == 5
+
+    play(scene)
+    assert max(map(len, changed)) == CONFIGS_APPLIED_PER_SLICE
+    assert [name for some in changed for name in some] == names
+
+
+def test_topics_without_overrides_share_a_configuration() -> None:
+    view = ConfigView({})
+    view.set_topic("a", {})
+    view.set_topic("c", {"retention.ms": "5"})
+    assert view.topic("a") is view.topic("b")
+    assert view.topic("c").retention_ms == 5
+    view.set_dynamic_default({"log.retention.ms": "7"})
+    assert view.topic("a") is view.topic("b")
+    assert (view.topic("a").retention_ms, view.topic("c").retention_ms) == (7, 5)
 
 
 MALFORMED = [b"{", b"[]", b'{"version": 1}', b'{"config": 5}', b'{"config": [["a", "b"]]}', b"\xff", b"[" * 100_000]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kctl.errors import ErrorCode, MalformedRequest
 from kctl.protocol import codec
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.apis.update_metadata import (
@@ -205,3 +206,23 @@ def test_a_closed_connection_cancels_the_wait_for_a_response() -> None:
         assert futures[0].cancelled()
 
     asyncio.run(main())
+
+
+def test_a_malformed_request_of_a_closed_connection_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """It was decoded in a thread, which ended after the connection."""
+
+    def handle(_: DeleteTopicsRequest, __: RequestContext) -> DeleteTopicsResponse:
+        raise AssertionError("the request is malformed")
+
+    async def main() -> None:
+        made = quota_free_dispatcher()
+        made.register("delete_topics", handle)
+        reply = made.handle(frame(20, 2, struct.pack(">ih", 1, 32_767) + b"t" * 32_767), PEER)
+        assert isinstance(reply, asyncio.Future)
+        reply.cancel()
+        (task,) = made._tasks
+        with pytest.raises(MalformedRequest):
+            await task
+
+    asyncio.run(main())
+    assert not caplog.records

@@ -18,6 +18,7 @@ from kctl.server.network.channel import (
     ChannelEnded,
     DirectChannel,
     Handle,
+    KeepsFrame,
     PerformedReply,
     Reply,
     ThrottledReply,
@@ -334,3 +335,48 @@ def test_requests_are_performed_and_answered_in_order(kinds: list[tuple[bytes, b
         assert scene.sent == [name for name in names if b"no reply" not in name]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_behind_another", [False, True])
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_kept_frame_stays_valid_while_more_bytes_arrive(closes: bool, is_behind_another: bool) -> None:
+    before = b"kk first" if is_behind_another else b""
+    waiting: list[asyncio.Future[Reply]] = []
+    kept: list[memoryview] = []
+    replies: list[KeepsFrame] = []
+
+    def keep(frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
+        if frame == before:
+            waiting.append(Performed())
+            return waiting[0]
+        if frame[0] != ord("k"):
+            return [bytes(frame)]
+        kept.append(frame)
+        replies.append(KeepsFrame(loop=asyncio.get_running_loop()))
+        return replies[-1]
+
+    async def main() -> None:
+        scene = Scene(keep)
+        large, following = b"k" * 3_000_000, b"f" * 1_000
+        feed(scene.inbox, (framed(before) if before else b"") + framed(large) + framed(following)[:500])
+        assert scene.pump.turn() is TurnEnd.WAITS
+        feed(scene.inbox, framed(following)[500:] + framed(b"x" * 60_000) * 3)
+        assert scene.pool.lent_bytes >= len(large)
+        if closes:
+            scene.pump.close()
+            assert replies[0].cancelled()
+        else:
+            replies[0].set_result([b"done"])
+            for one in waiting:
+                one.set_result([before])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert scene.pool.lent_bytes < len(large)
+        while not closes and scene.pump.turn() is TurnEnd.HAS_MORE:
+            pass
+        scene.inbox.settle()
+        assert bytes(kept[0]) == large, "also when its request was cancelled, because a thread may read it"
+        assert scene.sent == ([] if closes else [*filter(None, [before]), b"done", following, *[b"x" * 60_000] * 3])
+        assert scene.pool.lent_bytes == 0
+
+    play(main)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.stop_replica import StopReplicaTopicState
-from kctl.server.requests.slices import held, in_slices, release
+from kctl.server.requests.slices import held, in_slices, release, results_of
 
 REQUESTS = 20
 SLICES = 5
@@ -43,6 +43,28 @@ def test_no_response_grows_while_others_wait_to_be_encoded() -> None:
                 await asyncio.sleep(0)
             assert not growing.done()
         assert await growing == list(range(SLICES))
+
+    asyncio.run(scene())
+
+
+def test_the_tasks_of_a_long_request_are_started_in_slices() -> None:
+    """1,500 topics of a CreateTopics request began in one iteration of the event loop."""
+    count = 3 * COSTLY_ELEMENTS_PER_SLICE_MAX
+    begun: list[int] = []
+
+    async def work(number: int) -> int:
+        begun.append(number)
+        while len(begun) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        return number
+
+    async def scene() -> None:
+        results = asyncio.ensure_future(results_of(work(number) for number in range(count)))
+        while not results.done():
+            before = len(begun)
+            await asyncio.sleep(0)
+            assert len(begun) <= before + COSTLY_ELEMENTS_PER_SLICE_MAX
+        assert results.result() == begun == list(range(count)), "all of them ran at the same time"
 
     asyncio.run(scene())
 
