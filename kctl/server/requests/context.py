@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
+from kctl.server.authorization.audit import logs_allowed
+from kctl.server.authorization.port import Granted
 
 if TYPE_CHECKING:
     from kctl.server.quotas.accounts import RequestAccount
@@ -132,6 +134,9 @@ class Peer:
 class AccessControl(Protocol):
     """Decides on requests; implemented by `kctl.server.authorization.access`."""
 
+    granted: Granted
+    """What is allowed for sure, so that further checks are not needed unless they are logged."""
+
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
     ) -> bool:
@@ -145,6 +150,9 @@ class AccessControl(Protocol):
 
 class EverythingAllowed:
     """The access control of a broker without an authorizer."""
+
+    def __init__(self) -> None:
+        self.granted: Granted = {}
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -222,6 +230,10 @@ class RequestContext:
         """
         access, peer, api = self.access, self.peer, self.api_name
         if access is EVERYTHING_ALLOWED:
+            return _NONE
+        names = tuple(names)
+        granted = access.granted.get((peer.principal, peer.client_host, operation, kind))
+        if granted is not None and granted.issuperset(names) and not logs_allowed():
             return _NONE
         denied = []
         for name in dict.fromkeys(names):
