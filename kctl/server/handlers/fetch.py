@@ -195,7 +195,7 @@ class FetchHandler:
         )
         needs_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         return FetchReply(
-            fetch, session, partial(self._create_session, fetch) if needs_session else _no_session, account
+            fetch, session, partial(self._create_session, fetch) if needs_session else _no_session, context
         )
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:

@@ -99,10 +99,10 @@ class ProduceHandler:
                 partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 results.append(partition_result)
                 traffic.produce_requests += 1
+                appends.count += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    appends.count += 1
                     is_full = appends.count > APPENDS_PER_SLICE_MAX
                     if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
@@ -113,8 +113,13 @@ class ProduceHandler:
                 except ApiError as error:
                     self._note_failure(topic.name, error, data.records)
                     _refuse(partition_result, error)
-        self._replicas.partitions_moved(appends.take_moved())
-        return self._append_long(appends) if appends.long else self._respond(appends, partial(waiting_reply, context))
+        moved = appends.take_moved()
+        self._replicas.partitions_moved(moved)
+        if appends.long:
+            return self._append_long(appends)
+        if len(moved) == appends.count and not appends.waiting:
+            context.successes = appends.count
+        return self._respond(appends, partial(waiting_reply, context))
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""

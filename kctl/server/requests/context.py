@@ -183,6 +183,8 @@ class RequestContext:
     """When the request passed its stages; None if it is not timed."""
     record: ApiRecord | None = None
     """Where the request is counted; None if metrics are off."""
+    successes: int = 0
+    """How many error codes the response has if all of them are NONE; 0 if it is to be searched for errors."""
     account: RequestAccount | None = None
     """What the request uses of the quotas of its client; None for a client without quotas."""
     encode: Callable[[RequestContext, Any], Any] | None = None

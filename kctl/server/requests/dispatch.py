@@ -237,6 +237,8 @@ class Dispatcher:
             record.versions[context.api_version] += 1
             if response is None:
                 record.errors[0] += 1
+            elif context.successes:
+                record.errors[0] += context.successes
             else:
                 record.count_errors(response, record.errors)
         if context.times is not None:
