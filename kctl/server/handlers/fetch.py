@@ -165,12 +165,13 @@ class FetchHandler:
         denied: frozenset[str],
     ) -> FetchReply:
         max_bytes = min(request.max_bytes, self._fetch_max_bytes)
-        account = context.account
-        if account is not None:
+        limited = context.limited
+        if limited is not None:
             if request.replica_id >= 0:
-                account.exempt()
-            elif account.fetch_bytes_max is not None:
-                max_bytes = int(min(max_bytes, account.fetch_bytes_max))
+                context.exempt()
+            elif limited.fetch is not None and max_bytes > limited.fetch.room:
+                # A larger response would always be throttled.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
+                max_bytes = int(min(max_bytes, limited.fetch.value_max))
         reader = Reader(
             context.api_version,
             replica_id=request.replica_id,

@@ -20,6 +20,9 @@ from kctl.server.requests.slices import pause, pieces
 
 _Results = Mapping[TopicPartition, PartitionData]
 _Topics = dict[str, list[PartitionData]]
+_HEADER_BYTES = 30
+_PARTITION_BYTES = 100
+"""About what a response has besides records: a quota that is not nearly reached is not compared with the exact size."""
 
 
 class FetchReply:
@@ -43,9 +46,13 @@ class FetchReply:
 
     def response(self, reading: Reading) -> FetchResponse:
         """The response with this reading; an empty one if a quota is exceeded."""
-        account = self._context.account
-        if account is not None and account.throttle_fetch(lambda: self._size_bytes(reading)):
-            return self._response({}, self._session)
+        limited = self._context.limited
+        if limited is not None and not limited.admits_fetch(
+            reading.total_bytes + len(reading.results) * _PARTITION_BYTES + _HEADER_BYTES
+        ):
+            account = self._context.account
+            if account is not None and account.throttle_fetch(lambda: self._size_bytes(reading)):
+                return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
         self._send(reading.results, reading, session, topics)
@@ -61,7 +68,8 @@ class FetchReply:
             return self.response(reading)
         account = self._context.account
         if account is not None:
-            has_quota = account.fetch_bytes_max is not None and not self.fetch.reader.is_follower
+            assert self._context.limited is not None
+            has_quota = self._context.limited.fetch is not None
             size_bytes = await self._size_bytes_in_slices(reading) if has_quota else 0
             if account.throttle_fetch(lambda: size_bytes):
                 return self._response({}, self._session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,9 +11,10 @@ from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
 from kctl.server.authorization.audit import logs_allowed
 from kctl.server.authorization.port import Granted
+from kctl.server.quotas.accounts import RequestAccount
+from kctl.server.quotas.meters import LimitedClient
 
 if TYPE_CHECKING:
-    from kctl.server.quotas.accounts import RequestAccount
     from kctl.server.requests.recorder import ApiRecord
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -185,10 +187,46 @@ class RequestContext:
     """Where the request is counted; None if metrics are off."""
     successes: int = 0
     """How many error codes the response has if all of them are NONE; 0 if it is to be searched for errors."""
-    account: RequestAccount | None = None
-    """What the request uses of the quotas of its client; None for a client without quotas."""
+    limited: LimitedClient | None = None
+    """The quotas of the client; None for a client without quotas.  If it is set, so are the next three."""
+    request_bytes: int = field(init=False)
+    """The size of the request."""
+    busy_s: float = field(init=False)
+    """The time that it has used until `running_since_s`, unless it has an account."""
+    running_since_s: float | None = field(init=False)
+    """In seconds of the event loop's clock; None if it waits."""
+    opened_account: RequestAccount | None = None
+    """See `account`."""
     encode: Callable[[RequestContext, Any], Any] | None = None
     """Encodes the response as a reply; set by the dispatcher."""
+
+    @property
+    def account(self) -> RequestAccount | None:
+        """What the request uses of the quotas of its client; None for a client without quotas.
+
+        It is made when it is first needed: most requests are settled without one.
+        """
+        if self.opened_account is None and self.limited is not None:
+            self.opened_account = RequestAccount(
+                self.limited,
+                asyncio.get_running_loop().time,
+                self.request_bytes,
+                busy_s=self.busy_s,
+                running_since_s=self.running_since_s,
+            )
+        return self.opened_account
+
+    def exempt(self) -> None:
+        """The request does not count for quotas: it is one of a follower."""
+        self.limited = self.opened_account = None
+
+    def wait(self, now_s: float) -> None:
+        """The request waits: it uses no time until its response is made."""
+        if self.opened_account is not None:
+            self.opened_account.paused()
+        elif self.running_since_s is not None:
+            self.busy_s += now_s - self.running_since_s
+            self.running_since_s = None
 
     @property
     def client_host(self) -> str:

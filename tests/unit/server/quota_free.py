@@ -12,4 +12,4 @@ from kctl.server.requests.dispatch import Dispatcher
 def quota_free_dispatcher() -> Dispatcher:
     """Serves nothing yet."""
     clock = SystemClock()
-    return Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of), clock)
+    return Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of))
