@@ -180,16 +180,16 @@ class LimitedClient:
         """False if no quota applies."""
         return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
 
-    def take(self, meter: RateMeter | None, size: float, busy_s: float, now_s: float) -> bool:
+    def take(self, meter: RateMeter | None, size: float, since_s: float, now_s: float) -> bool:
         """Counts what a request has used, if that is surely within the quotas; if not, nothing is counted.
 
-        `meter` is that of bytes, `busy_s` the request time.  One call without further ones, because almost all requests
-        need no more.
+        `meter` is that of bytes, and the request has taken the time since `since_s`.  One call without further ones,
+        because almost all requests need no more.
         """
         request = self.request
         used = 0.0
         if request is not None:
-            used = request.added + busy_s * PERCENT
+            used = request.added + (now_s - since_s) * PERCENT
             if used > request.room or now_s >= request.exact_from_s:
                 return False
         if meter is not None:

@@ -25,7 +25,6 @@ from kctl.server.network.channel import Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.quotas.meters import LimitedClient
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
@@ -53,7 +52,8 @@ Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None]
 class Dispatcher:
     """Handlers by API key.  Owner: event loop."""
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotas, now_s: Callable[[], float]) -> None:
+        """`now_s` returns the time of the event loop in seconds."""
         self.access: AccessControl = EVERYTHING_ALLOWED
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.recorder: RequestRecorder | None = None
@@ -62,6 +62,7 @@ class Dispatcher:
         """The API of the request that was handled last."""
         self._request_log: RequestLog | None = None
         self._quotas = quotas
+        self._now_s = now_s
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
         self._api_versions: list[ApiVersion] = []
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -109,7 +110,7 @@ class Dispatcher:
                 context.limited = client
                 context.request_bytes = len(frame)
                 context.busy_s = 0.0
-                context.running_since_s = asyncio.get_running_loop().time()
+                context.running_since_s = self._now_s()
         recorder = self.recorder
         if recorder is not None:
             record = context.record = recorder.apis[api.name]
@@ -129,7 +130,7 @@ class Dispatcher:
             context.record = recorder.follower_fetches
         if isinstance(result, WaitingReply):
             if context.limited is not None:
-                context.wait(asyncio.get_running_loop().time())
+                context.wait(self._now_s())
             return result
         if result is None:
             return self._encode(api, context, None)
@@ -243,8 +244,24 @@ class Dispatcher:
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         chunks = None if response is None else framed_response(api, context, response)
+        reply: Reply = chunks
         limited = context.limited
-        reply = chunks if limited is None else _settled(api, context, limited, response, chunks)
+        if limited is not None:
+            # Almost all requests are settled here, without a further call.
+            is_settled = False
+            if context.opened_account is None and chunks is not None:
+                now_s, key = self._now_s(), api.key
+                since_s = context.running_since_s
+                if since_s is None:
+                    since_s = now_s - context.busy_s
+                if key == PRODUCE_KEY:
+                    is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
+                elif key == FETCH_KEY:
+                    is_settled = limited.take(limited.fetch, _size_of(chunks), since_s, now_s)
+                else:
+                    is_settled = limited.take(None, 0, since_s, now_s)
+            if not is_settled:
+                reply = _settled(api, context, response, chunks)
         record = context.record
         if record is not None:
             record.versions[context.api_version] += 1
@@ -267,26 +284,13 @@ class Dispatcher:
 def _settled(
     api: registry.Api,
     context: RequestContext,
-    limited: LimitedClient,
     response: Response | None,
     chunks: list[Chunk] | None,
 ) -> Reply:
     """Counts what the request has used, and returns the reply, which is encoded again with a throttle time."""
-    key = api.key
-    if context.opened_account is None and chunks is not None:
-        meter, size = None, 0
-        if key == PRODUCE_KEY:
-            meter, size = limited.produce, context.request_bytes
-        elif key == FETCH_KEY:
-            meter, size = limited.fetch, _LENGTH.unpack_from(chunks[0])[0] + _LENGTH.size  # type: ignore[arg-type]
-        now_s, busy_s = asyncio.get_running_loop().time(), context.busy_s
-        if context.running_since_s is not None:
-            busy_s += now_s - context.running_since_s
-        if limited.take(meter, size, busy_s, now_s):
-            return chunks
     account = context.account
     assert account is not None
-    mute_ms = account.settle(key, None if chunks is None else _size_of(chunks))
+    mute_ms = account.settle(api.key, None if chunks is None else _size_of(chunks))
     if not mute_ms:
         return chunks
     _note_throttled(context, response, mute_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,20 +53,20 @@ def test_a_value_that_is_taken_back_leaves_the_rate_unchanged(history: list[tupl
 
 
 @given(pauses_and_values, st.integers(1, 10**8))
-def test_values_that_are_only_added_up_are_within_the_limit_and_count(
+def test_values_that_are_only_added_up_count_as_if_each_was_recorded(
     history: list[tuple[int, int]], limit: int
 ) -> None:
-    meter, exact = RateMeter(limit, WINDOWS), SampledRate(SAMPLES, SAMPLE_MS)
+    meter, exact = RateMeter(limit, WINDOWS), RateMeter(limit, WINDOWS)
     client = LimitedClient(meter, None, None, None)
     now_ms = 0
     for pause_ms, value in history:
         now_ms += pause_ms
-        exact.record(value, now_ms)
-        if client.take(meter, value, 0.0, now_ms / 1000):
-            assert SampledRate.per_second(deepcopy(exact), now_ms) <= limit
+        throttle_ms = exact.record(value, now_ms)
+        if client.take(meter, value, 0, now_ms / 1000):
+            assert throttle_ms == 0
         else:
-            meter.record(value, now_ms)
-    assert math.isclose(meter.usage(now_ms), exact.per_second(now_ms), rel_tol=1e-9, abs_tol=1e-9)
+            assert meter.record(value, now_ms) == throttle_ms
+    assert math.isclose(meter.usage(now_ms), exact.usage(now_ms), rel_tol=1e-9, abs_tol=1e-9)
 
 
 def test_values_are_added_up_until_a_sample_ends_or_the_limit_is_near() -> None:

@@ -60,7 +60,7 @@ FURTHER_CALLS_MAX = {
     "metrics": {"produce": 0, "fetch": 0, "fetch at the end": 0, "metadata": 1, "api versions": 1},
     # Of frequent requests one of 64.
     "metrics, timed": dict.fromkeys(CALLS_MAX, 5),
-    "quotas": {"produce": 2, "fetch": 3, "fetch at the end": 3, "metadata": 2, "api versions": 2},
+    "quotas": {"produce": 1, "fetch": 3, "fetch at the end": 3, "metadata": 1, "api versions": 1},
     "acls": dict.fromkeys(CALLS_MAX, 0),
 }
 """Further calls of a broker that has these, for a client whose quotas and permissions are cached."""
