@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 
 from kctl.security.acls import Operation, ResourceType
-from kctl.security.authorization import Client, Decision
+from kctl.security.authorization import Client, Decision, Granted
 from kctl.server.authorization import audit
 from kctl.server.authorization.audit import Question
-from kctl.server.authorization.port import Authorizer, CachedAuthorizer, Granted
+from kctl.server.authorization.port import Authorizer, CachedAuthorizer
 from kctl.server.requests.context import Peer
 
 
@@ -24,6 +25,8 @@ class Access:
         self._authorizer = authorizer
         self._is_cached = isinstance(authorizer, CachedAuthorizer)
         self.granted: Granted = authorizer.granted if isinstance(authorizer, CachedAuthorizer) else {}
+        """See AccessControl."""
+        self.logs_allowed: Callable[[], bool] = audit.logs_allowed
         """See AccessControl."""
 
     async def start(self) -> None:

@@ -10,11 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from kctl.security.acls import AclBinding, AclFilter, Operation, ResourceType
-from kctl.security.authorization import Client, Decision
+from kctl.security.authorization import Client, Decision, Granted
 from kctl.server.requests.outcomes import Outcome
-
-Granted = dict[tuple[str, str, Operation, ResourceType], set[str]]
-"""The names of resources on which an operation is allowed, by principal and address of a Peer, operation and type."""
 
 
 class Authorizer(Protocol):

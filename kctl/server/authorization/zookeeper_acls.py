@@ -28,8 +28,7 @@ from kctl.errors import (
 )
 from kctl.limits import ACL_ZNODE_BYTES_MAX, ACLS_MAX, CACHED_DECISIONS_MAX
 from kctl.security.acls import AclBinding, AclEntry, AclFilter, Operation, ResourcePattern, ResourceType
-from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, decide, decide_on_any
-from kctl.server.authorization.port import Granted
+from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, Granted, decide, decide_on_any
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.outcomes import SUCCESS, Outcome

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
-from kctl.server.authorization.audit import logs_allowed
-from kctl.server.authorization.port import Granted
+from kctl.security.authorization import Granted
 from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.quotas.meters import LimitedClient
 
@@ -138,6 +136,8 @@ class AccessControl(Protocol):
 
     granted: Granted
     """What is allowed for sure, so that further checks are not needed unless they are logged."""
+    logs_allowed: Callable[[], bool]
+    """Whether allowed operations are logged now."""
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -155,6 +155,7 @@ class EverythingAllowed:
 
     def __init__(self) -> None:
         self.granted: Granted = {}
+        self.logs_allowed: Callable[[], bool] = bool
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -188,7 +189,9 @@ class RequestContext:
     successes: int = 0
     """How many error codes the response has if all of them are NONE; 0 if it is to be searched for errors."""
     limited: LimitedClient | None = None
-    """The quotas of the client; None for a client without quotas.  If it is set, so are the next three."""
+    """The quotas of the client; None for a client without quotas.  If it is set, so are the next four."""
+    now_s: Callable[[], float] = field(init=False)
+    """Returns the time of the event loop in seconds."""
     request_bytes: int = field(init=False)
     """The size of the request."""
     busy_s: float = field(init=False)
@@ -209,7 +212,7 @@ class RequestContext:
         if self.opened_account is None and self.limited is not None:
             self.opened_account = RequestAccount(
                 self.limited,
-                asyncio.get_running_loop().time,
+                self.now_s,
                 self.request_bytes,
                 busy_s=self.busy_s,
                 running_since_s=self.running_since_s,
@@ -273,7 +276,7 @@ class RequestContext:
             return _NONE
         names = tuple(names)
         granted = access.granted.get((peer.principal, peer.client_host, operation, kind))
-        if granted is not None and granted.issuperset(names) and not logs_allowed():
+        if granted is not None and granted.issuperset(names) and not access.logs_allowed():
             return _NONE
         denied = []
         for name in dict.fromkeys(names):

@@ -110,6 +110,7 @@ class Dispatcher:
                 context.limited = client
                 context.request_bytes = len(frame)
                 context.busy_s = 0.0
+                context.now_s = self._now_s
                 context.running_since_s = self._now_s()
         recorder = self.recorder
         if recorder is not None:

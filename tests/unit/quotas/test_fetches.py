@@ -33,7 +33,7 @@ def limited(scene: Scene, made: ClientQuotas) -> tuple[RequestContext, Callable[
     client = made.client("User:ANONYMOUS", "client")
     assert client is not None
     requested = context(VERSION)
-    now_s = scene.disk.loop.time
+    requested.now_s = now_s = scene.disk.loop.time
     requested.limited, requested.request_bytes, requested.busy_s, requested.running_since_s = client, 100, 0.0, now_s()
     return requested, lambda: 0 if requested.account is None else requested.account.settle(FETCH_KEY, 0)
 
