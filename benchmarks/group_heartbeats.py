@@ -120,7 +120,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
         joins = [settled(join(coordinator, group_id)) for _ in range(members)]
         joined = await asyncio.gather(*joins)
         frames += [heartbeat_frame(group_id, each) for each in joined]
-    dispatcher = Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of), clock)
+    dispatcher = Dispatcher(ClientQuotas(ConfigView({}).current, clock, address_of), time.monotonic)
     dispatcher.register("heartbeat", HeartbeatHandler(coordinator).handle)
     peer = Peer("/127.0.0.1", "PLAINTEXT")
     samples = []

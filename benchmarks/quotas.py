@@ -61,7 +61,7 @@ async def request_us(configs: Mapping[str, Mapping[str, str]]) -> float:
     clock = SystemClock()
     quotas = ClientQuotas(ConfigView({}).current, clock, address_of)
     await quotas.replace(configs)
-    dispatcher = Dispatcher(quotas, clock)
+    dispatcher = Dispatcher(quotas, time.monotonic)
     dispatcher.register("produce", produce)
     peer = Peer("/127.0.0.1", "PLAINTEXT")
     data = [PartitionProduceData(index=0, records=memoryview(bytes(RECORD_BYTES)))]

@@ -23,7 +23,8 @@ from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 
-TOPIC = "cost"
+TOPIC, SMALL_TOPIC = "cost", "small"
+"""Topics of large and of small batches: a fetch returns the whole first batch of its topic."""
 PIPELINED, PIPELINED_BYTES = 50, 1 << 20
 
 
@@ -32,7 +33,8 @@ def costs(broker: Subject, signal_on: int, what: str, *, runs: int, goal: str) -
 
     `signal_on` is that of benchmarks/harness/switched_broker.py.
     """
-    librdkafka.create_topic(broker.bootstrap, TOPIC)
+    for topic in (TOPIC, SMALL_TOPIC):
+        librdkafka.create_topic(broker.bootstrap, topic)
     figures = []
     for work, (frame, count) in workloads().items():
         values: dict[bool, list[float]] = {False: [], True: []}
@@ -52,21 +54,21 @@ def costs(broker: Subject, signal_on: int, what: str, *, runs: int, goal: str) -
 def workloads() -> dict[str, tuple[bytes, int]]:
     """A framed request, and how often it is sent in one turn."""
     return {
-        "produce 1 MB": (produce_of(1000), 50),
-        "fetch 1 MB": (fetch_of(1_000_000), 50),
-        "produce 100 B": (produce_of(1, size=100), 1000),
-        "fetch of one batch": (fetch_of(1), 1000),
+        "produce 1 MB": (produce_of(TOPIC, 1000), 50),
+        "fetch 1 MB": (fetch_of(TOPIC, 1_000_000), 50),
+        "produce 100 B": (produce_of(SMALL_TOPIC, 1, size=100), 1000),
+        "fetch 100 B": (fetch_of(SMALL_TOPIC, 1), 1000),
     }
 
 
-def produce_of(records: int, *, size: int = 1024) -> bytes:
+def produce_of(topic: str, records: int, *, size: int = 1024) -> bytes:
     batch = build_batch([Record(offset=i, timestamp=0, key=None, value=b"x" * size) for i in range(records)])
     data = [PartitionProduceData(index=0, records=memoryview(batch))]
-    topics = [TopicProduceData(name=TOPIC, partition_data=data)]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
     return framed(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 0, 7)
 
 
-def fetch_of(max_bytes: int) -> bytes:
+def fetch_of(topic: str, max_bytes: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
     request = FetchRequest(
         replica_id=-1,
@@ -75,7 +77,7 @@ def fetch_of(max_bytes: int) -> bytes:
         max_bytes=max_bytes,
         session_id=0,
         session_epoch=-1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
     return framed(request, 1, 11)
 

@@ -36,6 +36,9 @@ _IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}),
 }
 
+Granted = dict[tuple[str, str, Operation, ResourceType], set[str]]
+"""The names of resources on which an operation is allowed, by principal, address, operation and type."""
+
 
 class Reason(Enum):
     """The kind of rule that decided."""

@@ -114,7 +114,7 @@ class Broker:
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._state = BrokerState.NOT_RUNNING
-        self._dispatcher = dispatcher = Dispatcher(self._base.quotas, world.clock)
+        self._dispatcher = dispatcher = Dispatcher(self._base.quotas, self._loop.time)
         if isinstance(self._loop, MeasuredEventLoop):
             self._loop.lag.slow.latest_request = lambda: dispatcher.latest_api
         self._channels = Channels(

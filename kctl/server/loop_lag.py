@@ -125,15 +125,19 @@ class _MeasuringSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         now_s = monotonic()
         busy_s = now_s - self.started_s
-        self._due.end(now_s)
+        due = self._due
+        if due.is_timed:
+            due.end(now_s)
         self.lag.wall.observe(busy_s * 1000)
         if self._measures_cpu:
             self.lag.cpu.observe((thread_time() - self._reading.thread_s) * 1000)
         if busy_s >= SLOW_S:
-            self.lag.slow.report(self.started_s, busy_s, self._reading, self._clocks.read, self._due)
+            self.lag.slow.report(self.started_s, busy_s, self._reading, self._clocks.read, due)
+            due.time(now_s)
         ready = super().select(timeout)
         self.started_s = now_s = monotonic()
-        self._due.begin(now_s)
+        if due.is_timed:
+            due.begin(now_s)
         if now_s - self._read_s >= self._reading_interval_s:
             self._read_s = now_s
             self._reading = self._clocks.read()

@@ -1,7 +1,9 @@
 """Names the callbacks that make an iteration of the event loop long, in a log line.
 
 asyncio calls one callback after the other: the steps of tasks, timers, sockets that are ready.  DueCallbacks is its
-queue; it reads the clock whenever a callback is taken, and keeps those that ran for long, until the iteration ends.
+queue.  While callbacks are timed, it reads the clock whenever one is taken, and keeps those that ran for long until the
+iteration ends.  That costs each callback a call, so they are timed from the first long iteration, whose line has no
+names, until there was none for TIMED_S.  The start of a broker has long ones.
 
 Owner: event loop.
 """
@@ -24,6 +26,8 @@ SLOW_S = 0.02
 VERY_SLOW_S = 0.1
 """The duration of an iteration that is logged at level INFO, unless the CPU time is measured: on a busy machine shorter
 ones are frequent."""
+TIMED_S = 600.0
+"""For so long after a long iteration, callbacks are timed."""
 _LONG_S = 0.005
 """The duration of a callback that is named."""
 _COLLECTIONS_MAX = 100
@@ -37,9 +41,41 @@ class DueCallbacks(deque[asyncio.Handle]):
         super().__init__()
         self.long: list[tuple[str, float]] = []
         """Names and durations in seconds."""
+        self.is_timed = False
+        """Whether the callbacks of this iteration are timed; then `begin` and `end` have to be called."""
         self._now_s = now_s
-        self._since_s = now_s()
+        self._timed_until_s = 0.0
+        self._since_s = 0.0
         self._running: Any = None
+
+    def time(self, now_s: float) -> None:
+        """There was a long iteration: times callbacks from the next one on."""
+        self._timed_until_s = now_s + TIMED_S
+        if not self.is_timed:
+            self.is_timed = True
+            self.__class__ = _TimedCallbacks
+
+    def begin(self, now_s: float) -> None:
+        """The next iteration begins."""
+        self._since_s = now_s
+        if self.long:
+            self.long = []
+        if now_s >= self._timed_until_s:
+            self.is_timed = False
+            self.__class__ = DueCallbacks
+
+    def end(self, now_s: float) -> None:
+        """The last callback of the iteration has ended."""
+        if now_s - self._since_s >= _LONG_S:
+            self._keep(now_s)
+        self._running = None  # It may refer to much memory.
+
+    def _keep(self, now_s: float) -> None:
+        self.long.append((_name(self._running), now_s - self._since_s))
+
+
+class _TimedCallbacks(DueCallbacks):
+    """What the queue is while callbacks are timed: otherwise it has no method of its own that asyncio calls."""
 
     def popleft(self) -> asyncio.Handle:
         """The next callback, which is called at once."""
@@ -51,21 +87,6 @@ class DueCallbacks(deque[asyncio.Handle]):
         # Its function: a handle that is cancelled meanwhile forgets it.
         self._running = handle._callback  # type: ignore[attr-defined] # noqa: SLF001
         return handle
-
-    def end(self, now_s: float) -> None:
-        """The last callback of the iteration has ended."""
-        if now_s - self._since_s >= _LONG_S:
-            self._keep(now_s)
-        self._running = None  # It may refer to much memory.
-
-    def begin(self, now_s: float) -> None:
-        """The next iteration begins."""
-        self._since_s = now_s
-        if self.long:
-            self.long = []
-
-    def _keep(self, now_s: float) -> None:
-        self.long.append((_name(self._running), now_s - self._since_s))
 
 
 _popleft = deque[asyncio.Handle].popleft
@@ -101,7 +122,8 @@ class SlowIterations:
             "event loop was busy %s generations=%s callbacks=%s latest_request=%s",
             times,
             ",".join(str(generation) for _, generation in collections) or "none",
-            ",".join(f"{name}:{duration_s * 1000:.1f}ms" for name, duration_s in due.long) or "none",
+            ",".join(f"{name}:{duration_s * 1000:.1f}ms" for name, duration_s in due.long)
+            or ("none" if due.is_timed else "not_timed"),
             self.latest_request() or "none",
         )
 

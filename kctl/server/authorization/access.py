@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 
 from kctl.security.acls import Operation, ResourceType
-from kctl.security.authorization import Client, Decision
+from kctl.security.authorization import Client, Decision, Granted
 from kctl.server.authorization import audit
 from kctl.server.authorization.audit import Question
-from kctl.server.authorization.port import Authorizer
+from kctl.server.authorization.port import Authorizer, CachedAuthorizer
 from kctl.server.requests.context import Peer
 
 
@@ -22,6 +23,11 @@ class Access:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
+        self._is_cached = isinstance(authorizer, CachedAuthorizer)
+        self.granted: Granted = authorizer.granted if isinstance(authorizer, CachedAuthorizer) else {}
+        """See AccessControl."""
+        self.logs_allowed: Callable[[], bool] = audit.logs_allowed
+        """See AccessControl."""
 
     async def start(self) -> None:
         """Starts the authorizer; its exceptions are passed on."""
@@ -38,8 +44,14 @@ class Access:
 
         `is_logged` is False for checks that neither grant nor refuse the request, such as those that filter a list.
         """
+        key = (peer.principal, peer.client_host, operation, kind)
+        granted = self.granted.get(key)
+        if granted is not None and name in granted and not audit.logs_allowed():
+            return True
         client = _client(peer.principal, peer.client_host)
         decision = self._authorizer.authorize(client, operation, kind, name)
+        if self._is_cached and decision.is_allowed:
+            self.granted.setdefault(key, set()).add(name)
         if is_logged and (not decision.is_allowed or audit.logs_allowed()):
             _log(decision, Question(peer.listener, client, operation, kind, name, api))
         return decision.is_allowed

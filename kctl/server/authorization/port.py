@@ -7,10 +7,10 @@ text and returns an object with these methods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kctl.security.acls import AclBinding, AclFilter, Operation, ResourceType
-from kctl.security.authorization import Client, Decision
+from kctl.security.authorization import Client, Decision, Granted
 from kctl.server.requests.outcomes import Outcome
 
 
@@ -42,3 +42,13 @@ class Authorizer(Protocol):
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[tuple[AclBinding, Outcome]]]:
         """Deletes the ACLs that the filters select; for each filter those of them that no earlier filter selects."""
         ...
+
+
+@runtime_checkable
+class CachedAuthorizer(Authorizer, Protocol):
+    """An authorizer whose decisions hold until it clears `granted`: it is not asked again about what is in there.
+
+    Access adds what is allowed.  The authorizer clears it when a decision may have changed, and when there are many.
+    """
+
+    granted: Granted

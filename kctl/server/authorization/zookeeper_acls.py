@@ -28,7 +28,7 @@ from kctl.errors import (
 )
 from kctl.limits import ACL_ZNODE_BYTES_MAX, ACLS_MAX, CACHED_DECISIONS_MAX
 from kctl.security.acls import AclBinding, AclEntry, AclFilter, Operation, ResourcePattern, ResourceType
-from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, decide, decide_on_any
+from kctl.security.authorization import AccessPolicy, AclIndex, Client, Decision, Granted, decide, decide_on_any
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.problem_log import ProblemLog
 from kctl.server.requests.outcomes import SUCCESS, Outcome
@@ -53,6 +53,8 @@ class ZooKeeperAcls:
         self._policy = policy
         self._index = AclIndex()
         self._decisions: dict[tuple[Client, Operation, ResourceType, str], Decision] = {}
+        self.granted: Granted = {}
+        """See CachedAuthorizer.  What it has is in `_decisions` too, so that it has no other bound."""
         self._lock = asyncio.Lock()
         self._problems = ProblemLog(log, "cannot read ACLs, everything they apply to is denied path=%s error=%s")
         self._changes = [
@@ -68,7 +70,7 @@ class ZooKeeperAcls:
         if decision is None:
             decision = decide(self._index, self._policy, client, operation, kind, name)
             if len(self._decisions) >= CACHED_DECISIONS_MAX:
-                self._decisions.clear()
+                self._forget_decisions()
             self._decisions[key] = decision
         return decision
 
@@ -161,7 +163,11 @@ class ZooKeeperAcls:
 
     def _store(self, pattern: ResourcePattern, entries: Iterable[AclEntry] | None) -> None:
         self._index.replace(pattern, entries)
+        self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
         self._decisions.clear()
+        self.granted.clear()
 
     # Changes.
 

@@ -166,12 +166,13 @@ class FetchHandler:
         denied: frozenset[str],
     ) -> FetchReply:
         max_bytes = min(request.max_bytes, self._fetch_max_bytes)
-        account = context.account
-        if account is not None:
+        limited = context.limited
+        if limited is not None:
             if request.replica_id >= 0:
-                account.exempt()
-            elif account.fetch_bytes_max is not None:
-                max_bytes = int(min(max_bytes, account.fetch_bytes_max))
+                context.exempt()
+            elif limited.fetch is not None and max_bytes > limited.fetch.room:
+                # A larger response would always be throttled.  Kafka: ClientQuotaManager.getMaxValueInQuotaWindow.
+                max_bytes = int(min(max_bytes, limited.fetch.value_max))
         reader = Reader(
             context.api_version,
             replica_id=request.replica_id,
@@ -196,7 +197,7 @@ class FetchHandler:
         )
         needs_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         return FetchReply(
-            fetch, session, partial(self._create_session, fetch) if needs_session else _no_session, account
+            fetch, session, partial(self._create_session, fetch) if needs_session else _no_session, context
         )
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:

@@ -91,9 +91,11 @@ class ProduceHandler:
         if refusal is not None:
             return self._refuse_all(request, refusal)
         appends = _Appends(request, context)
-        self._append_some(appends, request.topic_data, appends.response.responses)
+        appended = self._append_some(appends, request.topic_data, appends.response.responses)
         if appends.long:
             return self._append_long(appends)
+        if not appends.waiting:
+            context.successes = appended
         return self._respond(appends, partial(waiting_reply, context, may_overlap=True))
 
     async def handle_long(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
@@ -117,8 +119,11 @@ class ProduceHandler:
 
     def _append_some(
         self, appends: _Appends, topics: Sequence[TopicProduceData], responses: list[TopicProduceResponse]
-    ) -> None:
-        """Appends to the first APPENDS_PER_SLICE_MAX partitions, and defers the others."""
+    ) -> int:
+        """Appends to the first APPENDS_PER_SLICE_MAX partitions, and defers the others.
+
+        Returns the number of partitions if there was an append to each of them, else 0.
+        """
         allowance = Allowance.inline()
         count = 0
         denied = appends.context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, topics))
@@ -130,10 +135,10 @@ class ProduceHandler:
                 partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 results.append(partition_result)
                 traffic.produce_requests += 1
+                count += 1
                 try:
                     if topic.name in denied:
                         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    count += 1
                     is_full = count > APPENDS_PER_SLICE_MAX
                     if is_full or (appends.long and appends.has_long(topic.name, data.index)):
                         self._defer(appends, topic.name, data, partition_result)
@@ -144,7 +149,9 @@ class ProduceHandler:
                 except ApiError as error:
                     self._note_failure(topic.name, error, data.records)
                     _refuse(partition_result, error)
-        self._replicas.partitions_moved(appends.take_moved())
+        moved = appends.take_moved()
+        self._replicas.partitions_moved(moved)
+        return count if len(moved) == count else 0
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""

@@ -81,7 +81,8 @@ class ClientQuotas:
         self._problems = ProblemLog(log, "ignoring invalid quota, the former one stays in use path=/config/%s error=%s")
         self._connection_rates: dict[str | None, int] = {}
         """By address; None for the default."""
-        self._clients: dict[tuple[str, str], LimitedClient | None] = {}
+        self.known_clients: dict[tuple[str, str], LimitedClient | None] = {}
+        """What `client` has found, for the dispatcher, which looks here first."""
         self.has_limits = False
         """Whether any quota is configured."""
         self._forget_inactive_ms = 0
@@ -92,7 +93,7 @@ class ClientQuotas:
         if not self.has_limits:
             return None
         try:
-            return self._clients[principal, client_id]
+            return self.known_clients[principal, client_id]
         except KeyError:
             return self._find_client(principal, client_id)
 
@@ -166,7 +167,7 @@ class ClientQuotas:
                 quota.limits.set(entity, values.get(key))
 
     def _update(self) -> None:
-        self._clients.clear()
+        self.known_clients.clear()
         self.has_limits = not all(quota.limits.is_empty for quota in self._quotas.values())
 
     def _find_client(self, principal: str, client_id: str) -> LimitedClient | None:
@@ -181,9 +182,9 @@ class ClientQuotas:
         )
         found = client if client.has_limit else None
         if len(principal) + len(client_id) <= QUOTA_NAME_CHARACTERS_MAX:
-            if len(self._clients) >= QUOTA_CLIENTS_MAX:
-                self._clients.clear()
-            self._clients[principal, client_id] = found
+            if len(self.known_clients) >= QUOTA_CLIENTS_MAX:
+                self.known_clients.clear()
+            self.known_clients[principal, client_id] = found
         return found
 
     def _make_room(self, now_ms: int) -> None:
@@ -195,4 +196,4 @@ class ClientQuotas:
             forgotten += sum(each.forget_inactive(now_ms) for each in meters)
         if forgotten:
             # Otherwise clients would continue to use meters that are no longer shared.
-            self._clients.clear()
+            self.known_clients.clear()

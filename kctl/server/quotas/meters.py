@@ -1,5 +1,8 @@
 """The usage of the clients of one quota group, and their throttle times.
 
+A rate is computed at the first value of a sample and near the limit.  Other values are only added up: `added` counts
+them until `room` is used up or the sample ends.
+
 Pure: the caller passes the time.
 """
 
@@ -16,6 +19,7 @@ from kctl.security.quotas import QuotaGroup
 from kctl.server.quotas.limits import Limit
 from kctl.server.quotas.rates import SampledRate, TokenBucket, bucket_throttle_ms, rate_throttle_ms
 
+PERCENT = 100.0
 INACTIVE_MS = 3_600_000
 """The meter of a group without requests for this long is removed.  Kafka: InactiveSensorExpirationTimeSeconds."""
 
@@ -56,6 +60,10 @@ class Meter(ABC):
         self.throttle_count = 0
         self.throttle_ms_total = 0
 
+    def change_limit(self, limit: float) -> None:
+        """Sets a new limit."""
+        self.limit = limit
+
     def note_throttled(self, throttle_ms: int) -> None:
         """Counts a request that was throttled because of this meter."""
         self.throttle_count += 1
@@ -73,23 +81,29 @@ class Meter(ABC):
 class RateMeter(Meter):
     """Bytes, or milliseconds of request time, per second.  `throttle_ms_max` bounds one throttle time."""
 
-    __slots__ = ("_rate", "_throttle_ms_max", "_windows", "carried")
+    __slots__ = ("_rate", "_throttle_ms_max", "_windows", "added", "exact_from_s", "room")
 
     def __init__(self, limit: float, windows: QuotaWindows, throttle_ms_max: int | None = None) -> None:
         super().__init__(limit)
         self._windows = windows
         self._rate = SampledRate(windows.samples, windows.sample_ms)
         self._throttle_ms_max = throttle_ms_max
-        self.carried = 0.0
-        """Is recorded with the next value."""
+        self.added = 0.0
+        """Values since the last call of `record` or `add`.  A request adds its own, see LimitedClient.take."""
+        self.room = -1.0
+        """The largest sum of them with which the rate is surely not above the limit."""
+        self.exact_from_s = 0.0
+        """From this time on, in seconds, values have to be passed to `record`."""
+
+    def change_limit(self, limit: float) -> None:
+        """See Meter."""
+        self.limit = limit
+        self.room = -1.0
 
     def record(self, value: float, now_ms: int) -> int:
         """Adds a value and returns the throttle time in ms, 0 within the limit."""
-        self.last_used_ms = now_ms
-        if self.carried:
-            value += self.carried
-            self.carried = 0.0
-        if self._rate.record_within(value, now_ms, self.limit):
+        self.add(value, now_ms)
+        if self.room >= 0:
             return 0
         rate = self._rate.per_second(now_ms)
         if rate <= self.limit:
@@ -100,7 +114,16 @@ class RateMeter(Meter):
     def add(self, value: float, now_ms: int) -> None:
         """Adds a value, which counts for the next request; a negative one reverts an earlier one."""
         self.last_used_ms = now_ms
+        self._settle()
         self._rate.record(value, now_ms)
+        self.room = self._rate.room(self.limit)
+        self.exact_from_s = min(self._rate.sample_end_ms, now_ms + _ADDED_UP_MS_MAX) / 1000
+
+    def _settle(self) -> None:
+        """Records what was added up: the current sample had not ended then."""
+        if self.added:
+            added, self.added = self.added, 0.0
+            self._rate.record_late(added)
 
     @property
     def value_max(self) -> float:
@@ -109,7 +132,13 @@ class RateMeter(Meter):
 
     def usage(self, now_ms: int) -> float:
         """The rate per second over the windows."""
+        self._settle()
+        self.room = -1.0
         return self._rate.per_second(now_ms)
+
+
+_ADDED_UP_MS_MAX = 10_000
+"""The longest time for which values are only added up: `last_used_ms` is that much too early at most."""
 
 
 class BucketMeter(Meter):
@@ -151,6 +180,34 @@ class LimitedClient:
         """False if no quota applies."""
         return any(meter is not None for meter in (self.produce, self.fetch, self.request, self.mutation))
 
+    def take(self, meter: RateMeter | None, size: float, since_s: float, now_s: float) -> bool:
+        """Counts what a request has used, if that is surely within the quotas; if not, nothing is counted.
+
+        `meter` is that of bytes, and the request has taken the time since `since_s`.  One call without further ones,
+        because almost all requests need no more.
+        """
+        request = self.request
+        used = 0.0
+        if request is not None:
+            used = request.added + (now_s - since_s) * PERCENT
+            if used > request.room or now_s >= request.exact_from_s:
+                return False
+        if meter is not None:
+            added = meter.added + size
+            if added > meter.room or now_s >= meter.exact_from_s:
+                return False
+            meter.added = added
+        if request is not None:
+            request.added = used
+        return True
+
+    def admits_fetch(self, size: int) -> bool:
+        """Whether a fetch response of about so many bytes is surely not throttled."""
+        fetch, request = self.fetch, self.request
+        return (fetch is None or fetch.added + size <= fetch.room) and (
+            request is None or request.added <= request.room
+        )
+
 
 M = TypeVar("M", bound=Meter)
 
@@ -186,7 +243,8 @@ class Meters(Generic[M]):
         if meter is None:
             meter = self._by_group[key] = self._create(limit.value)
             meter.last_used_ms = now_ms
-        meter.limit = limit.value
+        elif meter.limit != limit.value:
+            meter.change_limit(limit.value)
         return meter
 
     def forget_inactive(self, now_ms: int) -> int:

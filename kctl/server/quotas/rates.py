@@ -47,17 +47,22 @@ class SampledRate:
                 starts[self._current] = now_ms
                 self._sums[self._current] = value
 
-    def record_within(self, value: float, now_ms: int, limit: float) -> bool:
-        """Adds a value; True if the rate is surely not above the limit: a quick check that computes no window.
+    def record_late(self, value: float) -> None:
+        """Adds a value to the current sample, from the time before its end."""
+        self._sums[self._current] += value
 
-        The sums may include old samples, and the window is never shorter than `samples` - 1 of them.
+    @property
+    def sample_end_ms(self) -> int:
+        """The end of the current sample; there must have been a value."""
+        return self._starts_ms[self._current] + self._sample_ms
+
+    def room(self, limit: float) -> float:
+        """What may be added until the end of the current sample before the rate can be above the limit.
+
+        Negative if the rate may be above it already: the sums may include old samples.  The window is never shorter
+        than `samples` - 1 samples.
         """
-        starts = self._starts_ms
-        if starts and now_ms - starts[self._current] < self._sample_ms:
-            self._sums[self._current] += value
-        else:
-            self.record(value, now_ms)
-        return sum(self._sums) * 1000 <= limit * self._shortest_ms
+        return limit * self._shortest_ms / 1000 - sum(self._sums)
 
     def per_second(self, now_ms: int) -> float:
         """The current rate."""

@@ -13,13 +13,16 @@ from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.protocol import codec
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kctl.server.quotas.accounts import RequestAccount
 from kctl.server.replication.fetch_reading import Fetch, FetchKey, Reading
 from kctl.server.replication.fetch_session import NO_SESSION, FetchSession
+from kctl.server.requests.context import RequestContext
 from kctl.server.requests.slices import pause, pieces
 
 _Results = Mapping[TopicPartition, PartitionData]
 _Topics = dict[str, list[PartitionData]]
+_HEADER_BYTES = 30
+_PARTITION_BYTES = 100
+"""About what a response has besides records: a quota that is not nearly reached is not compared with the exact size."""
 
 
 class FetchReply:
@@ -34,31 +37,39 @@ class FetchReply:
         fetch: Fetch,
         session: FetchSession | None,
         create_session: Callable[[], FetchSession | None],
-        account: RequestAccount | None,
+        context: RequestContext,
     ) -> None:
         self.fetch = fetch
         self._session = session
         self._create_session = create_session
-        self._account = account
+        self._context = context
 
     def response(self, reading: Reading) -> FetchResponse:
         """The response with this reading; an empty one if a quota is exceeded."""
-        if self._account is not None and self._account.throttle_fetch(lambda: self._size_bytes(reading)):
-            return self._response({}, self._session)
+        limited = self._context.limited
+        if limited is not None and not limited.admits_fetch(
+            reading.total_bytes + len(reading.results) * _PARTITION_BYTES + _HEADER_BYTES
+        ):
+            account = self._context.account
+            if account is not None and account.throttle_fetch(lambda: self._size_bytes(reading)):
+                return self._response({}, self._session)
         session = self._session_of(reading)
         topics: _Topics = {}
         self._send(reading.results, reading, session, topics)
         if session is not None:
             self.fetch.rest(session, self.fetch.positions, reading)
+        if not reading.is_urgent and not self.fetch.is_converted:
+            self._context.successes = 1 + sum(map(len, topics.values()))
         return self._response(topics, session)
 
     async def response_in_slices(self, reading: Reading) -> FetchResponse:
         """As `response`, for many partitions."""
         if not self.fetch.is_long:
             return self.response(reading)
-        account = self._account
+        account = self._context.account
         if account is not None:
-            has_quota = account.fetch_bytes_max is not None and not self.fetch.reader.is_follower
+            assert self._context.limited is not None
+            has_quota = self._context.limited.fetch is not None
             size_bytes = await self._size_bytes_in_slices(reading) if has_quota else 0
             if account.throttle_fetch(lambda: size_bytes):
                 return self._response({}, self._session)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kctl.errors import ApiError
 from kctl.security.acls import AUTHORIZATION_ERRORS, CLUSTER_NAME, Operation, ResourceType
+from kctl.security.authorization import Granted
+from kctl.server.quotas.accounts import RequestAccount
+from kctl.server.quotas.meters import LimitedClient
 
 if TYPE_CHECKING:
-    from kctl.server.quotas.accounts import RequestAccount
     from kctl.server.requests.recorder import ApiRecord
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -132,6 +134,11 @@ class Peer:
 class AccessControl(Protocol):
     """Decides on requests; implemented by `kctl.server.authorization.access`."""
 
+    granted: Granted
+    """What is allowed for sure, so that further checks are not needed unless they are logged."""
+    logs_allowed: Callable[[], bool]
+    """Whether allowed operations are logged now."""
+
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
     ) -> bool:
@@ -145,6 +152,10 @@ class AccessControl(Protocol):
 
 class EverythingAllowed:
     """The access control of a broker without an authorizer."""
+
+    def __init__(self) -> None:
+        self.granted: Granted = {}
+        self.logs_allowed: Callable[[], bool] = bool
 
     def allows(
         self, peer: Peer, operation: Operation, kind: ResourceType, name: str, *, api: str, is_logged: bool = True
@@ -175,10 +186,50 @@ class RequestContext:
     """When the request passed its stages; None if it is not timed."""
     record: ApiRecord | None = None
     """Where the request is counted; None if metrics are off."""
-    account: RequestAccount | None = None
-    """The use of the client's quotas by the request; None for a client without quotas."""
+    successes: int = 0
+    """How many error codes the response has if all of them are NONE; 0 if it is to be searched for errors."""
+    limited: LimitedClient | None = None
+    """The quotas of the client; None for a client without quotas.  If it is set, so are the next four."""
+    now_s: Callable[[], float] = field(init=False)
+    """Returns the time of the event loop in seconds."""
+    request_bytes: int = field(init=False)
+    """The size of the request."""
+    busy_s: float = field(init=False)
+    """The time that it has used until `running_since_s`, unless it has an account."""
+    running_since_s: float | None = field(init=False)
+    """In seconds of the event loop's clock; None if it waits."""
+    opened_account: RequestAccount | None = None
+    """See `account`."""
     encode: Callable[[RequestContext, Any], Any] | None = None
     """Encodes the response as a reply; set by the dispatcher."""
+
+    @property
+    def account(self) -> RequestAccount | None:
+        """What the request uses of the quotas of its client; None for a client without quotas.
+
+        It is made when it is first needed: most requests are settled without one.
+        """
+        if self.opened_account is None and self.limited is not None:
+            self.opened_account = RequestAccount(
+                self.limited,
+                self.now_s,
+                self.request_bytes,
+                busy_s=self.busy_s,
+                running_since_s=self.running_since_s,
+            )
+        return self.opened_account
+
+    def exempt(self) -> None:
+        """The request does not count for quotas: it is one of a follower."""
+        self.limited = self.opened_account = None
+
+    def wait(self, now_s: float) -> None:
+        """The request waits: it uses no time until its response is made."""
+        if self.opened_account is not None:
+            self.opened_account.paused()
+        elif self.running_since_s is not None:
+            self.busy_s += now_s - self.running_since_s
+            self.running_since_s = None
 
     @property
     def client_host(self) -> str:
@@ -222,6 +273,10 @@ class RequestContext:
         """
         access, peer, api = self.access, self.peer, self.api_name
         if access is EVERYTHING_ALLOWED:
+            return _NONE
+        names = tuple(names)
+        granted = access.granted.get((peer.principal, peer.client_host, operation, kind))
+        if granted is not None and granted.issuperset(names) and not access.logs_allowed():
             return _NONE
         denied = []
         for name in dict.fromkeys(names):

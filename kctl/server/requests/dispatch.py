@@ -3,7 +3,8 @@
 The table of handlers is what ApiVersions advertises: an API without a handler is unknown.  As in Kafka, an unknown API
 or version, or a malformed body, closes the connection; only ApiVersions responds with an error.
 
-Here quotas are enforced too: a request of a client that has some gets an account (quotas/accounts).
+Here quotas are enforced too: what a request of a client that has some uses is settled when its response is encoded
+(quotas/accounts).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from kctl.environment import Clock
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.limits import COPIED_FRAME_BYTES_MAX, HANDLED_AT_ONCE_BYTES_MAX
 from kctl.protocol import codec, registry
@@ -24,10 +24,10 @@ from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import RequestHeader, decode_request_header
 from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
-from kctl.server.quotas.accounts import EXEMPT_KEYS, RequestAccount
+from kctl.server.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
-from kctl.server.requests.recorder import FETCH_KEY, RequestRecorder
+from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.slices import held, pause
 from kctl.server.requests.waiting_reply import WaitingReply
@@ -36,12 +36,13 @@ log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
 """It has two strings only, and has to be answered at once before a client is authenticated."""
-_PRODUCE_AND_FETCH = frozenset({0, 1})
+_PRODUCE_AND_FETCH = frozenset({PRODUCE_KEY, FETCH_KEY})
 """They are usually long because of records, which are not decoded.  Their responses are about as long, and are not
 examined, because there are so many.
 """
 _OF_CONTROLLER = frozenset({4, 5, 6})
 """LeaderAndIsr, StopReplica and UpdateMetadata do not wait for long requests of clients."""
+_LENGTH = struct.Struct(">i")
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -53,7 +54,8 @@ Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None]
 class Dispatcher:
     """Handlers by API key.  Owner: event loop."""
 
-    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+    def __init__(self, quotas: ClientQuotas, now_s: Callable[[], float]) -> None:
+        """`now_s` returns the time of the event loop in seconds."""
         self.access: AccessControl = EVERYTHING_ALLOWED
         """Decides on the requests of all clients; set before the first connection is accepted."""
         self.recorder: RequestRecorder | None = None
@@ -62,7 +64,7 @@ class Dispatcher:
         """The API of the request that was handled last."""
         self._request_log: RequestLog | None = None
         self._quotas = quotas
-        self._clock = clock
+        self._now_s = now_s
         self._handlers: dict[int, tuple[registry.Api, Handler, Callable[[RequestContext, Response], Reply]]] = {}
         self._long_handlers: dict[int, Handler] = {}
         self._api_versions: list[ApiVersion] = []
@@ -105,10 +107,18 @@ class Dispatcher:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer, self.access, api.name)
-        if self._quotas.has_limits and api.key not in EXEMPT_KEYS:
-            client = self._quotas.client(peer.principal, context.client_id)
+        quotas = self._quotas
+        if quotas.has_limits and api.key not in EXEMPT_KEYS:
+            try:
+                client = quotas.known_clients[peer.principal, context.client_id]
+            except KeyError:
+                client = quotas.client(peer.principal, context.client_id)
             if client is not None:
-                context.account = RequestAccount(client, self._clock, asyncio.get_running_loop().time, len(frame))
+                context.limited = client
+                context.request_bytes = len(frame)
+                context.busy_s = 0.0
+                context.now_s = self._now_s
+                context.running_since_s = self._now_s()
         recorder = self.recorder
         if recorder is not None:
             record = context.record = recorder.apis[api.name]
@@ -137,8 +147,8 @@ class Dispatcher:
         if recorder is not None and api.key == FETCH_KEY and request.replica_id >= 0:
             context.record = recorder.follower_fetches
         if isinstance(result, WaitingReply):
-            if context.account is not None:
-                context.account.paused()
+            if context.limited is not None:
+                context.wait(self._now_s())
             return result
         if result is None:
             return self._encode(api, context, None)
@@ -225,13 +235,19 @@ class Dispatcher:
 
     def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
         """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
-        mute_ms = _settle_account(api, context, response)
+        account = context.account
+        mute_ms = 0
+        if account is not None:
+            mute_ms = account.throttle_ms if api.key == FETCH_KEY else account.settle(api.key, 0)
+            _note_throttled(context, response, mute_ms)
 
         async def encoded() -> Reply:
             with held():
                 async with self._long_encoding:
                     loop = asyncio.get_running_loop()
                     chunks = await loop.run_in_executor(None, framed_response, api, context, response)
+            if account is not None and api.key == FETCH_KEY:
+                account.settle(FETCH_KEY, _size_of(chunks))
             if context.record is not None:
                 context.record.versions[context.api_version] += 1
                 context.record.count_errors(response, context.record.errors)
@@ -255,31 +271,37 @@ class Dispatcher:
             self._request_log.ready(context, has_response=chunks is not None)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
-        if context.account is not None:
-            reply = self._encode_and_settle(api, context, context.account, response)
-        else:
-            reply = None if response is None else framed_response(api, context, response)
+        chunks = None if response is None else framed_response(api, context, response)
+        reply: Reply = chunks
+        limited = context.limited
+        if limited is not None:
+            # Almost all requests are settled here, without a further call.
+            is_settled = False
+            if context.opened_account is None and chunks is not None:
+                now_s, key = self._now_s(), api.key
+                since_s = context.running_since_s
+                if since_s is None:
+                    since_s = now_s - context.busy_s
+                if key == PRODUCE_KEY:
+                    is_settled = limited.take(limited.produce, context.request_bytes, since_s, now_s)
+                elif key == FETCH_KEY:
+                    is_settled = limited.take(limited.fetch, _size_of(chunks), since_s, now_s)
+                else:
+                    is_settled = limited.take(None, 0, since_s, now_s)
+            if not is_settled:
+                reply = _settled(api, context, response, chunks)
         record = context.record
         if record is not None:
             record.versions[context.api_version] += 1
             if response is None:
                 record.errors[0] += 1
+            elif context.successes:
+                record.errors[0] += context.successes
             else:
                 record.count_errors(response, record.errors)
         if context.times is not None:
             self._ready(context, context.times, response, reply)
         return reply
-
-    def _encode_and_settle(
-        self, api: registry.Api, context: RequestContext, account: RequestAccount, response: Response | None
-    ) -> Reply:
-        mute_ms = _settle_account(api, context, response)
-        if response is None:
-            return ThrottledReply(None, mute_ms) if mute_ms else None
-        chunks = framed_response(api, context, response)
-        if account.is_timed:
-            account.encoded()
-        return ThrottledReply(chunks, mute_ms) if mute_ms else chunks
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
@@ -287,16 +309,33 @@ class Dispatcher:
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
 
 
-def _settle_account(api: registry.Api, context: RequestContext, response: Response | None) -> int:
-    """Records the usage of the request; returns the throttle time in ms for the response."""
-    if context.account is None:
-        return 0
-    mute_ms = context.account.settle(api.key, has_response=response is not None)
+def _settled(
+    api: registry.Api,
+    context: RequestContext,
+    response: Response | None,
+    chunks: list[Chunk] | None,
+) -> Reply:
+    """Counts what the request has used, and returns the reply, which is encoded again with a throttle time."""
+    account = context.account
+    assert account is not None
+    mute_ms = account.settle(api.key, None if chunks is None else _size_of(chunks))
+    if not mute_ms:
+        return chunks
+    _note_throttled(context, response, mute_ms)
+    return ThrottledReply(None if response is None else framed_response(api, context, response), mute_ms)
+
+
+def _size_of(chunks: list[Chunk]) -> int:
+    """The size of a framed response."""
+    size: int = _LENGTH.unpack_from(chunks[0])[0]  # type: ignore[arg-type] # The first chunk is bytes, see _framed.
+    return _LENGTH.size + size
+
+
+def _note_throttled(context: RequestContext, response: Response | None, mute_ms: int) -> None:
     if context.times is not None:
         context.times.throttle_ms = mute_ms
     if mute_ms and response is not None and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = mute_ms
-    return mute_ms
 
 
 def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> None:

@@ -51,16 +51,16 @@ def test_topics_that_are_created_automatically_count_for_the_quota_of_changes() 
     async def scene(world: World) -> None:
         clock = world.clock
         meter = BucketMeter(1.0, QuotaWindows(11, 1000))
-        account = RequestAccount(LimitedClient(None, None, None, meter), clock, world.loop.time, 100)
+        account = RequestAccount(LimitedClient(None, None, None, meter), world.loop.time, 100)
         meter.take(12, clock.monotonic_ms())
         automatic = AutoTopics(world.topics, world.metadata, world.configs, world.random, world.policies)
         handler = MetadataHandler("cluster", world.metadata, automatic, world.configs)
         requested = context(9)
-        requested.account = account
+        requested.opened_account = account
         for _ in range(2):
             handler.handle(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), requested)
         assert meter.usage(clock.monotonic_ms()) == 11 - 12 - 3
-        assert account.settle(3, has_response=True) == 0
+        assert account.settle(3, 100) == 0
         await world.until(lambda: world.metadata.has_leaders("new", 3))
         automatic.request("__consumer_offsets", account)
         assert meter.usage(clock.monotonic_ms()) < -50

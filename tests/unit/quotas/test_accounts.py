@@ -8,24 +8,19 @@ from typing import Any
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.server.quotas.accounts import MutationAllowance, RequestAccount
+from kctl.server.quotas.accounts import PRODUCE_KEY, MutationAllowance, RequestAccount
 from kctl.server.quotas.meters import BucketMeter, LimitedClient, QuotaWindows, RateMeter
 
 WINDOWS = QuotaWindows(11, 1000)
 ANY_KEY = 3
+RESPONSE_BYTES = 50
 
 
 class ManualClock:
-    """Time that a test sets, in both resolutions."""
+    """Time that a test sets."""
 
     def __init__(self) -> None:
         self.at_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.at_s * 1000)
-
-    def monotonic_ms(self) -> int:
-        return int(self.at_s * 1000)
 
     def precise_s(self) -> float:
         return self.at_s
@@ -33,12 +28,13 @@ class ManualClock:
 
 def timed(clock: ManualClock, limit: float = 10**9) -> tuple[RequestAccount, RateMeter]:
     meter = RateMeter(limit, WINDOWS, throttle_ms_max=1000)
-    return RequestAccount(LimitedClient(None, None, meter, None), clock, clock.precise_s, 100), meter
+    client = LimitedClient(None, None, meter, None)
+    return RequestAccount(client, clock.precise_s, 100, running_since_s=clock.at_s), meter
 
 
 def used_s(meter: RateMeter, clock: ManualClock) -> float:
     """The seconds of request time in the window, which has at least ten."""
-    return meter.usage(clock.monotonic_ms()) * max(10.0, clock.at_s) / 100
+    return meter.usage(int(clock.at_s * 1000)) * max(10.0, clock.at_s) / 100
 
 
 def test_the_steps_of_a_coroutine_count_and_its_waits_do_not() -> None:
@@ -64,7 +60,7 @@ def test_the_steps_of_a_coroutine_count_and_its_waits_do_not() -> None:
 
     asyncio.run(main())
     clock.at_s += 1
-    account.settle(ANY_KEY, has_response=True)
+    account.settle(ANY_KEY, RESPONSE_BYTES)
     assert used_s(meter, clock) == pytest.approx(0.875)
 
 
@@ -107,26 +103,16 @@ def test_exceptions_pass_through_a_measured_coroutine_in_both_directions() -> No
     asyncio.run(main())
 
 
-def test_encoding_counts_for_the_next_request() -> None:
-    clock = ManualClock()
-    account, meter = timed(clock, limit=1.0)
-    assert account.settle(ANY_KEY, has_response=True) == 0
-    clock.at_s += 2
-    account.encoded()
-    again = RequestAccount(LimitedClient(None, None, meter, None), clock, clock.precise_s, 100)
-    assert again.settle(ANY_KEY, has_response=True) == 1000
-
-
 def test_produce_with_acks_0_is_not_throttled_for_its_time() -> None:
     clock = ManualClock()
     account, meter = timed(clock, limit=1.0)
     clock.at_s += 5
-    assert account.settle(0, has_response=False) == 0
+    assert account.settle(PRODUCE_KEY, None) == 0
     assert meter.usage(5_000) == 0
 
 
 def allowance(clock: ManualClock, quota: float, *, is_strict: bool) -> MutationAllowance:
-    return MutationAllowance(BucketMeter(quota, WINDOWS), clock, is_strict=is_strict)
+    return MutationAllowance(BucketMeter(quota, WINDOWS), clock.precise_s, is_strict=is_strict)
 
 
 def test_a_strict_allowance_refuses_what_comes_after_the_change_that_overdraws_it() -> None:
@@ -157,9 +143,9 @@ def test_a_permissive_allowance_makes_every_change_and_throttles() -> None:
 def test_the_longer_throttle_time_counts() -> None:
     clock = ManualClock()
     request, mutation = RateMeter(1.0, WINDOWS, throttle_ms_max=1000), BucketMeter(2.0, WINDOWS)
-    account = RequestAccount(LimitedClient(None, None, request, mutation), clock, clock.precise_s, 100)
+    account = RequestAccount(LimitedClient(None, None, request, mutation), clock.precise_s, 100, running_since_s=0.0)
     taken: Any = account.mutations(is_strict=False)
     taken.take(40)
     clock.at_s += 5
-    assert account.settle(19, has_response=True) == 4_000
+    assert account.settle(19, RESPONSE_BYTES) == 4_000
     assert (request.throttle_count, mutation.throttle_count) == (0, 1)

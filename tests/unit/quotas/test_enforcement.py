@@ -34,7 +34,7 @@ class Scene:
     def __init__(self, loop: SimLoop, quotas: ClientQuotas) -> None:
         self.loop = loop
         self.quotas = quotas
-        self.dispatcher = Dispatcher(quotas, SimClock(loop.time))
+        self.dispatcher = Dispatcher(quotas, loop.time)
         self.dispatcher.register("produce", self._produce)
         self.dispatcher.register("list_groups", self._list_groups)
         self.dispatcher.register("update_metadata", lambda _, __: UpdateMetadataResponse(error_code=0))

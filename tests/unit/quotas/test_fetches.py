@@ -9,7 +9,7 @@ from pathlib import Path
 from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kctl.server.quotas.accounts import FETCH_KEY, RequestAccount
+from kctl.server.quotas.accounts import FETCH_KEY
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.requests.context import RequestContext
 from tests.unit.handlers.test_fetch_replicas import CONSUMER, FOLLOWER, Scene, play
@@ -33,8 +33,9 @@ def limited(scene: Scene, made: ClientQuotas) -> tuple[RequestContext, Callable[
     client = made.client("User:ANONYMOUS", "client")
     assert client is not None
     requested = context(VERSION)
-    account = requested.account = RequestAccount(client, scene.disk.clock, scene.disk.loop.time, 100)
-    return requested, lambda: account.settle(FETCH_KEY, has_response=True)
+    requested.now_s = now_s = scene.disk.loop.time
+    requested.limited, requested.request_bytes, requested.busy_s, requested.running_since_s = client, 100, 0.0, now_s()
+    return requested, lambda: 0 if requested.account is None else requested.account.settle(FETCH_KEY, 0)
 
 
 def request(*, replica_id: int = CONSUMER, session_id: int = 0, session_epoch: int = -1) -> FetchRequest:

@@ -7,6 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.server.quotas.meters import INACTIVE_MS, LimitedClient, QuotaWindows, RateMeter
 from kctl.server.quotas.rates import (
     THROTTLE_MS_MAX,
     SampledRate,
@@ -16,6 +17,7 @@ from kctl.server.quotas.rates import (
 )
 
 SAMPLES, SAMPLE_MS = 11, 1000
+WINDOWS = QuotaWindows(SAMPLES, SAMPLE_MS)
 
 pauses_and_values = st.lists(st.tuples(st.integers(0, 15_000), st.integers(0, 10**9)), min_size=1, max_size=80)
 
@@ -51,16 +53,45 @@ def test_a_value_that_is_taken_back_leaves_the_rate_unchanged(history: list[tupl
 
 
 @given(pauses_and_values, st.integers(1, 10**8))
-def test_a_rate_that_is_surely_within_the_limit_is_not_above_it(history: list[tuple[int, int]], limit: int) -> None:
-    quick, exact = SampledRate(SAMPLES, SAMPLE_MS), SampledRate(SAMPLES, SAMPLE_MS)
+def test_values_that_are_only_added_up_count_as_if_each_was_recorded(
+    history: list[tuple[int, int]], limit: int
+) -> None:
+    meter, exact = RateMeter(limit, WINDOWS), RateMeter(limit, WINDOWS)
+    client = LimitedClient(meter, None, None, None)
     now_ms = 0
     for pause_ms, value in history:
         now_ms += pause_ms
-        exact.record(value, now_ms)
-        is_within = quick.record_within(value, now_ms, limit)
-        rate = exact.per_second(now_ms)
-        assert quick.per_second(now_ms) == rate
-        assert rate <= limit or not is_within
+        throttle_ms = exact.record(value, now_ms)
+        if client.take(meter, value, 0, now_ms / 1000):
+            assert throttle_ms == 0
+        else:
+            assert meter.record(value, now_ms) == throttle_ms
+    assert math.isclose(meter.usage(now_ms), exact.usage(now_ms), rel_tol=1e-9, abs_tol=1e-9)
+
+
+def test_values_are_added_up_until_a_sample_ends_or_the_limit_is_near() -> None:
+    meter = RateMeter(100, WINDOWS)
+    client = LimitedClient(meter, None, None, None)
+    assert not client.take(meter, 1, 0.0, 5.0), "the first begins a sample"
+    meter.record(1, 5_000)
+    room = 100 * (SAMPLES - 1) * SAMPLE_MS / 1000 - 1
+    assert client.take(meter, room - 10, 0.0, 5.0 + SAMPLE_MS / 2000)
+    assert not client.take(meter, 11, 0.0, 5.0 + SAMPLE_MS / 2000)
+    assert client.take(meter, 10, 0.0, 5.0 + SAMPLE_MS / 2000)
+    assert not client.take(meter, 0, 0.0, 5.0 + SAMPLE_MS / 1000), "the sample has ended"
+    meter.change_limit(1)
+    assert not client.take(meter, 0, 0.0, 5.0), "the limit has changed"
+
+
+def test_the_time_of_the_last_use_is_known_although_values_are_only_added_up() -> None:
+    """Also with samples of hours: the meters of groups without requests for an hour are removed."""
+    meter = RateMeter(100, QuotaWindows(11, 24 * 3_600_000))
+    client = LimitedClient(meter, None, None, None)
+    meter.record(1, 0)
+    for now_ms in range(0, 2 * INACTIVE_MS, 1_000):
+        if not client.take(meter, 0, 0.0, now_ms / 1000):
+            meter.record(0, now_ms)
+        assert now_ms - meter.last_used_ms <= 10_000
 
 
 @given(pauses_and_values, st.integers(1, 10**8))

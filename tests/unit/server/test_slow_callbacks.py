@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 
 import pytest
 
 from kctl.server.loop_lag import MeasuredEventLoop
-from kctl.server.slow_callbacks import SLOW_S
+from kctl.server.slow_callbacks import SLOW_S, TIMED_S, DueCallbacks
 
 
 def keep_busy() -> None:
@@ -99,3 +100,26 @@ def test_a_short_iteration_is_not_logged(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO, "kctl.server.slow_callbacks"), asyncio.Runner() as runner:
         runner.run(asyncio.sleep(0))
     assert not caplog.records
+
+
+def test_callbacks_are_timed_only_after_a_long_iteration() -> None:
+    """Otherwise the queue is a deque, without a call of Python for each callback."""
+    due = DueCallbacks(lambda: 0.0)
+    taken_by = [type(due).popleft]
+    due.time(5.0)
+    for now_s in (5.0 + TIMED_S / 2, 5.0 + TIMED_S):
+        due.begin(now_s)
+        taken_by.append(type(due).popleft)
+    assert [each is deque.popleft for each in taken_by] == [True, False, True]
+
+
+def test_the_line_about_an_iteration_without_timed_callbacks_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.DEBUG, "kctl.server.slow_callbacks"),
+        asyncio.Runner(loop_factory=MeasuredEventLoop) as runner,
+    ):
+        loop = runner.get_loop()
+        assert isinstance(loop, MeasuredEventLoop)
+        loop.restart_measurements()
+        runner.run(call(keep_busy))
+    assert " callbacks=not_timed " in caplog.records[0].getMessage()

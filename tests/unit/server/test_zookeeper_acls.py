@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
@@ -21,8 +21,11 @@ from kctl.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from kctl.security.authorization import AccessPolicy, Client, Reason
+from kctl.security.authorization import AccessPolicy, Client, Decision, Reason
+from kctl.server.authorization.access import Access
+from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
+from kctl.server.requests.context import Peer, RequestContext
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import acl_znodes
@@ -32,6 +35,7 @@ from tests.unit.log_lines import written_lines
 T = TypeVar("T")
 TOPIC = ResourceType.TOPIC
 ALICE = Client("User:alice", "127.0.0.1")
+ALICE_PEER = Peer("/127.0.0.1", "PLAINTEXT", "User:alice")
 
 
 def acl(name: str, operation: Operation = Operation.READ, shape: PatternType = PatternType.LITERAL) -> AclBinding:
@@ -248,3 +252,66 @@ def test_the_decision_cache_is_bounded() -> None:
         assert len(vars(one.acls)["_decisions"]) <= 10_000
 
     play(scene)
+
+
+def test_what_was_granted_is_decided_again_after_a_change() -> None:
+    """Of one topic, and of several in one check."""
+
+    async def scene(one: Broker, other: Broker) -> None:
+        requested = RequestContext(9, 1, "client", ALICE_PEER, Access(one.acls), "fetch")
+
+        def denied() -> frozenset[str]:
+            return requested.denied(Operation.READ, TOPIC, iter(["a", "b", "a"]))
+
+        assert denied() == {"a", "b"}
+        await other.acls.create([acl("a"), acl("b")])
+        await until(lambda: not denied())
+        for _ in range(2):
+            assert requested.allows(Operation.READ, TOPIC, "a")
+            assert not requested.allows(Operation.WRITE, TOPIC, "a")
+            assert not denied()
+        await other.acls.delete([AclFilter(TOPIC, "a")])
+        await until(lambda: not one.allows("a"))
+        assert denied() == {"a"}
+        assert not requested.allows(Operation.READ, TOPIC, "a")
+
+    play(scene)
+
+
+def test_what_was_granted_is_bounded() -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        await one.acls.create([acl("t", shape=PatternType.PREFIXED)])
+        access = Access(one.acls)
+        for number in range(25_000):
+            assert access.allows(ALICE_PEER, Operation.READ, TOPIC, f"t{number}", api="fetch")
+        assert sum(map(len, access.granted.values())) <= 10_000
+
+    play(scene)
+
+
+def test_every_allowed_operation_is_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(one: Broker, _: Broker) -> None:
+        await one.acls.create([acl("a")])
+        requested = RequestContext(9, 1, "client", ALICE_PEER, Access(one.acls), "fetch")
+        requested.denied(Operation.READ, TOPIC, ["a"])
+        with caplog.at_level(logging.DEBUG, "kctl.authorizer"):
+            requested.denied(Operation.READ, TOPIC, ["a"])
+            requested.check(Operation.READ, TOPIC, "a")
+
+    play(scene)
+    assert [line.message.split()[0] for line in caplog.records if line.name == "kctl.authorizer"] == ["allowed"] * 2
+
+
+def test_an_authorizer_that_does_not_cache_decides_on_each_request() -> None:
+    class PlugIn:
+        def __init__(self) -> None:
+            self.is_open = True
+
+        def authorize(self, *_: object) -> Decision:
+            return Decision(self.is_open, Reason.PLUG_IN)
+
+    plug_in = PlugIn()
+    requested = RequestContext(9, 1, "client", ALICE_PEER, Access(cast("Authorizer", plug_in)), "fetch")
+    assert not requested.denied(Operation.READ, TOPIC, ["a"])
+    plug_in.is_open = False
+    assert requested.denied(Operation.READ, TOPIC, ["a"]) == {"a"}
