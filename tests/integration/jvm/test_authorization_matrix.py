@@ -1,4 +1,6 @@
-"""The authorization matrix: every API in every version with each permission given and missing, beside Apache Kafka 2.8.2.
+"""The authorization matrix: all APIs in all versions with each permission given and missing, beside Apache Kafka 2.8.2.
+
+Delegation tokens are in test_authorization_of_tokens.py; the two APIs of Kafka 3.0 are compared with Kafka 3.9.1.
 
 Both brokers run AclAuthorizer on a chroot of their own, and every request comes from User:ANONYMOUS.  The ACLs are
 written straight into ZooKeeper in Kafka's layout, by hand, so that the test also shows that our broker reads it.  Each
@@ -8,11 +10,13 @@ the cluster are given one after the other.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +27,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.integration.jvm.side_by_side import Case, SideBySide, side_by_side
 from tests.peers import probe
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
@@ -86,10 +91,18 @@ def can_encode(request: Any, version: int) -> bool:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    with authorizing_brokers(tmp_path_factory.mktemp("matrix"), OLDEST_JUDGE) as both:
+        prepare(both)
+        yield both
+
+
+@contextlib.contextmanager
+def authorizing_brokers(folder: Path, version: str) -> Iterator[SideBySide]:
     port, admin_port = probe.free_port(), probe.free_port()
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     with side_by_side(
-        tmp_path_factory.mktemp("matrix"),
+        folder,
+        version=version,
         properties={
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:admin",
@@ -110,7 +123,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
             ),
         },
     ) as both:
-        prepare(both)
         yield both
 
 
@@ -387,7 +399,7 @@ def verdict(value: Any) -> Any:
     return value
 
 
-NAMES = {"name", "topic", "group_id", "resource_name", "is_internal", "num_partitions"}
+NAMES = {"name", "topic", "group_id", "transactional_id", "resource_name", "is_internal", "num_partitions"}
 
 
 def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
@@ -432,6 +444,22 @@ def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
     for operation in ID_OPERATIONS:
         cases += transactional_id_cases(f"x-{operation}")
     assert_same_verdicts(brokers, cases + repeated_creations() + deletions())
+
+
+def test_descriptions_and_lists_of_transactions_as_in_kafka_3_9(tmp_path: Path) -> None:
+    with authorizing_brokers(tmp_path, LAST_WITH_ZOOKEEPER) as both:
+        grant(both, *(("TransactionalId", f"x-{each}", "All") for each in ID_OPERATIONS))
+        create = [
+            case("init_producer_id", "to prepare", transactional_id=f"x-{each}", transaction_timeout_ms=60_000)
+            for each in ID_OPERATIONS
+        ]
+        find = [case("find_coordinator", "to prepare", key="x-All", key_type=1)]
+        wait_for(both, find + create, lambda response: not response.error_code)
+        grant(both, *(("TransactionalId", f"x-{each}", each) for each in ID_OPERATIONS))
+        cases = [case("list_transactions", "all", state_filters=[], producer_id_filters=[])]
+        cases += [case("describe_transactions", each, transactional_ids=[f"x-{each}"]) for each in ID_OPERATIONS]
+        assert {registry.api_of(type(each.request)).name for each in cases} == NEWER_THAN_2_8
+        assert_same_verdicts(both, cases)
 
 
 def test_every_version_of_every_api_is_in_the_matrix() -> None:
