@@ -115,7 +115,7 @@ class MetricsEndpoint:
         try:
             with suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
                 while await self._exchange(reader, writer):
-                    await asyncio.sleep(0)  # Nothing above waits if the client has sent several requests at once.
+                    pass
         except Exception:
             log.exception("closing metrics connection after a failure peer=%s", _peer(writer))
         finally:
@@ -145,6 +145,7 @@ class MetricsEndpoint:
                 extra=by_peer(_LISTENER),
             )
             return False
+        await asyncio.sleep(0)  # Nothing above waits if the client has sent several requests at once.
         return request.keeps_alive
 
     async def _refuse(self, writer: asyncio.StreamWriter, refusal: Refused) -> bool:
