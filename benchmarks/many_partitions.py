@@ -18,6 +18,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.beside.rows import REPLICATED_IN_FLIGHT
 from benchmarks.beside.sides import Side
 from benchmarks.harness.report import Figure, report
 from benchmarks.replicated_requests import ROOT, cluster
@@ -39,7 +40,10 @@ def main() -> None:
     checkouts = {"": ROOT, **({"beside: ": given.beside.resolve()} if given.beside else {})}
     samples: dict[tuple[str, str, str], list[float]] = {}
     with contextlib.ExitStack() as stack:
-        sides = {prefix: stack.enter_context(cluster(checkout)).side for prefix, checkout in checkouts.items()}
+        sides = {
+            prefix: stack.enter_context(cluster(checkout, REPLICATED_IN_FLIGHT)).side
+            for prefix, checkout in checkouts.items()
+        }
         stack.callback(_PRODUCERS.clear)
         for side in sides.values():
             create(side, given.partitions)

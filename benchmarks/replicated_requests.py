@@ -1,8 +1,9 @@
 """What does a produce request of one message cost a leader and its two followers with acks=all?
 
-    python -m benchmarks.replicated_requests [--runs 5] [--messages 5000] [--beside FOLDER] [--functions 20]
+    python -m benchmarks.replicated_requests [--runs 5] [--messages 5000] [--in-flight 5] [--beside FOLDER]
+        [--functions 20]
 
-Three brokers, one connection, five requests in flight, of which a broker serves one after the other.  Processor time
+Three brokers, one connection, and by default five requests in flight.  Processor time
 and requests a second come from one cluster; the calls of Python functions and the fetches come from another one, whose
 brokers count their calls and are slower for it.  With `--beside` both are measured for another checkout of kctl too, in
 turns, because other load on the machine changes the times.  `--functions` prints the functions that are called most.
@@ -35,8 +36,9 @@ GOALS = {"requests": ">= 2,500", "leader": "<= 200", "follower": "<= 100"}
 class Cluster:
     """Three brokers of one checkout; broker 0 leads."""
 
-    def __init__(self, brokers: tuple[Subject, ...], folder: Path) -> None:
+    def __init__(self, brokers: tuple[Subject, ...], folder: Path, in_flight: int) -> None:
         self.side = Side(KCTL, brokers, folder, 0.0)
+        self._in_flight = in_flight
         self._topics = 0
 
     def produce(self, messages: int) -> dict[str, float]:
@@ -71,9 +73,7 @@ class Cluster:
             yield frame
 
     def _send(self, frame: bytes, messages: int) -> float:
-        return small_requests.send(
-            self.side.bootstrap, frame, count=messages, connections=1, in_flight=REPLICATED_IN_FLIGHT
-        )
+        return small_requests.send(self.side.bootstrap, frame, count=messages, connections=1, in_flight=self._in_flight)
 
     def _cpu_s(self) -> list[float]:
         return [broker.cpu_s() for broker in self.side.brokers]
@@ -86,7 +86,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(checkout: Path, *, is_counted: bool = False) -> Iterator[Cluster]:
+def cluster(checkout: Path, in_flight: int, *, is_counted: bool = False) -> Iterator[Cluster]:
     """A running cluster of the kctl in that folder."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
@@ -105,13 +105,14 @@ def cluster(checkout: Path, *, is_counted: bool = False) -> Iterator[Cluster]:
                 )
             )
             brokers.append(Subject(broker.bootstrap, broker.pid))
-        yield Cluster(tuple(brokers), folder)
+        yield Cluster(tuple(brokers), folder, in_flight)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=5, help="runs of each measurement; medians are reported")
     options.add_argument("--messages", type=int, default=5_000, help="messages in each run")
+    options.add_argument("--in-flight", type=int, default=REPLICATED_IN_FLIGHT, help="requests on the connection")
     options.add_argument("--beside", type=Path, metavar="FOLDER", help="measure this checkout too")
     options.add_argument("--functions", type=int, default=0, metavar="N", help="print the N most called functions")
     options.add_argument("--counts-only", action="store_true", help="count calls, but take no times")
@@ -119,24 +120,26 @@ def main() -> None:
     checkouts = {"": ROOT, **({"beside: ": given.beside.resolve()} if given.beside else {})}
     figures: list[Figure] = []
     if not given.counts_only:
-        figures += times(checkouts, given.runs, given.messages)
+        figures += times(checkouts, given)
     for prefix, checkout in checkouts.items():
-        with cluster(checkout, is_counted=True) as counted:
+        with cluster(checkout, given.in_flight, is_counted=True) as counted:
             calls = counted.calls(given.messages)
         figures += counts(prefix, calls, given.messages)
         for role, each in zip(("leader", "follower"), calls, strict=False):
             print_functions(f"{prefix}{role}", each, given.messages, given.functions)
-    report("replicated_requests", figures, runs=given.runs, messages=given.messages)
+    report("replicated_requests", figures, runs=given.runs, messages=given.messages, in_flight=given.in_flight)
 
 
-def times(checkouts: dict[str, Path], runs: int, messages: int) -> list[Figure]:
+def times(checkouts: dict[str, Path], given: argparse.Namespace) -> list[Figure]:
     """Processor time and throughput of each checkout."""
     samples: dict[tuple[str, str], list[float]] = {}
     with contextlib.ExitStack() as stack:
-        clusters = {prefix: stack.enter_context(cluster(checkout)) for prefix, checkout in checkouts.items()}
-        for run in range(runs):
+        clusters = {
+            prefix: stack.enter_context(cluster(checkout, given.in_flight)) for prefix, checkout in checkouts.items()
+        }
+        for run in range(given.runs):
             for prefix in list(clusters) if run % 2 else reversed(clusters):
-                for name, value in clusters[prefix].produce(messages).items():
+                for name, value in clusters[prefix].produce(given.messages).items():
                     samples.setdefault((prefix, name), []).append(value)
     return [
         Figure(f"{prefix}{name}", "/s" if name == "requests" else "us of CPU", values, GOALS[name])

@@ -21,7 +21,7 @@ _IMPLICIT_KEY_MAX = 1000
 """Characters of a key; YAML allows 1,024 with quotes before the colon, and longer keys in another notation."""
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./()-]*(?: [A-Za-z0-9_./()-]+)*")
 _NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
-"""What versions of YAML read as null, a boolean or a number, in lower case."""
+"""Texts that versions of YAML read as null, a boolean or a number, in lower case."""
 _TO_ESCAPE = re.compile(f"[{CONTROLS}\ufffe\uffff]")
 """Control characters, and those that YAML does not allow."""
 

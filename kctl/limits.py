@@ -14,7 +14,7 @@ class Limit(NamedTuple):
     """One row of the table."""
 
     what: str
-    """What is bounded, with the scope: "tagged fields in one request"."""
+    """The bounded quantity, with its scope: "tagged fields in one request"."""
     value: int | str
     """The bound, or the name of the Kafka property that sets it."""
     unit: str
@@ -82,6 +82,12 @@ TURN_REQUESTS_MAX = _limit(
     256,
     "requests",
     on_excess="the other connections get their turn first",
+)
+WAITING_PRODUCES_MAX = _limit(
+    "Produce requests of one connection that wait for replicas at the same time",
+    16,
+    "requests",
+    on_excess="the next request is not handled before the first response has been sent",
 )
 TURN_REQUEST_BYTES_MAX = _limit(
     "bytes of requests of one connection that are handled in a row, after the first",

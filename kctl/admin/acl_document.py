@@ -31,7 +31,7 @@ _OPTIONAL = {"pattern_type": PatternType.LITERAL.label, "host": WILDCARD}
 
 
 class Difference(NamedTuple):
-    """What has to change so that a cluster has exactly the ACLs of a document."""
+    """The changes after which a cluster has exactly the ACLs of a document."""
 
     missing: list[AclBinding]
     extra: list[AclBinding]

@@ -147,7 +147,7 @@ def _combined(requested: Iterable[tuple[ResourcePattern, tuple[Operation, ...]]]
 
 
 def filters(resources: Resources, rules: Rules) -> list[AclFilter]:
-    """Filters for the ACLs that a command line describes; what is not given selects everything."""
+    """Filters for the ACLs that a command line describes; a part that is not given selects everything."""
     named: list[tuple[ResourceType, str | None]] = list(resources.named()) or [(ResourceType.ANY, None)]
     who: list[tuple[str | None, Permission]] = [
         *((name, Permission.ALLOW) for name in rules.allowed),

@@ -114,7 +114,7 @@ class Activity(NamedTuple):
     partitions: list[PartitionActivity]
     group_offsets: list[GroupOffsetActivity]
     problems: list[str]
-    """What could not be read."""
+    """Descriptions of the parts that could not be read."""
 
 
 OK, MOVING, UNDER_REPLICATED, OFFLINE = "OK", "MOVING", "UNDER-REPLICATED", "OFFLINE"
@@ -125,7 +125,7 @@ def no_verdict(_group: str) -> None:
 
 
 def activity(old: ClusterSample | None, new: ClusterSample, verdict_of: VerdictOf = no_verdict) -> Activity:
-    """What happened between two samples of one cluster."""
+    """The activity between two samples of one cluster."""
     if old is not None and (old.metadata.cluster_id != new.metadata.cluster_id or old.at_ms >= new.at_ms):
         old = None
     partitions = list(_partitions(old, new))

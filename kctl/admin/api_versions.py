@@ -56,7 +56,7 @@ OTHER_APIS = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerApis:
-    """What one broker supports."""
+    """The API versions of one broker."""
 
     broker_id: int
     ranges: dict[int, Range]

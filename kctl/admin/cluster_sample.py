@@ -44,6 +44,6 @@ class ClusterSample:
     retentions: Mapping[str, Retention] = field(default_factory=dict)
     """The limits of topics that groups have not read to the end."""
     unread: Mapping[tuple[TopicPartition, int], Unread] = field(default_factory=dict)
-    """What follows a committed offset; its timestamp is converted to the monotonic clock."""
+    """The unread records after each committed offset; timestamps are converted to the monotonic clock."""
     readings: Mapping[int, BrokerReading] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -138,7 +138,7 @@ class Sampler:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> RetentionFacts:
-        """What is known of unread records and their limits, in the time of the samples."""
+        """The known facts about unread records and the limits of their topics, in the time of the samples."""
         logs = {tp: LogRange(start, ends[tp], ends[tp]) for tp, start in starts.items() if tp in ends}
         now_ms = self._client.transport.monotonic_ms()
         shift_ms = round(time() * 1000) - now_ms

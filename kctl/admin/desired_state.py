@@ -68,7 +68,7 @@ class DesiredUser:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a document covers completely: names, or prefixes that end in *."""
+    """The resources that a document covers completely: names, or prefixes that end in *."""
 
     topics: Sequence[str] = ()
     acls: Sequence[str] = ()

@@ -39,7 +39,7 @@ Key = tuple[str, TopicPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagOptions:
-    """What is read."""
+    """Selects the groups, topics and facts that are read."""
 
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     """With READ_COMMITTED the end is the last stable offset."""
@@ -169,7 +169,7 @@ class LagReader:
         offsets: Mapping[str, Mapping[TopicPartition, GroupOffset]],
         logs: Outcomes[LogRange],
     ) -> Mapping[tuple[TopicPartition, int | None], Unread]:
-        """What fetching shows at each committed offset; groups with the same one share a fetch."""
+        """The unread records at each committed offset, from a fetch; groups with the same offset share one."""
         searches: dict[tuple[TopicPartition, int | None], Search] = {}
         for known in offsets.values():
             for tp, offset in known.items():
@@ -199,7 +199,7 @@ class LagReader:
         }
 
     def _forget(self, present: Collection[Key]) -> None:
-        """Drops what is known of partitions that no group reads any more."""
+        """Drops the known facts about partitions that no group reads any more."""
         for key in self._looks.keys() - present:
             del self._looks[key]
         self.history.keep(present)

@@ -1,4 +1,4 @@
-"""What is known of a group and a partition: the input of the rules of lag.  Pure."""
+"""The known facts about a group and a partition: the input of the rules of lag.  Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LogRange(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """What fetching from the committed offset has shown.  Control records and aborted ones are not counted."""
+    """The unread records, from a fetch at the committed offset.  Control records and aborted ones are not counted."""
 
     oldest_timestamp_ms: int | None = None
     """Timestamp of the first unread record; None if it has none or was not found."""
@@ -56,7 +56,7 @@ NO_LIMITS = Retention()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a group and a partition at `now_ms`.  Times are in ms since the epoch."""
+    """The known facts about a group and a partition at `now_ms`.  Times are in ms since the epoch."""
 
     now_ms: int
     log: LogRange

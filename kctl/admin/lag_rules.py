@@ -50,7 +50,7 @@ class Judgement(NamedTuple):
     commit_age_ms: int | None
     """Age of the last commit; None if it is not in the known history."""
     commit_age_ms_min: int | None
-    """What the age is at least, if the known history has no commit."""
+    """The minimum age, if the known history has no commit."""
     time_left_ms: int | None
     """Time until unread records may be deleted; None without a limit, or unknown."""
     verdict: Verdict
@@ -224,7 +224,8 @@ def _unread_bytes(facts: Facts) -> int | None:
 def _until_start_ms(facts: Facts) -> int | None:
     """Time until the start of the log reaches a commit that does not move, at the speed since the first sample.
 
-    A start that moves together with the commit is that of a reader that deletes what it has read (Kafka Streams).
+    A start that moves together with the commit is that of a reader that deletes the records that it has read (Kafka
+    Streams).
     """
     if facts.committed is None or not facts.looks or _has_moved(facts):
         return None

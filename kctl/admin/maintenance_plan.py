@@ -27,7 +27,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePlan:
-    """What `on` changes, and what prevents it."""
+    """The changes of `on`, and the partitions that prevent them."""
 
     handovers: list[Handover]
     unavailable: list[TopicPartition]
@@ -72,7 +72,7 @@ def _order_without(partition: Partition, broker: int, metadata: ClusterMetadata)
 
 @dataclass(frozen=True, slots=True)
 class ReturnPlan:
-    """What `off` changes."""
+    """The changes of `off`."""
 
     targets: Assignment
     """The previous order of replicas, of the partitions that still have the same replicas."""

@@ -22,7 +22,7 @@ NO_EPOCH = -1
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for one partition."""
+    """The commit of a group for one partition."""
 
     offset: int
     leader_epoch: int = NO_EPOCH

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Anchor(Enum):
-    """What an offset is relative to."""
+    """The reference point of an offset."""
 
     START = "start"
     END = "end"

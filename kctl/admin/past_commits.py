@@ -1,4 +1,4 @@
-"""What the records of __consumer_offsets show of the past commits of one group.  Pure.
+"""Reconstructs the past commits of one group from the records of __consumer_offsets.  Pure.
 
 Compaction keeps the last commit of each partition in the part of the log that it has cleaned, and everything after
 that part.  Where a commit is present, no later one has therefore been removed between it and the next present one: the
@@ -38,7 +38,7 @@ class PastCommit(NamedTuple):
     committed: CommittedOffset | None
     """None for a deletion."""
     generation: int | None
-    """That of the group, as of its last rebalance before the commit; None if the log does not show it."""
+    """The generation of the group after its last rebalance before the commit; None if the log does not show it."""
     committer: Committer | None
     """None if the partition was not assigned, as in a commit by an admin, or the log does not show it."""
 

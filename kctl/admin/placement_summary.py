@@ -13,7 +13,9 @@ from kctl.admin.reassignment_spec import Assignment
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """What a broker holds before and after the reassignment; bytes are None if no size is known."""
+    """The replicas, leaders and bytes of a broker before and after the reassignment; bytes are None if no size is
+    known.
+    """
 
     broker: int
     rack: str | None

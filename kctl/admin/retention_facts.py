@@ -1,4 +1,4 @@
-"""What the verdict LOSING of `kctl top` needs beyond offsets: limits of topics, and timestamps of unread records.
+"""The input of the verdict LOSING of `kctl top` beyond offsets: limits of topics, and timestamps of unread records.
 
 Both are cached, and what one sample reads is bounded, so that a screen that is refreshed every two seconds costs a
 cluster little: one DescribeConfigs for topics whose limits are older than RETENTION_CACHED_MS, and fetches of
@@ -27,7 +27,7 @@ Place = tuple[TopicPartition, int]
 
 
 class RetentionFacts(NamedTuple):
-    """What is known; the timestamps of `unread` are those of the records."""
+    """The known limits and unread records; timestamps are those of the records."""
 
     retentions: Mapping[str, Retention]
     unread: Mapping[Place, Unread]

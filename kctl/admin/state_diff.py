@@ -23,7 +23,7 @@ REPLICATION_FACTOR = "replication_factor"
 
 
 class Kind(StrEnum):
-    """What a change is about."""
+    """The kind of resource that a change concerns."""
 
     TOPIC = "topic"
     ACL = "acl"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done to it."""
+    """The action on the resource."""
 
     CREATE = "create"
     ALTER = "alter"
@@ -87,7 +87,7 @@ class PresentTopic:
 
 @dataclass(frozen=True, slots=True)
 class PresentState:
-    """What a cluster has, of the sections that a document has."""
+    """The present state of a cluster, limited to the sections of a document."""
 
     topics: Mapping[str, PresentTopic] = field(default_factory=dict)
     acls: Sequence[AclBinding] = ()

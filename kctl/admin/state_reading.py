@@ -25,7 +25,7 @@ NOT_AVAILABLE = frozenset({ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VE
 
 
 async def read_state(client: ClusterClient, desired: DesiredState) -> PresentState:
-    """What the cluster has of the sections of the document.  Raises ApiError."""
+    """Reads the present state of the cluster, limited to the sections of the document.  Raises ApiError."""
     managed = desired.managed
     topics = await _topics(client, desired) if desired.topics or managed.topics else {}
     acls = await list_acls(client) if desired.acls or managed.acls else []

@@ -23,7 +23,7 @@ from kctl.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class StreamsReset:
-    """What is reset.  With a problem nothing must be changed."""
+    """The resets and deletions.  If there is a problem, nothing must be changed."""
 
     inputs: tuple[Reset, ...]
     intermediates: tuple[Reset, ...]

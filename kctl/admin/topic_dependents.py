@@ -1,4 +1,4 @@
-"""What depends on topics that are to be deleted.  Pure."""
+"""Finds the dependents of topics that are to be deleted: groups, transactions, moves, applications, ACLs.  Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_MAX = 5
 
 
 class DependentKind(StrEnum):
-    """What depends on a topic."""
+    """The kinds of dependents of a topic."""
 
     GROUP = "group"
     TRANSACTION = "transaction"
@@ -41,7 +41,7 @@ class Dependent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What was read from a cluster about topics."""
+    """The state of a cluster in which dependents of topics are searched."""
 
     topics: Collection[str] = ()
     """The names of all topics of the cluster."""
@@ -53,7 +53,7 @@ class Readings:
 
 
 def dependents_of(topic: str, readings: Readings) -> list[Dependent]:
-    """What depends on the topic: first what is in use now, then what only names it."""
+    """The dependents of the topic: first those that use it now, then those that only name it."""
     return [
         *_kafka(topic, readings),
         *_groups(topic, readings.groups),

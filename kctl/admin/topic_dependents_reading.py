@@ -27,15 +27,15 @@ _NONE_THERE = frozenset({ErrorCode.SECURITY_DISABLED})
 
 
 class Dependents(NamedTuple):
-    """What depends on each topic, by its name."""
+    """The dependents of each topic, by its name."""
 
     found: dict[str, list[Dependent]]
     unchecked: list[str]
-    """What could not be read, with the reason."""
+    """The parts that could not be read, with the reason."""
 
 
 async def find_dependents(client: ClusterClient, topics: Sequence[Topic]) -> Dependents:
-    """What depends on the topics.  Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed."""
+    """The dependents of the topics.  Needs an event loop.  Raises ClusterUnreachable if topics cannot be listed."""
     names = [topic.name for topic in topics]
     partitions = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
     unchecked: list[str] = []

@@ -53,7 +53,7 @@ class Search:
 
     @property
     def unread(self) -> Unread:
-        """What was found so far."""
+        """The result of the search so far."""
         return Unread(self.oldest_timestamp_ms, self.records if self.is_complete else None)
 
 
@@ -132,7 +132,7 @@ class _Batch:
 async def find_unread(
     client: ClusterClient, searches: Sequence[Search], *, bytes_max: int = LAG_FETCH_BYTES_MAX
 ) -> None:
-    """Advances the searches; what is not found within so many bytes stays unknown.
+    """Advances the searches; a search that needs more bytes ends without a result.
 
     One response serves all searches in a partition whose positions it covers.
     """

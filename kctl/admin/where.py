@@ -61,7 +61,7 @@ class RecordView:
                 return _text(record.key if name == "key" else record.value)
 
     def document(self, name: Field) -> Json | Missing:
-        """What paths below a field start from: key and value parsed as JSON; MISSING if they are not JSON."""
+        """The document in which paths below a field start: key or value parsed as JSON; MISSING if it is not JSON."""
         if name not in {"key", "value"}:
             return self.field(name)
         if name not in self._json:

@@ -226,7 +226,9 @@ class AsyncConsumer:
             await self._client.on_coordinator(group_id, send_to)
 
     def group_metadata(self) -> GroupMetadata:
-        """What `send_offsets` of a producer needs to fence former members of the group.  Raises UsageError."""
+        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
+        Raises UsageError.
+        """
         group_id = self._group_id()
         return GroupMetadata(group_id) if self._group is None else self._group.metadata
 

@@ -149,7 +149,9 @@ class Consumer:
         return asyncio.run_coroutine_threadsafe(self._consumer.commit(chosen), thread.loop)
 
     def group_metadata(self) -> GroupMetadata:
-        """What `send_offsets` of a producer needs to fence former members of the group.  Raises UsageError."""
+        """The identity of the member, with which `send_offsets` of a producer fences former members of the group.
+        Raises UsageError.
+        """
         return self._on_loop(self._consumer.group_metadata)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -93,7 +93,7 @@ def _requests(counts: Counter[str]) -> str:
 
 
 class Guard(NamedTuple):
-    """What a client checks and records."""
+    """The checks and records of a client."""
 
     cluster_id: str | None = None
     """The id that the cluster must have; None for any."""

@@ -23,7 +23,7 @@ class LoopThread:
         self._thread.start()
         self._one_caller = threading.RLock()
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        """What the thread in `run` executes while it waits, or the next thread that enters it."""
+        """Calls that the thread in `run` executes while it waits, or the next thread that enters it."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`; cancels it on KeyboardInterrupt.  Raises UsageError after `close`."""

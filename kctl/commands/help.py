@@ -63,7 +63,7 @@ def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
 
 
 def usage_pieces(command: Any) -> list[str]:
-    """What follows the name of the command in its usage line: arguments, then [OPTIONS]."""
+    """The usage line after the name of the command: arguments, then [OPTIONS]."""
     arguments = [param for param in command.params if is_argument(param)]
     return [*(word if one.required else f"[{word}]" for one in arguments for word in [_argument(one)]), "[OPTIONS]"]
 

@@ -116,7 +116,7 @@ class Invocation:
         return settings._replace(guard=self._guard(self.profile))
 
     def _guard(self, profile: Profile) -> Guard:
-        """What the client checks for the profile, even if a command does not call `authorize_change`."""
+        """The checks of the client for the profile, even if a command does not call `authorize_change`."""
         refusal = None
         if profile.read_only:
             refusal = f"the profile '{profile.name}' is read-only: a request that changes the cluster was not sent"

@@ -250,7 +250,9 @@ def noun_option_meant(noun: str, flag: str, verbs: Collection[str]) -> str | Non
 def option_meant(
     command: str, flag: str, flags: Collection[str], arguments: Collection[str], verbs: Collection[str]
 ) -> str | None:
-    """What is meant by an unknown option of a command with these options, arguments (metavars) and sister verbs."""
+    """The option or argument that an unknown option of a command corresponds to, among its options, arguments
+    (metavars) and sister verbs.
+    """
     argument = ARGUMENT_OPTIONS.get(flag)
     if argument is not None and any(one.startswith(argument) for one in arguments):
         return f"{argument} as an argument"

@@ -204,5 +204,5 @@ class _Held(io.StringIO):
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """That of the stream, whose width is that of the table."""
+        """The descriptor of the stream, whose width is that of the table."""
         return self._stream.fileno()

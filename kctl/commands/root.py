@@ -139,7 +139,7 @@ def _message(error: Any) -> str:
 
 
 def _option_meant(flag: str, context: Any) -> str | None:
-    """What is meant by an unknown option of the command of a click context."""
+    """The option or argument that an unknown option of the command of a click context corresponds to."""
     params = context.command.params
     group = context.parent.command if context.parent is not None else None
     return option_meant(

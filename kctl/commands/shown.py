@@ -1,4 +1,4 @@
-"""What a command shows, as types: the source of `--schema`.
+"""The types of the rows and documents that a command shows: the source of `--schema`.
 
     @app.command("list", cls=ClusterCommand, epilog=examples("kctl topics list"))
     @shows(TopicRow)
@@ -40,7 +40,7 @@ def shows_one(*rows: RowType, lines: RowType | None = None) -> Callable[[Functio
 
 
 def shown_by(function: object) -> Shown | None:
-    """What the function of a command was declared to show; None if it shows no rows."""
+    """The declared rows of the function of a command; None if it shows no rows."""
     found = getattr(function, "kctl_shown", None)
     return found if isinstance(found, Shown) else None
 

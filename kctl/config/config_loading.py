@@ -22,14 +22,14 @@ KRAFT_ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is known about given properties."""
+    """The result of parsing and checking given properties."""
 
     config: BrokerConfig
     """Has the defaults of properties that have a problem."""
     problems: tuple[Problem, ...]
     """All reasons why a broker cannot use the properties."""
     warnings: tuple[str, ...]
-    """What a broker ignores, as `name: reason`."""
+    """The properties that a broker ignores, as `name: reason`."""
 
 
 def load_broker_config(

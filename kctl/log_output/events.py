@@ -32,7 +32,7 @@ class _Part(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a log record states."""
+    """The contents of a log record."""
 
     text: str
     fields: dict[str, Value]

@@ -96,7 +96,7 @@ class Folding(Generic[T]):
         return min(counting, default=None)
 
     def due(self, now_ms: int) -> list[Folded[T]]:
-        """What was left out in the windows that have ended, in the order of their events."""
+        """The lines that were left out in the windows that have ended, in the order of their events."""
         ended = [event for event, window in self._windows.items() if now_ms >= window.end_ms]
         counts = []
         for event in ended:
@@ -111,7 +111,7 @@ class Folding(Generic[T]):
         return counts
 
     def close(self) -> list[Folded[T]]:
-        """What was left out in all windows, which end."""
+        """The lines that were left out in all windows, which end."""
         return [folded for event in list(self._windows) for folded in self._close(event)]
 
     def _close(self, event: Hashable) -> list[Folded[T]]:

@@ -121,7 +121,7 @@ def _monotonic_ms() -> int:
 
 
 def _error(record: logging.LogRecord) -> object:
-    """What distinguishes the failures of one event."""
+    """The values that distinguish the failures of one event."""
     try:
         fields = event_of(str(record.msg), record.args if isinstance(record.args, tuple) else ()).fields
     except (ValueError, TypeError):

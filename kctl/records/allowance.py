@@ -35,7 +35,7 @@ class AllowanceExceeded(ApiError):
 
 
 class Allowance:
-    """What remains of the bounds; `take_bytes` and `take_records` reduce it."""
+    """The rest of the bounds; `take_bytes` and `take_records` reduce it."""
 
     __slots__ = ("plain_bytes", "records")
 

@@ -22,7 +22,7 @@ _BASE_END = 1 << 62
 
 
 class LineFormat(NamedTuple):
-    """What the lines of the records of one batch contain."""
+    """The contents of the lines of the records of one batch."""
 
     is_28: bool
     """The format of Kafka 2.8, else that of 3.0 and later."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from kctl.config.dynamic import ConfigView
 from kctl.limits import RECONFIGURED_LOGS_PER_TURN
-from kctl.server.replication.fetcher import ReplicaFetchers
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class BrokerConfigUpdates:
         self._changed()
 
     async def close(self) -> None:
-        """Ends what is under way."""
+        """Cancels changes in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What happened to one part."""
+    """The result of one part."""
 
     name: str
     size: int

@@ -41,7 +41,7 @@ class ChangeNotifications:
         self._reading: asyncio.Task[None] | None = None
 
     async def watch(self) -> None:
-        """Watches for notifications from now on; what the present ones announce is read by the caller after this."""
+        """Watches for notifications from now on; the caller then reads the state that present ones announce."""
         names = await self._zookeeper.children(self._parent, watch=True)
         self._last_seen = max((number for number, _ in self._numbered(names)), default=-1)
 

@@ -33,7 +33,7 @@ from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache, MetadataUpdate
 from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.replication.fetcher import ReplicaFetchers
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager

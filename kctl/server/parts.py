@@ -43,7 +43,8 @@ from kctl.server.policies import Policies
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.quotas.client_quotas import ClientQuotas
 from kctl.server.replication.fetch_session import FetchSession, FetchSessionCache
-from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.fetcher import FetchSettings
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -90,7 +91,7 @@ class Foundations:
         return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics with unclean.leader.election.enable."""
+        """The topics among these with unclean.leader.election.enable."""
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Purpose(Enum):
-    """What a connection is for; the value is part of its client id."""
+    """The purpose of a connection; the value is part of its client id."""
 
     REPLICA = "replica"
     CONTROLLER = "controller"

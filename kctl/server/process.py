@@ -94,7 +94,7 @@ class StartOptions:
 
 
 class Host(Protocol):
-    """What a process runs: one broker, or the supervisor of several."""
+    """The content of a process: one broker, or the supervisor of several."""
 
     folder: DataFolder
 

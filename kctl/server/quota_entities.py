@@ -22,7 +22,7 @@ from kctl.zookeeper.paths import DEFAULT_ENTITY, desanitize, sanitize
 
 
 class MatchType(IntEnum):
-    """What a component of a filter matches, by the numbers in the protocol."""
+    """The kinds of matches of a filter component, by the numbers in the protocol."""
 
     EXACT = 0
     DEFAULT = 1

@@ -36,7 +36,7 @@ class State(StrEnum):
 
 
 class PartitionStatus(NamedTuple):
-    """One partition of an export; what is not known is None."""
+    """One partition of an export; unknown values are None."""
 
     topic: str
     partition: int

@@ -17,7 +17,7 @@ RETRY_MS_MAX = 60_000
 
 
 class TopicCounts(NamedTuple):
-    """What was exported of a topic since the start of the process."""
+    """The counts of a topic's export since the start of the process."""
 
     records: int = 0
     bytes_in: int = 0

@@ -54,7 +54,7 @@ def _type_of(schema: Any, document: Any, within: frozenset[str]) -> Type | None:
 
 
 def _resolved(reference: str, document: Any) -> Any:
-    """What a reference such as #/$defs/Address is to; None if it is elsewhere or does not exist."""
+    """The target of a reference such as #/$defs/Address; None if it is in another document or does not exist."""
     if not reference.startswith("#"):
         return None
     found = document

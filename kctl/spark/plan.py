@@ -51,7 +51,7 @@ class Isolation(StrEnum):
 
 
 class OnDataLoss(StrEnum):
-    """What to do if offsets to export no longer exist."""
+    """The reaction to offsets to export that no longer exist."""
 
     FAIL = "fail"
     WARN = "warn"

@@ -1,4 +1,4 @@
-"""Closes the logs at shutdown: writes and syncs what is in memory only.  Kafka's LogManager.shutdown.
+"""Closes the logs at shutdown: writes and syncs all state that is in memory only.  Kafka's LogManager.shutdown.
 
 A log that cannot be closed takes its directory offline, which then gets no clean shutdown marker.  The other logs are
 closed.  The files of all logs are released in any case.

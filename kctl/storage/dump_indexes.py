@@ -198,7 +198,7 @@ def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]
             log.close()
 
 
-def insane(path: str, kind: str) -> str | None:
+def sanity_problem(path: str, kind: str) -> str | None:
     """Return why a broker would rebuild the index at its start; None if it would not.
 
     OffsetIndex.sanityCheck and TimeIndex.sanityCheck of Kafka: they check the size, the first and the last entry.

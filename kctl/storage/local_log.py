@@ -38,7 +38,7 @@ class LocalLog:
     ) -> None:
         self.directory = directory
         self.segments = segments
-        """The same object for the lifetime of the log."""
+        """The segments; one object for the lifetime of the log."""
         self._files = files
         self._removals = removals
         self._random = random

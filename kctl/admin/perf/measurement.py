@@ -16,7 +16,7 @@ class Load:
     records: int | None
     duration_ns: int | None
     warmup_ns: int = 0
-    """What is sent before is not counted, and does not count towards the limits."""
+    """The warm-up; records before its end are not counted, and do not count towards the limits."""
     rate: int | None = None
     """Records per second."""
 
@@ -117,7 +117,7 @@ class Measurement:
         self.first_error = self.first_error or reason
 
     def interval(self, now_ns: int) -> Summary | None:
-        """What was counted since the last interval, if it is time for the next one."""
+        """The counts since the last interval, if the next one is due."""
         if now_ns < self._interval_start_ns + self._interval_ns:
             return None
         found = self._counts.summary(now_ns - self._interval_start_ns)

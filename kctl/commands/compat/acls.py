@@ -1,4 +1,4 @@
-"""What kafka-acls of 2.8 prints.
+"""The output of kafka-acls of 2.8.
 
 Kafka prints the ACLs of a resource in the order of a Scala set of objects whose hash codes change from run to run; here
 they are sorted.
@@ -17,7 +17,7 @@ def listed(acls: Iterable[AclBinding]) -> str:
 
 
 def adding(acls: Iterable[AclBinding]) -> str:
-    """What --add prints before it lists the resulting ACLs."""
+    """The output of --add before the list of the resulting ACLs."""
     return _blocks("Adding ACLs for resource", acls)
 
 

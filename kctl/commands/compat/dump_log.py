@@ -32,7 +32,7 @@ from kctl.records.dump_text import LineFormat, write_records
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
-from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
+from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, open_file, sanity_problem
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.names import (
     BOOTSTRAP_CHECKPOINT,
@@ -65,7 +65,7 @@ def as_text(record: Record) -> Texts:
 
 
 class ClassicOptions:
-    """What to show; `parser` is None if keys and values are not shown."""
+    """The parts to show; `parser` is None if keys and values are not shown."""
 
     __slots__ = ("deep", "max_bytes", "parser", "sanity_only", "skip_metadata", "verify_only")
 
@@ -300,7 +300,7 @@ class ClassicDump:
         """Whether only a sanity check was requested; if so, performs it."""
         if not self._options.sanity_only:
             return False
-        reason = insane(path, kind)
+        reason = sanity_problem(path, kind)
         if reason is None:
             self._line(f"{java_path(path)} passed sanity check.")
         else:

@@ -30,7 +30,7 @@ def completions(arguments: Sequence[str]) -> str:
 
 
 def matching(names: Sequence[str], word: str, line: str) -> list[str]:
-    """What can replace `word`: all names that begin like the text before the cursor.
+    """The completions of `word`: all names that begin like the text before the cursor.
 
     `word` may be only the end of that text, because bash divides words at colons.  In a list, the last item is
     completed.

@@ -31,7 +31,7 @@ AUTO_COMMIT_INTERVAL_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """What to read as a member of a group, and where to stop."""
+    """The topics to read as a member of a group, and the end of reading."""
 
     settings: MembershipSettings
     auto_commit_interval_ms: int

@@ -1,4 +1,4 @@
-"""What is done to records before they are selected and shown: decoding by a schema registry, and masking."""
+"""Prepares records before they are selected and shown: decoding by a schema registry, and masking."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def presenting(
     registry_url: str | None,
     rules: MaskingRules,
 ) -> Presenting:
-    """What the options and properties request.  Raises UsageError and ConfigError."""
+    """The presentation that the options and properties request.  Raises UsageError and ConfigError."""
     if registry_url is not None and decode is None:
         raise UsageError("--schema-registry requires --decode")
     decoder = None

@@ -44,7 +44,7 @@ _LINES_AT_ONCE = 1000
 
 
 class Reading(NamedTuple):
-    """What to read, from where to where, and how to show it."""
+    """The partitions to read, their ranges of offsets, and the form of output."""
 
     topic: str
     lower: OffsetSpec

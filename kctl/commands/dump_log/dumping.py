@@ -17,7 +17,7 @@ from kctl.errors import KctlError, UsageError
 from kctl.input_files import check_regular
 from kctl.records import internal_items
 from kctl.storage.dump import files_of, kind_of, walk
-from kctl.storage.dump_indexes import insane
+from kctl.storage.dump_indexes import sanity_problem
 from kctl.storage.dump_lines import Problem
 from kctl.storage.dump_rebuild import IndexChange, InUse, exclusive, logs_of, rebuild_indexes
 
@@ -178,7 +178,7 @@ def check_sanity(console: Console, paths: Sequence[str]) -> ExitStatus:
         if kind in {".index", ".timeindex"}:
             code = CORRUPT
             try:
-                reason = insane(path, kind)
+                reason = sanity_problem(path, kind)
             except OSError as unreadable:
                 code, reason = UNREADABLE, unreadable.strerror
             items.append(SanityRow(path, reason is None, None if reason is None else code, reason))

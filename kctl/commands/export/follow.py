@@ -71,7 +71,7 @@ def is_retried(error: Exception) -> bool:
 
 
 def counts_of(rows: Iterable[RangeRow]) -> dict[str, TopicCounts]:
-    """What a round exported, by topic."""
+    """The counts of a round, by topic."""
     counts: dict[str, TopicCounts] = {}
     for row in rows:
         before = counts.get(row.topic, TopicCounts())

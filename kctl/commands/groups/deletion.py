@@ -1,4 +1,4 @@
-"""What `kctl groups delete` and `delete-offsets` would delete, and whether the broker would refuse it."""
+"""Predicts the deletions of `kctl groups delete` and `delete-offsets`, and whether the broker would refuse them."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, in
 
 
 def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
-    """Those of the groups that are in the file.  Raises UsageError if none is."""
+    """The groups among these that are in the file.  Raises UsageError if none is."""
     listed = [group for group in groups if target.file[group]]
     if not listed:
         raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))

@@ -1,4 +1,4 @@
-"""What the verbs of `kctl loggers` share: options, and the change of levels with its rows."""
+"""The common part of the verbs of `kctl loggers`: options, and the change of levels with its rows."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     document: object
     """Its JSON output; None if there is none."""
     messages: str
-    """What it wrote to stderr, or why it was ended."""
+    """Its output on stderr, or the reason why it was ended."""
 
     @property
     def is_error(self) -> bool:

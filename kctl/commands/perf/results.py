@@ -52,7 +52,8 @@ class BucketRow(NamedTuple):
 
 
 class ResultRow(NamedTuple):
-    """What was measured in an interval or in total.  MB are 1,000,000 bytes; latencies are null if none is known.
+    """The measurements of an interval, or of the whole run.  MB are 1,000,000 bytes; latencies are null if none is
+    known.
 
     The histogram is that of the total with --histogram, and otherwise null.
     """

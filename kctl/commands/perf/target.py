@@ -24,7 +24,7 @@ class Creation(NamedTuple):
 
 
 class DryRunItem(NamedTuple):
-    """What a load test would do."""
+    """The plan of a load test."""
 
     topic: str
     status: str

@@ -66,7 +66,7 @@ class InputOptions:
 
     @property
     def unit(self) -> str:
-        """What the records of the input are numbered as in errors."""
+        """The unit in which errors number the records of the input."""
         return "line" if self._reader is None else "record"
 
     async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord]]:

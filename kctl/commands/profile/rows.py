@@ -1,4 +1,4 @@
-"""What the verbs of `kctl profile` show."""
+"""The rows of the verbs of `kctl profile`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Fields(NamedTuple):
-    """What the pieces are written from; a header has key and value only."""
+    """The values that the pieces write; a header has key and value only."""
 
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,6 @@
-"""What `kctl top` shows, and how keys and samples change it.  Pure: `step(state, event, now_ms) -> state`."""
+"""The state of the screen of `kctl top`, and its changes by keys and samples.  Pure: `step(state, event, now_ms) ->
+state`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _SUBJECTS = {
     View.BROKER: (View.TOPIC, "topic"),
     View.GROUP: (View.TOPIC, "topic"),
 }
-"""What Enter opens: the view, and the field of the selected row that is its subject."""
+"""The view that Enter opens, and the field of the selected row that is its subject."""
 PLACES_MAX = 20
 """Views to which Escape returns, at most."""
 

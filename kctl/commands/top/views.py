@@ -12,7 +12,7 @@ from kctl.terminal_text import escape_cell
 
 
 class View(Enum):
-    """What the screen shows."""
+    """The contents of the screen."""
 
     OVERVIEW = "overview"
     BROKERS = "brokers"

@@ -37,7 +37,7 @@ class DeletionPreviewRow(NamedTuple):
     internal: bool
     dependents: list[Dependent]
     unchecked: list[str]
-    """What could not be checked, with the reason."""
+    """The parts that could not be checked, with the reason."""
     error: str | None
     message: str | None
     status: str | None

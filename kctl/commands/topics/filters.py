@@ -25,7 +25,7 @@ Configs = dict[str, dict[str, str | None] | Outcome]
 
 
 class TopicFilters(NamedTuple):
-    """What the options of a command line select."""
+    """The filters that the options of a command line select."""
 
     problems: frozenset[PartitionProblem]
     """Only partitions with one of these; all partitions if it is empty."""

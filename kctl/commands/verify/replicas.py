@@ -40,7 +40,7 @@ INTERVAL_MS_MAX = 86_400_000
 
 
 class HeldBatchRow(NamedTuple):
-    """What one replica has at the first difference."""
+    """The batch of one replica at the first difference."""
 
     replica: int
     base_offset: int

@@ -118,7 +118,7 @@ class LogElection:
     """Log the leaders elected by request or by auto.leader.rebalance.enable, and the partitions refused."""
 
     trigger: str
-    """What started the election: "automatic", "znode" or "request"."""
+    """The trigger of the election: "automatic", "znode" or "request"."""
     is_unclean: bool
     elected: tuple[TopicPartition, ...]
     refused: Mapping[TopicPartition, ErrorCode]

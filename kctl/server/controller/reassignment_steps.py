@@ -152,7 +152,9 @@ def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]
 
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
-    """Completes what is in sync; increments the leader epoch of the rest, so that all replicas are updated."""
+    """Completes the partitions that are in sync; increments the leader epoch of the rest, so that all replicas are
+    updated.
+    """
     complete = {tp: None for tp in partitions if tp in state.leaders and _is_complete(state, tp)}
     pushed = {
         tp: among_replicas(state, tp)

@@ -56,7 +56,7 @@ _STATE = "/state"
 
 
 def watched_place(path: str) -> Place | None:
-    """What to read again when the watch of this path fires; None if the controller does not watch it."""
+    """The path or partition to read again when the watch of this path fires; None without a watch of the controller."""
     if path.endswith(_STATE):
         return _partition_of(path)
     if path.startswith(paths.BROKER_IDS):

@@ -1,7 +1,7 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
-replication/fetch_reading decides which records a reader may read; the fetch offset of a follower also reports its log
-end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or there is an error.  The
+replication/partition_reading decides which records a reader may read; the fetch offset of a follower also reports its
+log end offset.  The response is sent when min_bytes are available, max_wait_ms have passed, or there is an error.  The
 first batch is returned whole even if it is larger than the limits (KIP-74), because its reader could not continue
 without it.  Sessions: KIP-227, replication/fetch_session.
 
@@ -26,7 +26,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.quotas.accounts import RequestAccount
-from kctl.server.replication.fetch_reading import Fetch, FetchKey, Reader, is_of_one_history
+from kctl.server.replication.fetch_reading import Fetch, FetchKey
 from kctl.server.replication.fetch_replies import DelayedFetch, FetchReply
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
@@ -39,6 +39,7 @@ from kctl.server.replication.fetch_session import (
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.long_fetch import LongFetch
 from kctl.server.replication.partition import ANY_EPOCH
+from kctl.server.replication.partition_reading import Reader, is_of_one_history
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles

@@ -114,7 +114,11 @@ class ProduceHandler:
                     self._note_failure(topic.name, error, data.records)
                     _refuse(partition_result, error)
         self._replicas.partitions_moved(appends.take_moved())
-        return self._append_long(appends) if appends.long else self._respond(appends, partial(waiting_reply, context))
+        return (
+            self._append_long(appends)
+            if appends.long
+            else self._respond(appends, partial(waiting_reply, context, may_overlap=True))
+        )
 
     def _note_failure(self, topic: str, error: ApiError, records: object) -> None:
         """Counts a refused batch for metrics.  Kafka does not count expected errors as failed requests."""

@@ -20,7 +20,7 @@ ABORT_MS = 10_000
 
 
 class Phase(Enum):
-    """What the process does."""
+    """The phases of the process."""
 
     STARTING = "starting"
     SERVING = "serving"

@@ -72,7 +72,9 @@ class Supervisor:
         return running
 
     async def stop(self) -> None:
-        """Stops all brokers at the same time, each with a controlled shutdown, then what they share."""
+        """Stops all brokers at the same time, each with a controlled shutdown, then their embedded ZooKeeper and
+        metrics.
+        """
         for broker in self._brokers:
             broker.stop()
         await asyncio.gather(*(broker.ended() for broker in self._brokers))

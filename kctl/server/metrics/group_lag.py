@@ -1,4 +1,4 @@
-"""What one broker serves of the metrics of kafka_exporter: partitions that it leads, and groups that it coordinates.
+"""The metrics of kafka_exporter that one broker serves: partitions that it leads, and groups that it coordinates.
 
 So the brokers of a cluster together have each partition and each group once.  The lag of a group may be in partitions
 of other brokers: it is read as a client of the cluster reads it, over the inter-broker listener, in a thread.

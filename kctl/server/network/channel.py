@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import KctlError
 from kctl.server.network.outbox import Chunk
@@ -27,6 +27,15 @@ class ThrottledReply(NamedTuple):
 
 Reply = list[Chunk] | ThrottledReply | None
 """The chunks of one framed response; None for a request without a response (produce with acks=0)."""
+
+
+class PerformedReply(asyncio.Future[Any]):
+    """The reply of a request that has been performed and waits for something else, such as replicas.
+
+    With `may_overlap` the next request of the same API may be performed before this reply is sent.
+    """
+
+    may_overlap = False
 
 
 class ChannelEnded(KctlError):

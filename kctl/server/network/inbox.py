@@ -93,6 +93,12 @@ class Inbox:
         """The first `count` bytes of `buffer()` have been filled."""
         self._end += count
 
+    def next_frame_begins_with(self, first: bytes) -> bool:
+        """Whether these bytes of the next frame, without its length, have arrived."""
+        start = self._start + _LENGTH_BYTES
+        end = start + len(first)
+        return end <= self._end and self._buffer[start:end] == first
+
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None when more bytes are needed.
 

@@ -1,8 +1,13 @@
-"""The requests of one connection, without its socket: frames in, one request at a time, responses out in order.
+"""The requests of one connection, without its socket: frames in, one request after the other, responses out in order.
 
 As in Kafka, a connection is muted from the moment a request is taken until its response has been queued: the next frame
 waits even if it has arrived.  Responses are therefore in request order.  The connection of a client that exceeds a
 quota stays muted for the throttle time after that (KIP-219).
+
+Unlike in Kafka, a request that has been performed and only waits for replicas does not delay the next one of its API
+(Produce with acks=all): with several requests in flight, each fetch of a follower carries the records of several.  They
+are performed in the order of their frames and answered in this order too.  See
+docs/decisions/produce-requests-in-flight.md.
 
 The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` reports
 that a response is ready, and when responses have been sent.  A turn ends after a bounded number of requests and
@@ -15,15 +20,25 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from types import NoneType
 
-from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
-from kctl.server.network.channel import Channel, ChannelEnded, Reply, ThrottledReply
+from kctl.limits import (
+    TURN_MS_MAX,
+    TURN_REQUEST_BYTES_MAX,
+    TURN_REQUESTS_MAX,
+    TURN_RESPONSE_BYTES_MAX,
+    WAITING_PRODUCES_MAX,
+)
+from kctl.server.network.channel import Channel, ChannelEnded, PerformedReply, Reply, ThrottledReply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 
 _TURN_S = TURN_MS_MAX / 1000
+_API_KEY_BYTES = 2
+"""The size of the API key, with which each frame begins."""
 
 
 class TurnEnd(Enum):
@@ -49,6 +64,7 @@ class RequestPump:
         "_mute",
         "_now_s",
         "_on_wake",
+        "_overlapping",
         "_pending",
         "_put",
     )
@@ -68,15 +84,18 @@ class RequestPump:
         self._now_s = loop.time
         self._put = put
         self._on_wake = on_wake
-        self._pending: asyncio.Future[Reply] | None = None
+        self._pending: deque[asyncio.Future[Reply] | Reply | Exception] = deque()
+        """The replies from the first one on that is not known yet, in the order of the requests."""
+        self._overlapping = b""
+        """The API key of the requests that may be taken while there are pending replies; empty if there are none."""
         self._mute: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
         self._is_closed = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request waits for its response, or the connection is muted."""
-        return self._pending is not None or self._mute is not None
+        """Whether no request is taken: one waits for its response, or the connection is muted."""
+        return self._mute is not None or (bool(self._pending) and not self._overlapping)
 
     @property
     def is_muted(self) -> bool:
@@ -91,9 +110,9 @@ class RequestPump:
         """
         if self._error is not None:
             self._raise_error()
-        if self._pending is not None or self._mute is not None:
+        inbox, channel, pending = self._inbox, self._channel, self._pending
+        if self._mute is not None or (pending and not self._overlapping):
             return TurnEnd.WAITS
-        inbox, channel = self._inbox, self._channel
         end_s = 0.0
         request_bytes = response_bytes = 0
         for count in range(TURN_REQUESTS_MAX):
@@ -103,16 +122,26 @@ class RequestPump:
                 end_s = self._now_s() + _TURN_S
             elif count and self._now_s() >= end_s:
                 break
+            if pending and not self._may_overlap():
+                return TurnEnd.WAITS
             inbox.frame_bytes_max = channel.frame_bytes_max
+            if pending:
+                if (size := self._take_overlapping()) is None:
+                    return TurnEnd.NEEDS_BYTES
+                request_bytes += size
+                continue
             frame = inbox.next_frame()
             if frame is None:
                 return TurnEnd.NEEDS_BYTES
             request_bytes += len(frame)
             reply = channel.handle(frame)
             if isinstance(reply, asyncio.Future):
-                self._pending = reply
+                pending.append(reply)
                 reply.add_done_callback(self._on_reply)
-                return TurnEnd.WAITS
+                if not isinstance(reply, PerformedReply) or not reply.may_overlap:
+                    return TurnEnd.WAITS
+                self._overlapping = bytes(frame[:_API_KEY_BYTES])
+                continue
             if reply is None:
                 continue
             if isinstance(reply, ThrottledReply):
@@ -132,16 +161,19 @@ class RequestPump:
         # Removes the reference cycle with the owner, so that both are freed at once, without the garbage collector.
         self._on_wake = _ignore
         self._inbox.close()
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.remove_done_callback(self._on_reply)
-            pending.cancel()
+        for reply in self._pending:
+            if isinstance(reply, asyncio.Future):
+                reply.remove_done_callback(self._on_reply)
+                reply.cancel()
+        self._pending.clear()
         if self._mute is not None:
             self._mute.cancel()
 
     def _put_and_mute(self, reply: ThrottledReply) -> None:
         if reply.chunks is not None:
             self._put(reply.chunks)
+        if self._mute is not None:
+            self._mute.cancel()  # For the request before, whose usage counts for this one too.
         self._mute = self._loop.call_later(reply.mute_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:
@@ -157,19 +189,64 @@ class RequestPump:
             # The traceback refers to this frame: without this, both would wait for the garbage collector.
             del error
 
-    def _on_reply(self, future: asyncio.Future[Reply]) -> None:
-        self._pending = None
-        if future.cancelled():
-            self._error = asyncio.CancelledError("the request was cancelled")
-        elif (error := future.exception()) is not None:
-            self._error = error
-            if isinstance(error, ChannelEnded) and error.last is not None:
-                self._put(error.last)
-        elif isinstance(reply := future.result(), ThrottledReply):
-            self._put_and_mute(reply)
-        elif reply is not None:
-            self._put(reply)
+    def _may_overlap(self) -> bool:
+        """Whether the next request may be taken while earlier ones wait for their responses."""
+        return (
+            self._overlapping != b""
+            and len(self._pending) < WAITING_PRODUCES_MAX
+            and self._inbox.next_frame_begins_with(self._overlapping)
+        )
+
+    def _take_overlapping(self) -> int | None:
+        """Handles a request while earlier ones wait; its reply, or its failure, is sent after theirs.
+
+        Returns its size in bytes, or None when more bytes are needed.
+        """
+        size = 0
+        try:
+            frame = self._inbox.next_frame()
+            if frame is None:
+                return None
+            size = len(frame)
+            reply = self._channel.handle(frame)
+        except Exception as error:
+            self._pending.append(error)
+            self._overlapping = b""
+            return size
+        if reply is not None:
+            self._pending.append(reply)
+        is_performed = reply.may_overlap if isinstance(reply, PerformedReply) else isinstance(reply, (list, NoneType))
+        if not is_performed:
+            self._overlapping = b""
+        return size
+
+    def _on_reply(self, _: asyncio.Future[Reply]) -> None:
+        """Queues the replies that are known, up to the first that is not."""
+        pending = self._pending
+        while pending and self._error is None:
+            first = pending[0]
+            if isinstance(first, asyncio.Future) and not first.done():
+                first.add_done_callback(self._on_reply)
+                break
+            pending.popleft()
+            reply = _outcome(first) if isinstance(first, asyncio.Future) else first
+            if isinstance(reply, BaseException):
+                self._error = reply
+                if isinstance(reply, ChannelEnded) and reply.last is not None:
+                    self._put(reply.last)
+            elif isinstance(reply, ThrottledReply):
+                self._put_and_mute(reply)
+            elif reply is not None:
+                self._put(reply)
+        if not pending:
+            self._overlapping = b""
         self._on_wake()
+
+
+def _outcome(reply: asyncio.Future[Reply]) -> Reply | BaseException:
+    if reply.cancelled():
+        return asyncio.CancelledError("the request was cancelled")
+    return reply.exception() or reply.result()
 
 
 def _ignore() -> None:

@@ -5,8 +5,8 @@ client has a deadline, and above a number of unfinished handshakes the oldest is
 uses only a socket: memory for TLS is allocated after its first byte.
 
 A client of TLS 1.3 may have sent requests before the broker refuses its certificate.  Closing a socket with unread
-bytes resets the connection, and the client loses the alert with the reason.  So a refused client is read for a moment,
-and what it sends is dropped.
+bytes resets the connection, and the client loses the alert with the reason.  So the broker reads from a refused client
+for a limited time, and drops the bytes.
 
 Owner: event loop.
 """

@@ -1,7 +1,7 @@
-"""Reads the partitions of one Fetch request, within the limits of the request and what its reader may see.
+"""Reads the partitions of one Fetch request, within the limits of the request.
 
-A consumer sees records up to the high watermark, or up to the last stable offset with read_committed; a follower sees
-records up to the log end.  A fetch that waits for min_bytes is completed by the rules of Kafka's DelayedFetch:
+See partition_reading for what its reader may see of each.  A fetch that waits for min_bytes is completed by the rules
+of Kafka's DelayedFetch:
 
     A-E  this broker does not lead the partition, does not have it, its log directory is offline, or the reader has
          another leader epoch: an error, sent at once
@@ -15,77 +15,32 @@ records up to the log end.  A fetch that waits for min_bytes is completed by the
 A new high watermark alone completes no fetch of a follower: the follower gets it with the next records, at the latest
 after max_wait_ms.  Otherwise each append would cost each follower a second fetch (KAFKA-9952).
 
-Since version 11, consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
-that is throttled and not in sync gets no records for now.
-
 Owner: event loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from kctl.environment import Clock
-from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.errors import ErrorCode
 from kctl.limits import READ_PER_SLICE_MAX
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from kctl.protocol.apis.fetch import PartitionData
 from kctl.server.replication import old_formats
 from kctl.server.replication.fetch_session import FetchPosition, FetchSession
-from kctl.server.replication.partition import ANY_EPOCH, Partition
+from kctl.server.replication.partition_reading import EMPTY, PartitionReading, Reader, is_sent_at_once
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
+from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pieces
-from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
-FIRST_VERSION_WITH_STORAGE_ERROR = 6
-FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
 FetchKey = TopicPartition | FetchSession
 """The key that a waiting fetch watches: each of its partitions or, to be independent of their number, its session."""
-EMPTY = b""
-_EXPECTED = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-    }
-)
-"""Errors that are not counted as failed requests, as in Kafka's ReplicaManager.readFromLocalLog."""
-
-
-@dataclass(slots=True)
-class Reader:
-    """The client of a Fetch request."""
-
-    version: int
-    """Version of the Fetch request."""
-    replica_id: int = -1
-    """Broker id of a follower; negative for a consumer."""
-    is_committed_only: bool = False
-    rack: str = ""
-    listener: str = ""
-    is_follower: bool = field(init=False)
-    """True for a replica fetch."""
-    needs_leader: bool = field(init=False)
-    """True if only the leader may serve this reader: followers, and consumers before version 11."""
-
-    def __post_init__(self) -> None:
-        self.is_follower = self.replica_id >= 0
-        self.needs_leader = self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
-
-    @property
-    def kind(self) -> tuple[int, bool]:
-        """A reader of another kind may be sent something else."""
-        return (self.replica_id, self.needs_leader)
 
 
 @dataclass(slots=True)
@@ -101,37 +56,6 @@ class Reading:
     """Some records end with their segment and more follow in the next: waiting would not add records.  Only determined
     while there are less than min_bytes.
     """
-
-
-def is_of_one_history(log: Log, position: FetchPosition) -> bool:
-    """True if a follower that fetches at this offset has the same records before it as the leader.
-
-    If not, the follower is about to truncate and to fetch at an earlier offset; its fetch does not advance its log end
-    offset until then.  Kafka: ReplicaManager.updateFollowerFetchState, which skips such partitions.
-    """
-    is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
-    is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
-    return is_in_range and (is_in_latest_epoch or _diverging_epoch(log, position) is None)
-
-
-def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
-    """The end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
-    if position.last_fetched_epoch < 0:
-        return None
-    if position.last_fetched_epoch == log.leader_epochs.latest_epoch and position.fetch_offset <= log.log_end_offset:
-        return None  # The usual case: the latest epoch ends at the log end.
-    epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
-    if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < position.fetch_offset):
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None
-
-
-def _is_urgent(result: PartitionData) -> bool:
-    return (
-        result.error_code != ErrorCode.NONE
-        or result.diverging_epoch is not None
-        or result.preferred_read_replica != NO_REPLICA
-    )
 
 
 class Fetch:
@@ -155,13 +79,11 @@ class Fetch:
 
         With a session, the positions are its active ones, which may be others at each reading.
         """
-        self._denied = denied
         self._session = session
         self.positions = positions
         self._has_partitions = bool(positions if session is None else session.positions)
         self.reader = reader
         self._is_follower = reader.is_follower
-        self._needs_leader = reader.needs_leader
         self._may_skip = (
             not denied
             and (self._is_follower or not reader.rack)
@@ -169,8 +91,10 @@ class Fetch:
         )
         """Whether partitions without anything new need not be read: other readers may get an error or a replica."""
         self._replicas = replicas
+        self._partitions = PartitionReading(
+            replicas, reader, quota=quota, selector=selector, clock=clock, denied=denied
+        )
         self._quota = quota
-        self._selector = selector
         self._clock = clock
         self._min_bytes = min_bytes
         self._available: dict[TopicPartition, int] = {}
@@ -202,13 +126,12 @@ class Fetch:
         return self._magic is not None
 
     def upper_bounds(self) -> dict[TopicPartition, int]:
-        """The end offset of what the reader may see, per partition; -1 for an unknown partition."""
+        """The offset up to which the reader may see records, per partition; -1 for an unknown partition."""
         return {tp: self.upper_bound_of(tp) for tp in (position.topic_partition for position in self.positions)}
 
     def upper_bound_of(self, topic_partition: TopicPartition) -> int:
-        """The end offset of what the reader may see of the partition; -1 for an unknown partition."""
-        partition = self._replicas.partitions.get(topic_partition)
-        return -1 if partition is None else self._upper_bound(partition)
+        """As `upper_bounds`, for one partition."""
+        return self._partitions.upper_bound_of(topic_partition)
 
     def has_nothing_new(self) -> bool:
         """A cheap check before the first reading: True if it would find neither records nor an error, so that the fetch
@@ -218,7 +141,7 @@ class Fetch:
             self._may_skip
             and self.needs_bytes
             and self._has_partitions
-            and not any(map(self._could_have_more, self.positions))
+            and not any(map(self._partitions.could_have_more, self.positions))
         )
 
     @property
@@ -255,8 +178,8 @@ class Fetch:
         if (
             partition is None
             or position.session is not session
-            or not self._is_sent(partition, position)
-            or self._could_have_more(position)
+            or not self._partitions.is_sent(partition, position)
+            or self._partitions.could_have_more(position)
         ):
             return
         high_watermark, follower = partition.high_watermark, None
@@ -292,7 +215,7 @@ class Fetch:
         if self._session is not None:
             self.positions = self._session.active()
         if len(self.positions) == 1:
-            if not self._could_have_more(self.positions[0]):
+            if not self._partitions.could_have_more(self.positions[0]):
                 return None
             reading = self._read_all()
             return reading if self.is_enough(reading) else None
@@ -310,48 +233,18 @@ class Fetch:
         """
         is_due = False
         for position in changed:
-            if self._could_have_more(position):
+            if self._partitions.could_have_more(position):
                 topic_partition = position.topic_partition
-                answer = self._read_one(position, self._max_bytes, is_first=True)
+                answer = self._partitions.read(position, self._max_bytes, is_first=True)
                 size = len(answer.records) if answer.records is not None else 0
                 self._available_bytes += size - self._available.get(topic_partition, 0)
                 self._available[topic_partition] = size
-                is_due = is_due or _is_urgent(answer) or self._is_on_older_segment(position, answer)
+                is_due = is_due or is_sent_at_once(answer) or self._partitions.is_on_older_segment(position, answer)
         return is_due or self._available_bytes >= min(self._min_bytes, self._max_bytes)
 
     @cached_property
     def _waiting_positions(self) -> dict[TopicPartition, FetchPosition]:
         return {position.topic_partition: position for position in self.positions}
-
-    def _could_have_more(self, position: FetchPosition) -> bool:
-        """A cheap check before reading: records beyond the fetch offset, or a partition whose role or log changed."""
-        partition = self._replicas.partitions.get(position.topic_partition)
-        if partition is None or not self._may_read(partition, position):
-            return True
-        log, offset = partition.log, position.fetch_offset
-        if log.log_directory.failure is not None or not log.log_start_offset <= offset <= log.log_end_offset:
-            return True
-        if (
-            offset < log.log_end_offset
-            and (self._is_follower or self._upper_bound(partition) > offset)
-            and not (self.reader.replica_id not in partition.isr and self._is_throttled(partition))
-        ):
-            return True
-        is_in_latest_epoch = position.last_fetched_epoch == log.leader_epochs.latest_epoch
-        return not is_in_latest_epoch and _diverging_epoch(log, position) is not None
-
-    def _is_unchanged(self, position: FetchPosition) -> bool:
-        """Whether the reader of a session has everything of the partition."""
-        partition = self._replicas.partitions.get(position.topic_partition)
-        return partition is not None and self._is_sent(partition, position) and not self._could_have_more(position)
-
-    @staticmethod
-    def _is_sent(partition: Partition, position: FetchPosition) -> bool:
-        """Whether the reader has the high watermark and the start of the log."""
-        return (
-            partition.high_watermark == position.sent_high_watermark
-            and partition.log.log_start_offset == position.sent_log_start_offset
-        )
 
     def note_sent(
         self, results: Mapping[TopicPartition, PartitionData], record_bytes: Mapping[TopicPartition, int]
@@ -407,50 +300,20 @@ class Fetch:
         is_urgent, is_on_older_segment = reading.is_urgent, reading.is_on_older_segment
         enough = min(self._min_bytes, self._max_bytes)
         for position in positions:
-            if self._may_skip and self._is_unchanged(position):
+            if self._may_skip and self._partitions.is_unchanged(position):
                 continue
             # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
-            result = self._read_one(position, left, is_first=total == 0)
+            result = self._partitions.read(position, left, is_first=total == 0)
             results[position.topic_partition] = result
             size = len(result.records) if result.records is not None else 0
             if size:
                 record_bytes[position.topic_partition] = size
                 total += size
-            is_urgent = is_urgent or _is_urgent(result)
+            is_urgent = is_urgent or is_sent_at_once(result)
             if total < enough:
-                is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, result)
+                is_on_older_segment = is_on_older_segment or self._partitions.is_on_older_segment(position, result)
         reading.total_bytes, reading.is_urgent, reading.is_on_older_segment = total, is_urgent, is_on_older_segment
-
-    def _is_on_older_segment(self, position: FetchPosition, result: PartitionData) -> bool:
-        if not isinstance(result.records, RecordsSlice):
-            return False
-        partition = self._replicas.partitions.get(position.topic_partition)
-        if partition is None:
-            return False
-        return partition.log.is_on_older_segment(result.records, self._upper_bound(partition))
-
-    def _is_throttled(self, partition: Partition) -> bool:
-        """True if the replication throttle applies to this follower, because it is not in sync."""
-        return (
-            self._is_follower
-            and self.reader.replica_id not in partition.isr
-            and self._quota.is_throttled(partition.topic_partition)
-            and self._quota.is_exceeded(self._clock.monotonic_ms())
-        )
-
-    def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
-        """True if this replica may serve this reader in the reader's leader epoch."""
-        epoch = position.current_leader_epoch
-        return epoch in (partition.leader_epoch, ANY_EPOCH) and (
-            not self._needs_leader or partition.leader == partition.broker_id
-        )
-
-    def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
-        if self._needs_leader:
-            partition.check_leader(position.current_leader_epoch)
-        else:
-            partition.check_epoch(position.current_leader_epoch)
 
     async def convert(self, reading: Reading, work: RecordWork) -> bool:
         """Replaces the records of the reading by messages of an old format, or by the error that prevents that.
@@ -467,7 +330,9 @@ class Fetch:
                     result.records = EMPTY
                 else:
                     began_ms = self._clock.monotonic_ms()
-                    result = await self._convert_one(position, result, result.records, max(left, 0), work)
+                    result = await self._partitions.convert(
+                        position, result, result.records, self._magic, max_bytes=max(left, 0), work=work
+                    )
                     self._replicas.traffic.fetch_conversion_times.record(self._clock.monotonic_ms() - began_ms)
                     reading.results[position.topic_partition] = result
                     reading.is_urgent = reading.is_urgent or result.error_code != ErrorCode.NONE
@@ -477,114 +342,3 @@ class Fetch:
             reading.record_bytes[position.topic_partition] = size
             reading.total_bytes += size
         return reading.is_urgent or reading.total_bytes > 0
-
-    async def _convert_one(
-        self, position: FetchPosition, result: PartitionData, records: RecordsSlice, max_bytes: int, work: RecordWork
-    ) -> PartitionData:
-        assert self._magic is not None
-        try:
-            partition = self._replicas.partition(*position.topic_partition)
-            result.records = await old_formats.messages_in(
-                partition.log,
-                records,
-                self._magic,
-                work,
-                fetch_offset=position.fetch_offset,
-                max_bytes=min(position.partition_max_bytes, max_bytes),
-                max_offset=self._upper_bound(partition),
-            )
-        except LogDirFailure as failure:
-            self._replicas.log_dir_failed(failure)
-            return self._refusal(result.partition_index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-        except ApiError as error:
-            return self._refusal(result.partition_index, error)
-        return result
-
-    def _upper_bound(self, partition: Partition) -> int:
-        if self._is_follower:
-            return partition.log.log_end_offset
-        return partition.last_stable_offset if self.reader.is_committed_only else partition.high_watermark
-
-    def _read_one(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
-        topic, index = position.topic_partition
-        if topic in self._denied:
-            return self._refusal(index, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        try:
-            partition = self._replicas.partition(topic, index)
-            if not self._may_read(partition, position):
-                self._check_readable(partition, position)
-            return self._read_replica(partition, position, max_bytes, is_first=is_first)
-        except LogDirFailure as failure:
-            self._replicas.log_dir_failed(failure)
-            return self._refusal(index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-        except ApiError as error:
-            if error.code not in _EXPECTED:
-                self._replicas.traffic.found(topic).failed_fetch_requests += 1
-            return self._refusal(index, error)
-
-    def _read_replica(
-        self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool
-    ) -> PartitionData:
-        log = partition.log
-        offset = position.fetch_offset
-        result = PartitionData(
-            partition_index=partition.topic_partition.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self.reader.is_committed_only else None,
-            records=EMPTY,
-        )
-        if self.reader.rack and not self._is_follower:
-            result.preferred_read_replica = self._preferred_replica(partition, offset)
-            if result.preferred_read_replica != NO_REPLICA:
-                return result
-        result.diverging_epoch = _diverging_epoch(log, position)
-        if result.diverging_epoch is not None:
-            return result
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if self.reader.version < old_formats.FIRST_VERSION_WITH_ZSTD:
-            old_formats.check_allowed(log, self.reader.version, is_follower=self.reader.is_follower)
-        upper_bound = self._upper_bound(partition)
-        limit = min(max_bytes, position.partition_max_bytes)
-        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_throttled(partition):
-            return result
-        records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
-        if self.reader.version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
-            len(records) > position.partition_max_bytes or (not len(records) and limit == position.partition_max_bytes)
-        ):
-            result.records = old_formats.cut_off(offset, position.partition_max_bytes)
-            return result
-        if not records.size:
-            return result
-        result.records = records
-        if self.reader.is_committed_only:
-            result.aborted_transactions = [
-                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in log.aborted_transactions(offset, records.upper_bound(upper_bound))
-            ]
-        return result
-
-    def _preferred_replica(self, partition: Partition, offset: int) -> int:
-        return self._selector.preferred_replica(
-            partition,
-            offset,
-            rack=self.reader.rack,
-            listener=self.reader.listener,
-            now_ms=self._clock.monotonic_ms(),
-        )
-
-    def _refusal(self, index: int, error: ApiError) -> PartitionData:
-        code = error.code
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.reader.version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Old versions do not define KAFKA_STORAGE_ERROR.
-        return PartitionData(
-            partition_index=index,
-            error_code=code,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            records=EMPTY,
-        )

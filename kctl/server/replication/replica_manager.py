@@ -64,6 +64,9 @@ class ReplicaManager:
         self.traffic = BrokerTraffic()
         self.woken_sessions: dict[FetchSession, None] = {}
         """Fetch sessions with partitions that have changed since `partition_moved` was called."""
+        self._moved: dict[TopicPartition, None] = {}
+        """Partitions whose waiting fetches are about to be checked."""
+        self._is_check_due = False
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
@@ -127,16 +130,23 @@ class ReplicaManager:
 
     def partitions_moved(self, topic_partitions: Collection[TopicPartition]) -> None:
         """As `partition_moved` for many partitions; a request that waits for several of them is checked once."""
-        produces, fetches, woken = self._produce_purgatory, self._fetch_purgatory, self.woken_sessions
-        if not produces.watched.isdisjoint(topic_partitions):
-            produces.check(*topic_partitions)
-        if not woken:
-            if not fetches.watched.isdisjoint(topic_partitions):
-                fetches.check(*topic_partitions)
-            return
-        sessions = list(woken)
-        woken.clear()
-        fetches.check(*topic_partitions, *sessions)
+        if not self._produce_purgatory.watched.isdisjoint(topic_partitions):
+            self._produce_purgatory.check(*topic_partitions)
+        if self.woken_sessions or not self._fetch_purgatory.watched.isdisjoint(topic_partitions):
+            if not self._is_check_due:
+                self._is_check_due = True
+                asyncio.get_running_loop().call_soon(self._check_fetches)
+            self._moved.update(dict.fromkeys(topic_partitions))
+
+    def _check_fetches(self) -> None:
+        """Checks the fetches that wait, after all appends of this iteration of the event loop: one response has the
+        records of several requests.
+        """
+        self._is_check_due = False
+        keys: list[TopicPartition | FetchSession] = [*self._moved, *self.woken_sessions]
+        self._moved.clear()
+        self.woken_sessions.clear()
+        self._fetch_purgatory.check(*keys)
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest

@@ -176,7 +176,7 @@ class RequestContext:
     record: ApiRecord | None = None
     """Where the request is counted; None if metrics are off."""
     account: RequestAccount | None = None
-    """What the request uses of the quotas of its client; None for a client without quotas."""
+    """The use of the client's quotas by the request; None for a client without quotas."""
     encode: Callable[[RequestContext, Any], Any] | None = None
     """Encodes the response as a reply; set by the dispatcher."""
 
@@ -216,7 +216,7 @@ class RequestContext:
     def denied(
         self, operation: Operation, kind: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> frozenset[str]:
-        """Those of the resources on which the operation is not allowed; each is checked once.
+        """The resources among these on which the operation is not allowed; each is checked once.
 
         `is_logged` is False for a filter of a list, which refuses nothing that the client has named.
         """

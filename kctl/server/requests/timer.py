@@ -9,20 +9,6 @@ from kctl.environment import Clock
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
 
-class WheelTask:
-    """A scheduled callback; implements environment.TimerTask."""
-
-    __slots__ = ("_entry", "_wheel")
-
-    def __init__(self, wheel: TimingWheel[Callable[[], None]], entry: Entry[Callable[[], None]]) -> None:
-        self._wheel = wheel
-        self._entry = entry
-
-    def cancel(self) -> None:
-        """Cancels the callback; does nothing if it has run."""
-        self._wheel.cancel(self._entry)
-
-
 class WheelTimer:
     """environment.Timer on the running loop.
 
@@ -40,13 +26,13 @@ class WheelTimer:
     def __len__(self) -> int:
         return len(self._wheel)
 
-    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> WheelTask:
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Entry[Callable[[], None]]:
         """Runs `callback` on the loop after `delay_ms` or a little later, never earlier."""
         due_ms = self._clock.monotonic_ms() + max(delay_ms, 0)
         entry = self._wheel.add(callback, due_ms)
         if self._armed_ms is None or due_ms < self._armed_ms:
             self._arm()
-        return WheelTask(self._wheel, entry)
+        return entry
 
     def close(self) -> None:
         """Cancels all callbacks."""

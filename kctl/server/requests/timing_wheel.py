@@ -19,7 +19,7 @@ BUCKETS_PER_LEVEL = 64
 
 
 class Entry(Generic[T]):
-    """One item with a deadline; in at most one bucket."""
+    """One item with a deadline; in at most one bucket of its wheel."""
 
     __slots__ = ("bucket", "deadline_ms", "item")
 
@@ -27,6 +27,12 @@ class Entry(Generic[T]):
         self.item = item
         self.deadline_ms = deadline_ms
         self.bucket: dict[Entry[T], None] | None = None
+
+    def cancel(self) -> None:
+        """Removes the entry from its wheel; does nothing if it has expired or was cancelled."""
+        if self.bucket is not None:
+            del self.bucket[self]
+            self.bucket = None
 
 
 class TimingWheel(Generic[T]):
@@ -38,24 +44,15 @@ class TimingWheel(Generic[T]):
         self._size = buckets_per_level
         self._buckets: dict[tuple[int, int], dict[Entry[T], None]] = {}
         self._due: list[tuple[int, int]] = []
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._buckets.values()))
 
     def add(self, item: T, deadline_ms: int) -> Entry[T]:
         """Adds an item; a deadline in the past is due at the next `advance`."""
         entry = Entry(item, deadline_ms)
         self._place(entry)
-        self._count += 1
         return entry
-
-    def cancel(self, entry: Entry[T]) -> None:
-        """Removes the entry; does nothing if it has expired or was cancelled."""
-        if entry.bucket is not None:
-            del entry.bucket[entry]
-            entry.bucket = None
-            self._count -= 1
 
     def next_due_ms(self) -> int | None:
         """When `advance` next has work: an expiry, or a move between levels; None if empty."""
@@ -76,7 +73,6 @@ class TimingWheel(Generic[T]):
             for entry in bucket:
                 if entry.deadline_ms <= self._now_ms:
                     entry.bucket = None
-                    self._count -= 1
                     expired.append(entry.item)
                 else:
                     self._place(entry)

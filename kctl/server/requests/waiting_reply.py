@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from kctl.server.network.channel import PerformedReply
 from kctl.server.requests.context import RequestContext
 
 
-class WaitingReply(asyncio.Future[Any]):
+class WaitingReply(PerformedReply):
     """Its handler sets the response of a request; its result is the encoded reply.
 
     A response that cannot be encoded sets the exception.
     """
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, *, may_overlap: bool) -> None:
         super().__init__()
+        self.may_overlap = may_overlap
         self._context = context
 
     def set_result(self, response: Any) -> None:
@@ -36,9 +38,11 @@ class WaitingReply(asyncio.Future[Any]):
             super().set_result(reply)
 
 
-def waiting_reply(context: RequestContext) -> asyncio.Future[Any]:
+def waiting_reply(context: RequestContext, *, may_overlap: bool = False) -> asyncio.Future[Any]:
     """The result of a handler that sets its response later; without a dispatcher, a plain future of the response.
 
-    The response must not take long to encode: this happens where it is set.
+    The response must not take long to encode: this happens where it is set.  See PerformedReply for `may_overlap`.
     """
-    return asyncio.get_running_loop().create_future() if context.encode is None else WaitingReply(context)
+    if context.encode is None:
+        return asyncio.get_running_loop().create_future()
+    return WaitingReply(context, may_overlap=may_overlap)

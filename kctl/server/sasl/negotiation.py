@@ -72,7 +72,7 @@ class Negotiation:
 
     @property
     def activity(self) -> str:
-        """What the client does, for error messages."""
+        """The activity of the client, for error messages."""
         return "authentication" if self.identity is None else "re-authentication"
 
 

@@ -20,7 +20,7 @@ LISTS = "_kctl/lists"
 
 
 class FileList(NamedTuple):
-    """What a task has written."""
+    """The files that a task has written."""
 
     files: dict[str, tuple[Values, int]]
     """Partition and number of records by path."""

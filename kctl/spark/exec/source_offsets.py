@@ -51,7 +51,7 @@ def parse_offsets(text: str, option: str) -> str | dict[TopicPartition, int]:
 
 
 def limited(start: Offsets, latest: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """The ends of a batch of about `offsets_max` offsets: each partition gets its share of what is there.
+    """The ends of a batch of about `offsets_max` offsets: each partition gets its share of the available offsets.
 
     At least one offset of each partition that has one, so that all partitions progress.
     """

@@ -46,7 +46,7 @@ _SupportsAvailableNow: Any = LIMIT_TYPES.SupportsTriggerAvailableNow if LIMIT_TY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """What is read, and how."""
+    """The topics to read, and the options of the query."""
 
     settings: ClientSettings
     topics: tuple[str, ...]

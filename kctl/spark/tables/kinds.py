@@ -30,7 +30,7 @@ DEFAULT_NAMESPACE = "kafka"
 
 
 class TableKind(StrEnum):
-    """What an export publishes."""
+    """The kinds of data that an export publishes."""
 
     PARQUET = "parquet"
     """Folders of files with a commit log."""

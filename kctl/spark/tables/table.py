@@ -25,7 +25,7 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What the last commit of an export says about the table."""
+    """The state of the table after the last commit of an export."""
 
     batch: int
     """-1 for a table without a batch."""

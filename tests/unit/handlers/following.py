@@ -17,7 +17,8 @@ from kctl.protocol.apis.fetch import (
 )
 from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.peers import Purpose
-from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.fetcher import FetchSettings
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.leader_endpoint import Peers
 from kctl.server.replication.throttles import ReplicationThrottles
 from tests.unit.handlers.disk import Disk

@@ -135,8 +135,23 @@ def test_fetch_that_waits_completes_when_its_segment_is_rolled(tmp_path: Path) -
         partition.log.roll(scene.disk.clock.now_ms())
         scene.disk.append(partition, 1)
         scene.disk.replicas.partition_moved(partition.topic_partition)
-        assert offsets(response.result()) == [1, 2]
+        assert offsets(await response) == [1, 2]
         assert waiting(scene) == 0
+
+    play(tmp_path, scene)
+
+
+def test_a_waiting_fetch_gets_all_records_of_an_iteration_of_the_loop(tmp_path: Path) -> None:
+    """It got the records of the first of several requests that arrived together, and each other one cost a fetch."""
+
+    async def scene(scene: Scene) -> None:
+        partition = segments(scene, 1)
+        response = call(scene, 1, min_bytes=1)
+        assert isinstance(response, asyncio.Future)
+        for _ in range(3):
+            scene.disk.append(partition, 1)
+            scene.disk.replicas.partition_moved(partition.topic_partition)
+        assert offsets(await response) == [1, 2, 3]
 
     play(tmp_path, scene)
 
@@ -205,7 +220,7 @@ def test_waiting_fetch_gets_an_error_when_its_log_directory_fails(tmp_path: Path
         assert isinstance(response, asyncio.Future)
         failure = partition.log.log_directory.fail(OSError("the disk is gone"))
         scene.disk.replicas.log_dir_failed(failure)
-        assert error_of(response.result()) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert error_of(await response) == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(tmp_path, scene)
 
@@ -285,11 +300,12 @@ def test_a_change_of_a_partition_examines_only_that_partition(tmp_path: Path) ->
             scene.disk.append(partition, 1)
             replicas.partition_moved(partition.topic_partition)
             replicas.partition_moved(partition.topic_partition)
+            await asyncio.sleep(0)
         assert not response.done()
         assert counted.lookups < 20 * len(topics)
         scene.disk.append(partitions[-1], 1)
         replicas.partition_moved(partitions[-1].topic_partition)
-        answers = response.result().responses
+        answers = (await response).responses
         assert [len(answer.partitions[0].records or b"") for answer in answers] == [batch_bytes] * len(topics)
 
     play(tmp_path, scene)

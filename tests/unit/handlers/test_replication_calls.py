@@ -116,7 +116,7 @@ def test_calls_of_a_leader_per_fetch(tmp_path: Path) -> None:
             scene.disk.append(partition, 1)
             with counted(calls):
                 scene.disk.replicas.partitions_moved([partition.topic_partition])
-            response = waiting.result()
+                response = await waiting
             assert isinstance(response.responses[0].partitions[0].records, RecordsSlice)
         assert calls.count <= LEADER_CALLS_MAX * ROUNDS
 

@@ -307,6 +307,7 @@ def test_a_fetch_of_active_partitions_has_the_response_of_a_fetch_of_all(tmp_pat
             for broker in brokers:
                 event(broker, random.Random(event_seed))
                 broker.happened()
+            await asyncio.sleep(0)  # Waiting fetches are checked in the next iteration of the loop.
             examined = [
                 count + sum(session.active_count for session in broker.sessions)
                 for count, broker in zip(examined, brokers, strict=True)

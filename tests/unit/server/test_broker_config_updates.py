@@ -14,7 +14,8 @@ from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.model import TopicPartition
 from kctl.server.broker_config_updates import BrokerConfigUpdates
 from kctl.server.inter_broker import inter_broker_versions
-from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.fetcher import FetchSettings
+from kctl.server.replication.fetchers import ReplicaFetchers
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.storage.config import LogConfig
 from kctl.testing.sim_loop import SimLoop, simulate

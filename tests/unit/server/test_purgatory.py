@@ -19,21 +19,13 @@ class WheelOnly:
         self.now_ms = 0
         self.wheel: TimingWheel[Callable[[], None]] = TimingWheel(0)
 
-    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Task:
-        return Task(self.wheel, self.wheel.add(callback, self.now_ms + delay_ms))
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Entry[Callable[[], None]]:
+        return self.wheel.add(callback, self.now_ms + delay_ms)
 
     def advance(self, by_ms: int) -> None:
         self.now_ms += by_ms
         for callback in self.wheel.advance(self.now_ms):
             callback()
-
-
-class Task:
-    def __init__(self, wheel: TimingWheel[Callable[[], None]], entry: Entry[Callable[[], None]]) -> None:
-        self._wheel, self._entry = wheel, entry
-
-    def cancel(self) -> None:
-        self._wheel.cancel(self._entry)
 
 
 class Need:

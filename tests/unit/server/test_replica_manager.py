@@ -126,16 +126,21 @@ def test_a_waiting_request_is_checked_once_when_many_partitions_advance() -> Non
     """Each check is of all partitions: one per changed partition took seconds when a broker with many lost
     leadership.
     """
-    with asyncio.Runner() as runner:
-        manager = replica_manager(SimFiles(), runner.get_loop())
+
+    async def scenario() -> None:
+        manager = replica_manager(SimFiles(), asyncio.get_running_loop())
         lead(manager, 50)
         waiting = Waiting()
         manager._fetch_purgatory.complete_or_watch(waiting, list(manager.partitions), 1_000_000)
         waiting.looks = 0
         lead(manager, 50, leader_epoch=1)
+        await asyncio.sleep(0)
         assert waiting.looks == 1
         delete(manager, 50)
+        await asyncio.sleep(0)
         assert waiting.looks == 2
+
+    asyncio.run(scenario())
 
 
 def reported(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kctl.errors import MalformedRequest
-from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
+from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX, WAITING_PRODUCES_MAX
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import DirectChannel, Handle, Reply
+from kctl.server.network.channel import (
+    ChannelEnded,
+    DirectChannel,
+    Handle,
+    PerformedReply,
+    Reply,
+    ThrottledReply,
+)
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
@@ -26,6 +36,7 @@ class Scene:
         self.inbox = Inbox(self.pool, 64 << 20)
         self.sent: list[bytes] = []
         self.wakes = 0
+        self.woken = asyncio.Event()
         self.pump = RequestPump(
             self.inbox,
             DirectChannel(handle, Peer("/127.0.0.1", "PLAINTEXT"), frame_bytes_max=64 << 20),
@@ -41,6 +52,7 @@ class Scene:
 
     def _wake(self) -> None:
         self.wakes += 1
+        self.woken.set()
 
 
 def echo(frame: memoryview, _peer: Peer) -> Reply:
@@ -138,3 +150,187 @@ def test_closing_cancels_what_waits_and_frees_the_buffer() -> None:
         assert scene.wakes == 0
 
     play(main)
+
+
+PRODUCE, FETCH = b"\x00\x00", b"\x00\x01"
+
+
+class Performed(PerformedReply):
+    may_overlap = True
+
+
+class Requests(Scene):
+    """Requests that are performed at once and wait until `complete` is called, as Produce with acks=all does.
+
+    One with `at once` in its frame does not wait, one with `slow` is not performed before it is complete, one with
+    `bad` fails, and one with `no reply` has none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._handle)
+        self.performed: list[bytes] = []
+        self.waits: dict[bytes, asyncio.Future[Reply]] = {}
+
+    def _handle(self, frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
+        name = bytes(frame)
+        self.performed.append(name)
+        if b"bad" in name:
+            raise MalformedRequest(name.decode())
+        if b"no reply" in name:
+            return None
+        if b"at once" in name:
+            return [name]
+        reply = asyncio.get_running_loop().create_future() if b"slow" in name else Performed()
+        self.waits[name] = reply
+        return reply
+
+    async def complete(self, name: bytes, reply: Reply | None = None) -> None:
+        self.waits.pop(name).set_result(reply or [name])
+        await asyncio.sleep(0)
+
+
+def test_a_performed_request_does_not_delay_the_next_one_of_its_api() -> None:
+    async def main() -> None:
+        scene = Requests()
+        names = [PRODUCE + name for name in (b"1", b"2", b"3 at once", b"4 no reply", b"5")]
+        feed(scene.inbox, b"".join(map(framed, names)))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.performed == names
+        await scene.complete(names[4])
+        await scene.complete(names[1])
+        assert (scene.sent, scene.wakes) == ([], 0)
+        await scene.complete(names[0])
+        assert (scene.sent, scene.wakes) == ([*names[:3], names[4]], 1)
+        feed(scene.inbox, framed(FETCH + b"at once"))
+        assert scene.pump.turn() is TurnEnd.NEEDS_BYTES
+        assert scene.sent[4:] == [FETCH + b"at once"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("second", [FETCH + b"2", FETCH + b"2 at once"])
+def test_a_request_of_another_api_waits_for_performed_ones(second: bytes) -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + framed(second))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.performed == [PRODUCE + b"1"]
+        await scene.complete(PRODUCE + b"1")
+        scene.pump.turn()
+        assert scene.performed == [PRODUCE + b"1", second]
+
+    asyncio.run(main())
+
+
+def test_nothing_overtakes_a_request_that_is_not_performed_yet() -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + framed(PRODUCE + b"2 slow") + framed(PRODUCE + b"3"))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        await scene.complete(PRODUCE + b"1")
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.performed == [PRODUCE + b"1", PRODUCE + b"2 slow"]
+        await scene.complete(PRODUCE + b"2 slow")
+        scene.pump.turn()
+        assert scene.performed[2:] == [PRODUCE + b"3"]
+        assert scene.sent == [PRODUCE + b"1", PRODUCE + b"2 slow"]
+
+    asyncio.run(main())
+
+
+def test_a_bounded_number_of_requests_waits() -> None:
+    async def main() -> None:
+        scene = Requests()
+        names = [PRODUCE + b"%d" % number for number in range(2 * WAITING_PRODUCES_MAX)]
+        feed(scene.inbox, b"".join(map(framed, names)))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.performed == names[:WAITING_PRODUCES_MAX]
+        await scene.complete(names[0])
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.performed == names[: WAITING_PRODUCES_MAX + 1]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bad", [framed(PRODUCE + b"2 bad"), struct.pack(">i", -1) + PRODUCE])
+def test_the_responses_before_a_malformed_request_are_sent(bad: bytes) -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + bad + framed(PRODUCE + b"3"))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        await scene.complete(PRODUCE + b"1")
+        assert scene.sent == [PRODUCE + b"1"]
+        with pytest.raises(MalformedRequest):
+            scene.pump.turn()
+        assert PRODUCE + b"3" not in scene.performed
+
+    asyncio.run(main())
+
+
+def test_closing_cancels_all_requests_that_wait() -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + framed(PRODUCE + b"2"))
+        scene.pump.turn()
+        scene.pump.close()
+        assert [wait.cancelled() for wait in scene.waits.values()] == [True, True]
+        await asyncio.sleep(0)
+        assert scene.wakes == 0
+
+    asyncio.run(main())
+
+
+def test_a_quota_mutes_the_connection_for_the_last_throttle_time() -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + framed(PRODUCE + b"2") + framed(PRODUCE + b"3"))
+        scene.pump.turn()
+        await scene.complete(PRODUCE + b"1", ThrottledReply([PRODUCE + b"1"], 1 << 20))
+        assert scene.pump.is_muted
+        await scene.complete(PRODUCE + b"2", ThrottledReply([PRODUCE + b"2"], 0))
+        assert scene.sent == [PRODUCE + b"1", PRODUCE + b"2"], "a muted connection takes no requests"
+        feed(scene.inbox, framed(PRODUCE + b"4"))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        scene.woken.clear()
+        await scene.woken.wait()
+        scene.pump.turn()
+        assert scene.performed[3:] == [PRODUCE + b"4"]
+
+    asyncio.run(main())
+
+
+def test_the_last_words_of_a_channel_follow_the_responses_before_them() -> None:
+    async def main() -> None:
+        scene = Requests()
+        feed(scene.inbox, framed(PRODUCE + b"1") + framed(PRODUCE + b"2 slow"))
+        scene.pump.turn()
+        scene.waits[PRODUCE + b"2 slow"].set_exception(ChannelEnded([b"last"]))
+        await asyncio.sleep(0)
+        assert scene.sent == []
+        await scene.complete(PRODUCE + b"1")
+        assert scene.sent == [PRODUCE + b"1", b"last"]
+        with pytest.raises(ChannelEnded):
+            scene.pump.turn()
+
+    asyncio.run(main())
+
+
+KINDS = st.tuples(st.sampled_from([PRODUCE, FETCH]), st.sampled_from([b"", b" at once", b" slow", b" no reply"]))
+
+
+@settings(deadline=None)
+@given(st.lists(KINDS, max_size=40), st.randoms(use_true_random=False))
+def test_requests_are_performed_and_answered_in_order(kinds: list[tuple[bytes, bytes]], chance: Any) -> None:
+    async def main() -> None:
+        scene = Requests()
+        names = [key + b"%d" % number + kind for number, (key, kind) in enumerate(kinds)]
+        feed(scene.inbox, b"".join(map(framed, names)))
+        while scene.pump.turn() is not TurnEnd.NEEDS_BYTES or scene.waits:
+            waiting = [name for name in scene.performed if name in scene.waits]
+            assert all(name[:2] == waiting[0][:2] and b"slow" not in name for name in waiting[:-1])
+            if waiting:
+                await scene.complete(chance.choice(waiting))
+        assert scene.performed == names
+        assert scene.sent == [name for name in names if b"no reply" not in name]
+
+    asyncio.run(main())

@@ -34,7 +34,7 @@ def test_expires_exactly_what_is_due(start_ms: int, steps: list[Step]) -> None:
             waiting[number] = wheel.add(number, now_ms + value)
             number += 1
         elif kind == "cancel" and value in waiting:
-            wheel.cancel(waiting.pop(value))
+            waiting.pop(value).cancel()
         elif kind == "advance":
             now_ms += value
             due = {item for item, entry in waiting.items() if entry.deadline_ms <= now_ms}
@@ -62,8 +62,8 @@ def test_cancelling_late_or_twice_does_nothing() -> None:
     wheel: TimingWheel[str] = TimingWheel(0)
     entry = wheel.add("once", 10)
     assert wheel.advance(10) == ["once"]
-    wheel.cancel(entry)
-    wheel.cancel(entry)
+    entry.cancel()
+    entry.cancel()
     assert len(wheel) == 0
 
 

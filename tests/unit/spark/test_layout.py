@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, topic_directory
+from pathlib import Path
+
+from kctl.spark.exec.files import DiskFiles
+from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, is_data_file, topic_directory
 
 
 def test_a_data_file_is_named_after_its_range() -> None:
     path = data_path("orders", [NamedRange(3, 51200, 102400)])
     assert path == "orders/orders+3+00000000000000051200-00000000000000102400.parquet"
+
+
+def test_scratch_files_are_hidden_from_readers_of_folders(tmp_path: Path) -> None:
+    path = "orders/" + data_path("orders", [NamedRange(3, 0, 10)]).rpartition("/")[2]
+    scratch = DiskFiles(tmp_path).scratch(path)
+    assert scratch.parent == tmp_path / "orders"
+    assert scratch.name.startswith(".")
+    assert not is_data_file(scratch.name)
+    assert is_data_file(Path(path).name)
 
 
 def test_topics_that_readers_of_folders_would_skip_get_a_plus() -> None:
