@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl.child_processes import module_command
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
 from kctl.log_output.formats import LogFormat
@@ -270,7 +270,7 @@ class DevCluster:
             os.close(fd)
             return  # it runs
         try:
-            command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--port", str(port)]
+            command = [*module_command("kctl"), "zookeeper", "start", "--port", str(port)]
             command += ["--data-dir", str(self.path / "zookeeper"), "--log-format", log_format]
             with self._output_path.open("ab") as output:
                 start = output.tell()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from kctl.child_processes import module_command
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.config_loading import Examined, examine
 from kctl.config.problems import BrokerConfigError
@@ -238,7 +239,7 @@ def start_detached(
 
     Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
-    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(options.folder.path)]
+    command = [*module_command("kctl"), "broker", "start", "--data-dir", str(options.folder.path)]
     command += ["--config", "/dev/stdin", "--log-format", options.log_format]
     if options.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(options.embedded_zookeeper_port)]

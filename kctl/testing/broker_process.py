@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from kctl.child_processes import module_command
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -69,7 +70,7 @@ class BrokerProcess:
         """Starts the broker and returns when it serves.  Raises BrokerFailed."""
         assert not self.is_running, "the broker is already running"
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "kctl", "broker", "start"]
+        command = [*module_command("kctl"), "broker", "start"]
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
         for name, value in self.properties.items():
             command += ["-o", f"{name}={value}"]

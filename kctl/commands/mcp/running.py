@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kctl.child_processes import module_command
 from kctl.commands.exit_status import MEANINGS, ExitStatus
 from kctl.limits import TOOL_MESSAGES_BYTES_MAX, TOOL_OUTPUT_BYTES_MAX, TOOL_TIMEOUT_MS
 
@@ -38,7 +38,8 @@ class Outcome(NamedTuple):
 async def run(words: Sequence[str], timeout_ms: int = TOOL_TIMEOUT_MS) -> Outcome:
     """Runs `kctl` with these words and --format json."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kctl", *words),
+        *module_command("kctl"),
+        *words,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

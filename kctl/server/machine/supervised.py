@@ -8,9 +8,9 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping
 
+from kctl.child_processes import module_command
 from kctl.environment import Clock
 from kctl.errors import KctlError
 from kctl.server.data_folder import DataFolderError
@@ -141,7 +141,7 @@ class SupervisedBroker:
     async def _spawn(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         # A session of its own: Ctrl-C reaches the supervisor only, which stops all brokers.
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kctl.server.machine.broker_process"),
+            *module_command("kctl.server.machine.broker_process"),
             *(str(self.folder.path), str(theirs.fileno())),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,

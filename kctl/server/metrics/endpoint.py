@@ -24,6 +24,7 @@ from kctl.limits import (
     METRICS_HEAD_MS_MAX,
     METRICS_SEND_MS_MAX,
 )
+from kctl.log_output.peers import by_peer
 from kctl.server.metrics.http_request import HttpRequest, Refused, parse_head
 from kctl.server.network.acceptor import ListenError, listening_socket
 
@@ -33,6 +34,8 @@ _ACCEPTS_PER_ITERATION = 16
 _WRITE_BYTES = 64 << 10
 _TEXT = "text/plain; charset=utf-8"
 _HEAD_END = b"\r\n\r\n"
+_LISTENER = "metrics"
+"""Lines about its clients are folded apart from those of the broker's listeners."""
 
 
 class ScrapeFailed(Exception):
@@ -95,6 +98,12 @@ class MetricsEndpoint:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= METRICS_CONNECTIONS_MAX:
+            log.warning(
+                "refusing a metrics connection, there are too many peer=%s connections=%d",
+                _peer(writer),
+                METRICS_CONNECTIONS_MAX,
+                extra=by_peer(_LISTENER),
+            )
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="metrics-connection")
@@ -108,8 +117,7 @@ class MetricsEndpoint:
                 while await self._exchange(reader, writer):
                     pass
         except Exception:
-            peer = writer.get_extra_info("peername")
-            log.exception("closing metrics connection after a failure peer=%s", peer)
+            log.exception("closing metrics connection after a failure peer=%s", _peer(writer))
         finally:
             # Discards unsent data; otherwise a peer that does not read would keep the memory in use.
             if writer.transport.get_write_buffer_size():
@@ -126,8 +134,18 @@ class MetricsEndpoint:
             return await self._refuse(writer, Refused(431, f"the head has more than {METRICS_HEAD_BYTES_MAX} bytes"))
         except Refused as refusal:
             return await self._refuse(writer, refusal)
-        async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
-            await _send(writer, await self._page(request), request)
+        try:
+            async with asyncio.timeout(METRICS_SEND_MS_MAX / 1000):
+                await _send(writer, await self._page(request), request)
+        except TimeoutError:
+            log.warning(
+                "closing a metrics connection, its response was not made and read in time peer=%s timeout_ms=%d",
+                _peer(writer),
+                METRICS_SEND_MS_MAX,
+                extra=by_peer(_LISTENER),
+            )
+            return False
+        await asyncio.sleep(0)  # Nothing above waits if the client has sent several requests at once.
         return request.keeps_alive
 
     async def _refuse(self, writer: asyncio.StreamWriter, refusal: Refused) -> bool:
@@ -175,6 +193,12 @@ async def _send(writer: asyncio.StreamWriter, page: Page, request: HttpRequest) 
                 await asyncio.sleep(0)  # drain does not pause while the socket takes everything.
         writer.write(b"".join(gathered))
     await writer.drain()
+
+
+def _peer(writer: asyncio.StreamWriter) -> str:
+    """The address of the client."""
+    name = writer.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
 def _bind_problem(host: str, port: int, error: OSError) -> str:

@@ -78,14 +78,17 @@ def side_by_side(
     properties: Mapping[str, str] | None = None,
     apache_properties: Mapping[str, str] | None = None,
     apache_port: int | None = None,
+    our_properties: Mapping[str, str] | None = None,
+    our_port: int | None = None,
+    version: str = OLDEST_JUDGE,
 ) -> Iterator[SideBySide]:
-    """One broker of each, both with `properties`."""
+    """One broker of each, both with `properties`; Apache Kafka in the given version."""
     common = dict(properties or {})
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper")).connect
         apache = stack.enter_context(
             apache_kafka(
-                OLDEST_JUDGE,
+                version,
                 folder / APACHE,
                 zookeeper=f"{zookeeper}/{APACHE}",
                 port=apache_port,
@@ -94,7 +97,10 @@ def side_by_side(
         )
         ours = stack.enter_context(
             kctl_broker(
-                folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0", **common}
+                folder / OURS / "data",
+                zookeeper=f"{zookeeper}/{OURS}",
+                port=our_port,
+                properties={"broker.id": "0", **common, **(our_properties or {})},
             )
         )
         yield SideBySide({APACHE: apache, OURS: ours.bootstrap}, zookeeper)

@@ -1,4 +1,6 @@
-"""The authorization matrix: every API with each permission given and missing, beside Apache Kafka 2.8.2.
+"""The authorization matrix: all APIs in all versions with each permission given and missing, beside Apache Kafka 2.8.2.
+
+Delegation tokens are in test_authorization_of_tokens.py; the two APIs of Kafka 3.0 are compared with Kafka 3.9.1.
 
 Both brokers run AclAuthorizer on a chroot of their own, and every request comes from User:ANONYMOUS.  The ACLs are
 written straight into ZooKeeper in Kafka's layout, by hand, so that the test also shows that our broker reads it.  Each
@@ -8,24 +10,34 @@ the cluster are given one after the other.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from kctl.protocol import registry
+from kctl.protocol import codec, registry
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.integration.jvm.side_by_side import Case, SideBySide, side_by_side
 from tests.peers import probe
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
+WITHOUT_PERMISSION = {"api_versions", "sasl_handshake", "sasl_authenticate"}
+DELEGATION_TOKENS = {
+    "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_token",
+}  # fmt: skip
+NEWER_THAN_2_8 = {"describe_transactions", "list_transactions"}
+APACHE_FAILS = {("elect_leaders", 0)}
+"""Apache Kafka cannot encode an error of the whole request in this version, and closes the connection."""
 NONE = "None"
 TOPIC_OPERATIONS = (
     NONE, "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs",
@@ -53,19 +65,44 @@ def make(kind: Any, value: Any) -> Any:
     return value
 
 
-def case(api: str, label: str, version: int | None = None, /, **fields: Any) -> Case:
+def case(api: str, label: str, **fields: Any) -> Case:
+    """A request in the newest version."""
     definition = registry.api_named(api)
-    if version is None:
-        version = definition.served[-1]
-    return Case(f"{api} v{version} {label}", make(definition.request, fields), version)
+    return Case(f"{api} {label}", make(definition.request, fields), definition.served[-1])
+
+
+def in_every_version(each: Case) -> list[Case]:
+    """The request in each version that has its fields; both brokers serve the same versions."""
+    api = registry.api_of(type(each.request))
+    return [
+        dataclasses.replace(each, name=f"{each.name} v{version}", version=version)
+        for version in api.served
+        if (api.name, version) not in APACHE_FAILS and can_encode(each.request, version)
+    ]
+
+
+def can_encode(request: Any, version: int) -> bool:
+    try:
+        codec.encode(request, version)
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    with authorizing_brokers(tmp_path_factory.mktemp("matrix"), OLDEST_JUDGE) as both:
+        prepare(both)
+        yield both
+
+
+@contextlib.contextmanager
+def authorizing_brokers(folder: Path, version: str) -> Iterator[SideBySide]:
     port, admin_port = probe.free_port(), probe.free_port()
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     with side_by_side(
-        tmp_path_factory.mktemp("matrix"),
+        folder,
+        version=version,
         properties={
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:admin",
@@ -86,7 +123,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
             ),
         },
     ) as both:
-        prepare(both)
         yield both
 
 
@@ -188,20 +224,20 @@ def topic_cases(topic: str) -> list[Case]:
     ]
     epoch = [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
     return [
-        *(case("metadata", topic, v, topics=[{"name": topic}], allow_auto_topic_creation=False) for v in (4, 7, 11)),
+        case("metadata", topic, topics=[{"name": topic}], allow_auto_topic_creation=False),
         case("metadata", f"{topic} with operations", topics=[{"name": topic}], allow_auto_topic_creation=False,
              include_topic_authorized_operations=True),
-        *(case("fetch", topic, v, max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=fetched) for v in (4, 11)),
-        case("fetch", f"{topic} as a follower", 11, replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=1000,
+        case("fetch", topic, max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=fetched),
+        case("fetch", f"{topic} as a follower", replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=1000,
              topics=fetched),
-        *(case("list_offsets", topic, v, replica_id=-1, topics=time) for v in (1, 5)),
-        case("offset_for_leader_epoch", topic, 3, topics=epoch),
-        *(case("describe_configs", topic, v, resources=configs) for v in (0, 2)),
+        case("list_offsets", topic, replica_id=-1, topics=time),
+        case("offset_for_leader_epoch", topic, topics=epoch),
+        case("describe_configs", topic, resources=configs),
         case("alter_configs", topic, resources=altered, validate_only=True),
         case("incremental_alter_configs", topic, resources=changed, validate_only=True),
         case("create_partitions", topic, topics=[{"name": topic, "count": 3, "assignments": None}], timeout_ms=1000,
              validate_only=True),
-        *(case("create_topics", topic, v, topics=[new], timeout_ms=1000, validate_only=True) for v in (1, 5)),
+        case("create_topics", topic, topics=[new], timeout_ms=1000, validate_only=True),
         case("delete_records", topic, topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
              timeout_ms=1000),
         case("describe_producers", topic, topics=[{"name": topic, "partition_indexes": [0]}]),
@@ -209,12 +245,10 @@ def topic_cases(topic: str) -> list[Case]:
              topics=[{"name": name, "partitions": [0]} for name in sorted({topic, "t-Write"})]),
         case("txn_offset_commit", topic, transactional_id=transactional_id, group_id="g-Read", **producer,
              generation_id=-1, member_id="", topics=[{"name": topic, "partitions": [commit]}]),
-        *(case("offset_commit", topic, v, group_id=group, topics=[{"name": topic, "partitions": [commit]}])
-          for v in (2, 7)),
-        *(case("offset_fetch", topic, v, group_id=group, topics=[{"name": topic, "partition_indexes": [0]}])
-          for v in (1, 5)),
+        case("offset_commit", topic, group_id=group, topics=[{"name": topic, "partitions": [commit]}]),
+        case("offset_fetch", topic, group_id=group, topics=[{"name": topic, "partition_indexes": [0]}]),
         case("offset_delete", topic, group_id=group, topics=[{"name": topic, "partitions": [partition]}]),
-        *(case("produce", topic, v, acks=1, timeout_ms=1000, topic_data=data) for v in (3, 8)),
+        case("produce", topic, acks=1, timeout_ms=1000, topic_data=data),
     ]  # fmt: skip
 
 
@@ -223,18 +257,16 @@ def group_cases(group: str) -> list[Case]:
     commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
     topics = [{"name": "t-All", "partitions": [commit]}]
     return [
-        *(case("find_coordinator", group, v, key=group) for v in (0, 3)),
-        *(case("join_group", group, v, group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
-               member_id="unknown", protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}])
-          for v in (2, 7)),
-        case("sync_group", group, 3, **member, assignments=[]),
+        case("find_coordinator", group, key=group),
+        case("join_group", group, group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
+               member_id="unknown", protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}]),
+        case("sync_group", group, **member, assignments=[]),
         case("heartbeat", group, **member),
-        case("leave_group", group, 2, group_id=group, member_id="m"),
+        case("leave_group", group, group_id=group, member_id="m"),
         case("leave_group", group, group_id=group, members=[{"member_id": "m"}]),
         case("offset_commit", group, group_id=group, topics=topics),
-        *(case("offset_fetch", group, v, group_id=group, topics=[{"name": "t-All", "partition_indexes": [0]}])
-          for v in (1, 2, 7)),
-        case("describe_groups", group, 2, groups=[group]),
+        case("offset_fetch", group, group_id=group, topics=[{"name": "t-All", "partition_indexes": [0]}]),
+        case("describe_groups", group, groups=[group]),
         case("describe_groups", group, groups=[group], include_authorized_operations=True),
         case("offset_delete", group, group_id=group,
              topics=[{"name": "t-All", "partitions": [{"partition_index": 0}]}]),
@@ -250,7 +282,7 @@ def transactional_id_cases(name: str) -> list[Case]:
     commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
     data = [{"name": "t-All", "partition_data": [{"index": 0, "records": TRANSACTIONAL}]}]
     return [
-        *(case("find_coordinator", name, v, key=name, key_type=1) for v in (1, 3)),
+        case("find_coordinator", name, key=name, key_type=1),
         case("init_producer_id", name, transactional_id=name, transaction_timeout_ms=0),
         case("add_partitions_to_txn", name, **producer, topics=[{"name": "t-All", "partitions": [0]}]),
         case("add_offsets_to_txn", name, **producer, group_id="g-All"),
@@ -283,12 +315,12 @@ def cluster_cases(operation: str) -> list[Case]:
     logger = {"resource_type": 8, "resource_name": "0"}
     keys = {"configuration_keys": ["log.cleaner.threads"]}
     return [
-        case("metadata", label, 10, topics=[], include_cluster_authorized_operations=True),
+        case("metadata", label, topics=[], include_cluster_authorized_operations=True),
         case("metadata", f"all {label}", topics=None),
         case("metadata", f"creation {label}", topics=[{"name": f"auto-{operation}"}], allow_auto_topic_creation=True),
         case("describe_cluster", label, include_cluster_authorized_operations=True),
         case("list_groups", label),
-        case("create_topics", label, 5, topics=[new], timeout_ms=1000, validate_only=True),
+        case("create_topics", label, topics=[new], timeout_ms=1000, validate_only=True),
         case("init_producer_id", label, transactional_id=None, transaction_timeout_ms=0),
         case("describe_log_dirs", label, topics=None),
         case("alter_replica_log_dirs", label,
@@ -316,11 +348,41 @@ def cluster_cases(operation: str) -> list[Case]:
         case("write_txn_markers", label, markers=[
             {"producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
              "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]),
-        case("fetch", f"as a follower {label}", 11, replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=9,
+        case("fetch", f"as a follower {label}", replica_id=5, max_wait_ms=0, min_bytes=0, max_bytes=9,
              topics=fetched),
-        case("offset_for_leader_epoch", label, 3,
+        case("offset_for_leader_epoch", label,
              topics=[{"topic": "t-None", "partitions": [{"partition": 0, "leader_epoch": 0}]}]),
     ]  # fmt: skip
+
+
+def repeated_creations() -> list[Case]:
+    """Of topics that exist: version 0 cannot only validate."""
+    return [
+        case(
+            "create_topics",
+            f"t-{operation} again",
+            topics=[
+                {
+                    "name": f"t-{operation}",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+            ],
+            timeout_ms=1000,
+        )
+        for operation in TOPIC_OPERATIONS
+    ]
+
+
+def deletions() -> list[Case]:
+    """The first version deletes a topic where that is permitted."""
+    return [
+        case("delete_topics", name, topic_names=[name], timeout_ms=30_000)
+        for operation in TOPIC_OPERATIONS
+        for name in (f"new-{operation}", f"t-{operation}")
+    ]
 
 
 def verdict(value: Any) -> Any:
@@ -337,16 +399,18 @@ def verdict(value: Any) -> Any:
     return value
 
 
-NAMES = {"name", "topic", "group_id", "resource_name", "is_internal", "num_partitions"}
+NAMES = {"name", "topic", "group_id", "transactional_id", "resource_name", "is_internal", "num_partitions"}
 
 
 def assert_same_verdicts(both: SideBySide, cases: Sequence[Case]) -> None:
+    """Sends each request in every version."""
+    every = [each for case in cases for each in in_every_version(case)]
     wrong = []
-    for each in both.call(cases):
+    for each in both.call(every):
         apache, ours = verdict(each.apache), verdict(each.ours)
         if apache != ours:
             wrong.append(f"{each.case.name}:\n  apache {apache}\n  ours   {ours}")
-    assert not wrong, f"{len(wrong)} of {len(cases)}\n" + "\n".join(wrong)
+    assert not wrong, f"{len(wrong)} of {len(every)}\n" + "\n".join(wrong)
 
 
 def test_cluster_operations_get_the_same_verdicts(brokers: SideBySide) -> None:
@@ -379,23 +443,32 @@ def test_topics_groups_and_transactional_ids(brokers: SideBySide) -> None:
         cases += group_cases(f"g-{operation}")
     for operation in ID_OPERATIONS:
         cases += transactional_id_cases(f"x-{operation}")
-    for operation in TOPIC_OPERATIONS:
-        deleted = [{"name": f"{prefix}-{operation}", "topic_id": None} for prefix in ("new", "t")]
-        cases.append(
-            case("delete_topics", operation, 5, topic_names=[each["name"] for each in deleted], timeout_ms=30_000)
-        )
-    assert_same_verdicts(brokers, cases)
+    assert_same_verdicts(brokers, cases + repeated_creations() + deletions())
 
 
-def test_every_api_is_in_the_matrix() -> None:
+def test_descriptions_and_lists_of_transactions_as_in_kafka_3_9(tmp_path: Path) -> None:
+    with authorizing_brokers(tmp_path, LAST_WITH_ZOOKEEPER) as both:
+        grant(both, *(("TransactionalId", f"x-{each}", "All") for each in ID_OPERATIONS))
+        create = [
+            case("init_producer_id", "to prepare", transactional_id=f"x-{each}", transaction_timeout_ms=60_000)
+            for each in ID_OPERATIONS
+        ]
+        find = [case("find_coordinator", "to prepare", key="x-All", key_type=1)]
+        wait_for(both, find + create, lambda response: not response.error_code)
+        grant(both, *(("TransactionalId", f"x-{each}", each) for each in ID_OPERATIONS))
+        cases = [case("list_transactions", "all", state_filters=[], producer_id_filters=[])]
+        cases += [case("describe_transactions", each, transactional_ids=[f"x-{each}"]) for each in ID_OPERATIONS]
+        assert {registry.api_of(type(each.request)).name for each in cases} == NEWER_THAN_2_8
+        assert_same_verdicts(both, cases)
+
+
+def test_every_version_of_every_api_is_in_the_matrix() -> None:
+    cases = [*topic_cases("t"), *group_cases("g"), *transactional_id_cases("x"), *cluster_cases("c")]
+    cases += repeated_creations() + deletions()
     tried = {
-        each.name.partition(" ")[0]
-        for each in (*topic_cases("t"), *group_cases("g"), *transactional_id_cases("x"), *cluster_cases("c"))
-    } | {"delete_topics"}
-    without_permission = {
-        "api_versions", "sasl_handshake", "sasl_authenticate",
-        "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_token",
-    }  # fmt: skip
-    newer_than_2_8 = {"describe_transactions", "list_transactions"}
-    served = {api.name for api in registry.all_apis().values() if api.served}
-    assert tried | without_permission | newer_than_2_8 == served
+        (registry.api_of(type(each.request)).name, each.version) for case in cases for each in in_every_version(case)
+    }
+    served = {(api.name, version) for api in registry.all_apis().values() for version in api.served}
+    left_out = WITHOUT_PERMISSION | DELEGATION_TOKENS | NEWER_THAN_2_8
+    assert {each for each in served - tried if each[0] not in left_out} == APACHE_FAILS
+    assert not {each for each in tried if each[0] in left_out}

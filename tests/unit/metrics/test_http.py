@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -232,3 +232,58 @@ def test_any_bytes_are_a_request_or_refused(head: bytes) -> None:
     except Refused as refusal:
         statuses.add(refusal.status)
     assert statuses <= {400, 405}
+
+
+def test_other_work_is_done_between_pipelined_requests() -> None:
+    """The requests are in one segment, and the socket takes all responses, so that nothing has to be waited for."""
+    count = 200
+
+    async def main() -> int:
+        async with endpoint() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            iterations = 0
+
+            def count_iterations() -> None:
+                nonlocal iterations
+                iterations += 1
+                asyncio.get_running_loop().call_soon(count_iterations)
+
+            writer.write(GET.replace(b"/metrics", b"/healthz") * count)
+            asyncio.get_running_loop().call_soon(count_iterations)
+            async with asyncio.timeout(30):
+                for _ in range(count):
+                    await reader.readuntil(b"ok\n")
+            writer.close()
+            return iterations
+
+    assert asyncio.run(main()) >= count
+
+
+def test_refused_and_unread_connections_are_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.server.metrics.endpoint.METRICS_SEND_MS_MAX", 100)
+
+    async def large(accept: str) -> tuple[str, Sequence[bytes]]:
+        return "text/plain", [bytes(1 << 20)] * 64
+
+    async def main() -> None:
+        async with endpoint(large) as port:
+            with ExitStack() as stack:
+                held = [
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    for _ in range(METRICS_CONNECTIONS_MAX + 1)
+                ]
+                held[0].sendall(GET)
+                async with asyncio.timeout(30):
+                    while True:
+                        await asyncio.sleep(0)
+                        if len(caplog.records) == 2:
+                            break
+
+    asyncio.run(main())
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" peer=127.0.0.1:")[0] for message in messages] == [
+        "refusing a metrics connection, there are too many",
+        "closing a metrics connection, its response was not made and read in time",
+    ]

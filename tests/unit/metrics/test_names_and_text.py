@@ -75,7 +75,7 @@ def test_each_query_of_a_public_dashboard_has_a_metric_or_a_reason(query: object
 
 def test_each_panel_of_a_public_dashboard_has_metrics_or_a_reason() -> None:
     panels = dashboard_panels()
-    assert {panel.dashboard for panel in panels} == {"721", "11962", "18276", "Strimzi, strimzi-kafka.json"}
+    assert {panel.dashboard for panel in panels} == {"721", "7589", "11962", "18276", "Strimzi, strimzi-kafka.json"}
     assert [metric for panel in panels for metric in panel.metrics if not source_of(metric)] == []
 
 
