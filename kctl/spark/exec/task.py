@@ -28,7 +28,7 @@ from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.columns import schema, with_incarnation, with_reason, within_calendar
 from kctl.spark.exec.dead_letters import DeadLetters
 from kctl.spark.exec.decode import decode
-from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
+from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
 from kctl.spark.exec.file_list import FileList, claim, read_list
 from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
@@ -78,7 +78,8 @@ def leader_readers(task: FileTask) -> Iterator[OpenReader]:
     """Readers of a task's ranges from the partition leaders, with shared connections, used in sequence."""
     client = ClusterClient(task.settings, BlockingTransport())
     try:
-        yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip)
+        leaders = TopicLeaders(client)
+        yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip, leaders=leaders)
     finally:
         run_blocking(client.close())
 

@@ -8,7 +8,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS, TopicSelection
 from kctl.spark.exec.chunk import chunks
-from kctl.spark.exec.fetch import OffsetRange, RangeReader
+from kctl.spark.exec.fetch import OffsetRange, RangeReader, TopicLeaders
 from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.exec.task import OpenReader
 from kctl.spark.plan import ClusterView, PartitionView
@@ -27,7 +27,9 @@ def read_profile(
         for number, partition in sorted(view.topics[topic].partitions.items())
     ]
     profiler = Profiler()
-    fill(profiler, ranges, lambda range_: RangeReader(client, range_, may_skip=True), on_progress)
+    leaders = TopicLeaders(client)
+    open_reader = lambda range_: RangeReader(client, range_, may_skip=True, leaders=leaders)  # noqa: E731
+    fill(profiler, ranges, open_reader, on_progress)
     return profiler.profile(topic, selection.isolation.value)
 
 
