@@ -10,6 +10,7 @@ A file contains one range of one partition, or small ranges of several partition
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, Self
@@ -101,7 +102,12 @@ def export_file(
         return FileOutcome(failure=Failure.BAD_RECORDS, message=str(error))
     except ClusterUnreachable as error:
         return FileOutcome(failure=Failure.UNREACHABLE, message=str(error))
-    except (KctlError, OSError) as error:
+    except OSError as error:
+        # Arrow's errors of full disks and the like do not name the file.
+        is_about_file = error.filename is not None or not error.errno
+        message = str(error) if is_about_file else f"{task.target}/{task.path}: {os.strerror(error.errno or 0)}"
+        return FileOutcome(failure=Failure.FAILED, message=message)
+    except KctlError as error:
         return FileOutcome(failure=Failure.FAILED, message=str(error))
 
 
