@@ -306,6 +306,7 @@ class Exporter:
         return plan.with_columns(self._decided[1])
 
     def _plan_from(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
+                has_incarnation_column=self._request.table.has_incarnation_column,
         request = self._request
         plan, losses = make_plan(
             positions,

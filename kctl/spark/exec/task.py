@@ -268,7 +268,8 @@ class _Copy:
                     include_headers=self._task.include_headers,
                 )
                 if self._task.is_for_table:
-                    batch = with_incarnation(within_calendar(batch), self._task.incarnation)
+                    batch = within_calendar(batch)
+                batch = with_incarnation(batch, self._task.incarnation)
                 decoded = self._decoded(range_, batch)
                 if self._filter:
                     decoded, removed = self._filter.filtered(decoded)
