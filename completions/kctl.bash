@@ -48,7 +48,7 @@ _kctl() {
     broker) [[ -n $verb ]] || words='start stop status check bundle' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     export) verb=export ;;
-    tables) [[ -n $verb ]] || words='verify status import compact' flags=--help ;;
+    tables) [[ -n $verb ]] || words='verify status import compact profile' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     profile) [[ -n $verb ]] || words='add use list show rename remove' flags=--help ;;
     mcp) verb=mcp ;;
@@ -1138,6 +1138,18 @@ _kctl() {
         --compression) words='zstd snappy none' flags='' ;;
         --format) words='table plain json jsonl yaml csv' flags='' ;;
         --target-file-size | --catalog | --namespace) kind='none' ;;
+        esac
+        ;;
+    'tables profile')
+        flags='--partitions --from --until --isolation --html --no-progress -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --html) kind='file' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --partitions | --from | --until | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-topics' ;;
         esac
         ;;
     'spark export')

@@ -1270,6 +1270,60 @@ EXPORT_OPEN_FILES_PER_TASK_MAX = _limit(
     "files",
     on_excess="the export fails and suggests a smaller --target-file-size",
 )
+PROFILE_DISTINCT_KEYS_MAX = _limit(
+    "keys that `kctl tables profile` keeps to count distinct keys, with 32 bytes each",
+    1 << 16,
+    "keys",
+    on_excess="the number of distinct keys is an estimate with a standard error of 0.4 %",
+)
+PROFILE_FREQUENT_KEYS_MAX = _limit(
+    "candidates for the most frequent keys in a profile",
+    4_096,
+    "keys",
+    on_excess="counts of frequent keys are lower bounds, whose error is shown",
+)
+PROFILE_KEY_BYTES_MAX = _limit(
+    "bytes of a frequent key in a profile",
+    100,
+    "bytes",
+    on_excess="the rest of the key is cut off",
+)
+PROFILE_TIME_BUCKETS_MAX = _limit(
+    "buckets of a profile's records by time",
+    2_048,
+    "buckets",
+    on_excess="the width of the buckets is doubled",
+)
+PROFILE_SAMPLED_VALUES_MAX = _limit(
+    "values that a profile examines, or two of each partition if that is more",
+    10_000,
+    "values",
+    on_excess="the others are not in the sample",
+)
+PROFILE_SAMPLED_VALUE_BYTES_MAX = _limit(
+    "bytes of a value that a profile examines",
+    1 << 20,
+    "bytes",
+    on_excess="the value is counted as too large to examine",
+)
+PROFILE_VALUE_FIELDS_MAX = _limit(
+    "fields of one JSON value that a profile examines",
+    10_000,
+    "fields",
+    on_excess="the others are left out",
+)
+PROFILE_FIELDS_MAX = _limit(
+    "fields of JSON values in a profile",
+    1_000,
+    "fields",
+    on_excess="further fields are left out, which the profile says",
+)
+PROFILE_SCHEMA_IDS_MAX = _limit(
+    "ids of a schema registry in a profile",
+    1_000,
+    "ids",
+    on_excess="further ids are counted together",
+)
 VERIFIED_OFFSETS_PER_ROUND_MAX = _limit(
     "offsets that `kctl tables verify` compares at once, with 22 bytes each",
     1 << 20,

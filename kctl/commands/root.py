@@ -70,7 +70,7 @@ NOUNS: dict[str, Member] = {
     ),
     "tables": Member(
         "kctl.commands.tables",
-        "Compare exports with their topics, show how far they are behind, import and compact them.",
+        "Compare exports with their topics, show how far they are behind, import and compact them; profile topics.",
     ),
     "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
     "profile": Member("kctl.commands.profile", "Store how to connect to clusters, and what is allowed there."),

@@ -88,10 +88,14 @@ class Compaction(NamedTuple):
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
-    def __init__(self, files: Files, *, mark: str = "") -> None:
-        """`mark` are the options that each export into the folder must have; empty for those that need none."""
+    def __init__(self, files: Files, *, mark: str = "", is_shared: bool = False) -> None:
+        """`mark` are the options that each export into the folder must have; empty for those that need none.
+
+        `is_shared`: the files of all topics are in one folder.
+        """
         self._files = files
         self._mark = mark
+        self._is_shared = is_shared
         self._hidden: set[str] = set()
         """Existing files that a compaction has replaced."""
 
@@ -245,8 +249,8 @@ class CommitLog:
         )
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan itself: its paths are those of this log."""
-        return plan
+        """The plan itself, whose paths are those of this log unless all topics share a folder."""
+        return plan.with_paths(lambda _, path: layout.shared_path(path)) if self._is_shared else plan
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""
@@ -273,6 +277,8 @@ class CommitLog:
     def topic_directories(self, topics: Collection[str]) -> list[str]:
         """The folders with files of the topics."""
         names = self._files.names("")
+        if self._is_shared:
+            return [layout.SHARED_DIRECTORY] if layout.SHARED_DIRECTORY in names else []
         return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
 
     def _walk(self, directory: str, depth: int = 0) -> Iterator[tuple[str, list[str]]]:

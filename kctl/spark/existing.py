@@ -87,7 +87,7 @@ class ExistingExport:
         """The positions of all topics.  Raises BrokenExportFolder, TableFailed."""
         if self.options.kind is not TableKind.PARQUET:
             return ExportState(kind=self.options.kind, topics=self._table_states(), pending=None)
-        log = CommitLog(self._files)
+        log = self._commit_log()
         positions = log.positions()
         committed_ms = log.committed_ms(positions.last_batch) if positions.last_batch >= 0 else None
         topics = {
@@ -101,7 +101,7 @@ class ExistingExport:
         return self._of_folder(name) if self.options.kind is TableKind.PARQUET else self._of_table(name)
 
     def _of_folder(self, name: str) -> ExportedTopic:
-        log = CommitLog(self._files)
+        log = self._commit_log()
         positions, present, pending = self._settled_files(log, name)
         position = self._position(name, positions.topics)
         planned = pending.shares() if pending else {}
@@ -116,15 +116,26 @@ class ExistingExport:
             starts=starts,
             isolation=isolations.pop() if len(isolations) == 1 else None,
             columns=columns,
-            missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and _is_of(p, name)),
-            unknown=tuple(path for path in inventory.unknown if path in present and _is_of(path, name)),
+            missing=tuple((p, b) for p, b in inventory.missing if b <= positions.last_batch and self._is_of(p, name)),
+            unknown=tuple(path for path in inventory.unknown if path in present),
             dead_letters=self._dead_letters_of_folder(name, planned),
         )
 
+    def _is_of(self, path: str, topic: str) -> bool:
+        if self.options.is_shared:
+            return layout.topic_part(path) == layout.topic_directory(topic)
+        return bool(layout.topic_directories(topic, [path.partition("/")[0]]))
+
+    def _commit_log(self) -> CommitLog:
+        return CommitLog(self._files, is_shared=self.options.is_shared)
+
     def _dead_letters_of_folder(self, topic: str, planned: Collection[str]) -> tuple[str, ...]:
         """Without those of the planned data files."""
-        directories = layout.topic_directories(topic, self._files.names(DEAD_LETTERS))
+        directories = self._files.names(DEAD_LETTERS)
+        if not self.options.is_shared:
+            directories = layout.topic_directories(topic, directories)
         found = {path for directory in directories for path in self._data_files(dead_letters_path(directory))}
+        found = {path for path in found if layout.topic_part(path) == layout.topic_directory(topic)}
         return tuple(sorted(found.difference(map(dead_letters_path, planned))))
 
     def _settled_files(self, log: CommitLog, name: str) -> tuple[Positions, set[str], Plan | None]:
@@ -135,7 +146,7 @@ class ExistingExport:
         """
         positions = log.positions()
         for _ in range(READ_ATTEMPTS):
-            present = log.data_files([name])
+            present = {path for path in log.data_files([name]) if self._is_of(path, name)}
             before, positions = positions, log.positions()
             if before.last_batch == positions.last_batch:
                 return positions, present, log.pending(positions)
@@ -223,7 +234,3 @@ def _planned(
                 starts.setdefault(range_.tp.partition, range_.start)
                 isolations.add(plan.options.isolation)
     return starts, isolations, columns
-
-
-def _is_of(path: str, topic: str) -> bool:
-    return bool(layout.topic_directories(topic, [path.partition("/")[0]]))

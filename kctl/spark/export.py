@@ -13,22 +13,29 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
-from kctl.client.cluster import ClusterClient
 from kctl.client.registry.client import RegistryClient
 from kctl.client.registry.settings import RegistrySettings
 from kctl.client.settings import ClientSettings
 from kctl.environment import Clock
+from kctl.errors import ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
 from kctl.spark.adoption import find_files, plan_adoption
-from kctl.spark.cluster_view import ISOLATION_LEVELS, TopicSelection, take_samples, view_cluster
+from kctl.spark.cluster_reads import (
+    Samples,
+    check_sample,
+    look_at_cluster,
+    sample_logs,
+    sampled,
+    take_record_sample,
+)
+from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import parts_of
 from kctl.spark.decodings import DecodingOptions, decide
-from kctl.spark.density import Sample, sample_offsets
+from kctl.spark.density import sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.files import Files
@@ -47,7 +54,7 @@ from kctl.spark.plan import (
     with_samples,
 )
 from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
-from kctl.spark.value_sample import RecordSample, take_records
+from kctl.spark.value_sample import RecordSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,8 @@ class ExportReport:
     warnings: list[str] = field(default_factory=list)
     app_id: str = ""
     """Spark's application id; empty if Spark was not needed, or not used."""
+    failed: dict[str, KctlError] = field(default_factory=dict)
+    """Why some of the topics could not be exported; the others were."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of the steps: plan, start, run."""
 
@@ -114,9 +123,6 @@ class Listener:
     on_plan: Callable[[Plan, Origin], None]
     """A batch is about to start."""
     on_progress: Callable[[JobProgress], None]
-
-
-Samples = Mapping[TopicPartition, tuple[Sample, ...]]
 
 
 class Exporter:
@@ -157,10 +163,16 @@ class Exporter:
         inventory = self._check_files(positions, pending)
         if pending:
             return pending, True, self._report.warnings
-        view = self._look(self._request)
         if inventory.unknown:
+            view = self._look(self._request)
             return self._adoption_plans(inventory.unknown, positions, view)[0], False, self._report.warnings
+        view = self._plannable(positions)
         return self._make_plan(positions, view), False, self._report.warnings
+
+    @property
+    def failed(self) -> dict[str, KctlError]:
+        """Why topics cannot be exported, while others can be."""
+        return self._report.failed
 
     def run(self, listener: Listener) -> ExportReport:
         """Exports new records.
@@ -185,7 +197,7 @@ class Exporter:
         if inventory.unknown and not self._request.adopts:
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
-            view = self._look(self._request)
+            view = self._look(self._request) if inventory.unknown else self._plannable(Positions())
             plan, _ = self._plan_from(Positions(), view)
             plan = self._with_columns(plan, Positions()) if plan else None
         if plan and plan.file_count:
@@ -200,7 +212,8 @@ class Exporter:
         if pending:
             positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
         with self._timed("plan"):
-            view = view or self._look(self._request)
+            if view is None:
+                view = self._look(self._request) if inventory.unknown else self._plannable(positions)
         if inventory.unknown:
             positions = self._adopt(inventory.unknown, positions, view, listener)
         with self._timed("plan"):
@@ -208,6 +221,44 @@ class Exporter:
         if plan is not None:
             self._begin(plan)
             self._carry_out(plan, positions, listener, Origin.NEW)
+
+    def _plannable(self, positions: Positions) -> ClusterView:
+        """The selected topics, from here on without those that cannot be planned while others can be.
+
+        Raises what planning raises for the only topic, for each one, or for all together.
+        """
+        try:
+            return self._planned_view(self._request, positions)
+        except ClusterUnreachable:
+            raise
+        except KctlError:
+            failed = self._failed_alone(positions)
+            topics = [topic for topic in self._request.selection.topics if topic not in failed]
+            if not failed or not topics:
+                raise
+        self._report.failed |= failed
+        self._request = _of_topics(self._request, topics)
+        return self._planned_view(self._request, positions)
+
+    def _planned_view(self, request: ExportRequest, positions: Positions) -> ClusterView:
+        """The topics of the request, for which there can be a plan."""
+        view = self._look(request)
+        plan, _ = self._plan_from(positions, view)
+        if plan is not None:
+            self._with_columns(plan, positions)
+        return view
+
+    def _failed_alone(self, positions: Positions) -> dict[str, KctlError]:
+        """The topics that cannot be planned each by itself, and why.  Raises ClusterUnreachable."""
+        failed: dict[str, KctlError] = {}
+        for topic in self._request.selection.topics:
+            try:
+                self._planned_view(_of_topics(self._request, [topic]), positions)
+            except ClusterUnreachable:
+                raise
+            except KctlError as error:
+                failed[topic] = error
+        return failed
 
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
         """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
@@ -255,6 +306,7 @@ class Exporter:
                 may_skip=may_skip,
                 keeps_bad=self._request.decoding.keeps_bad,
                 is_for_table=self._request.table.kind is not TableKind.PARQUET,
+                has_incarnation_column=self._request.table.has_incarnation_column,
                 partition_by=self._request.table.partition_by,
                 rows=self._request.table.rows,
             )
@@ -293,7 +345,7 @@ class Exporter:
                 list(plan.topics),
                 positions.columns,
                 registry=registry,
-                sample_of=partial(_sampled, sample),
+                sample_of=partial(sampled, sample),
                 is_shared=self._request.table.is_shared,
             )
             for topic, one in columns.items():
@@ -337,50 +389,8 @@ class Exporter:
             self._report.seconds[step] = round(self._report.seconds.get(step, 0) + seconds, 3)
 
 
-def look_at_cluster(request: ExportRequest) -> ClusterView:
-    """Queries the cluster over blocking sockets."""
-
-    async def send_to() -> ClusterView:
-        async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await view_cluster(client, request.selection)
-
-    return run_blocking(send_to())
-
-
-def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[int]]) -> Samples:
-    """Takes samples at the given offsets over blocking sockets."""
-
-    async def send_to() -> Samples:
-        async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await take_samples(client, selection)
-
-    return run_blocking(send_to())
-
-
-def take_record_sample(request: ExportRequest, plan: Plan) -> RecordSample:
-    """Takes records of the ranges of a plan over blocking sockets."""
-
-    async def send_to() -> RecordSample:
-        async with ClusterClient(request.client, BlockingTransport()) as client:
-            return await take_records(client, plan.ranges, ISOLATION_LEVELS[plan.options.isolation])
-
-    return run_blocking(send_to())
-
-
-def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
-    """Raises BadRecords if a record cannot be decoded."""
-    for tp, records in sample.items():
-        if not records or not columns[tp.topic].are_typed:
-            continue
-        from kctl.spark.exec.task import check_records  # noqa: PLC0415 - imports pyarrow, which binary exports do without
-
-        check_records(tp, records, columns[tp.topic])
-
-
-def _sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:
-    """The keys or values of a topic in the sample."""
-    found = [getattr(record, name) for tp, records in sample.items() if tp.topic == topic for record in records]
-    return [one for one in found if one is not None]
+def _of_topics(request: ExportRequest, topics: list[str]) -> ExportRequest:
+    return replace(request, selection=replace(request.selection, topics=topics))
 
 
 def _sample_offsets(plan: Plan) -> dict[TopicPartition, list[int]]:

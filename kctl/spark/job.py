@@ -156,12 +156,14 @@ def tasks_of(
     may_skip: bool,
     keeps_bad: bool = False,
     is_for_table: bool = False,
+    has_incarnation_column: bool = False,
     partition_by: Partitioning = NO_PARTITIONS,
     rows: RowSelection = ALL_ROWS,
 ) -> list[FileTask]:
     """One task per planned file, those with most offsets first.
 
-    `is_for_table`: incarnations of a topic are distinguished by a column, not by folders.
+    `is_for_table`: an Iceberg or Delta table.  `has_incarnation_column`: incarnations of a topic are distinguished by a
+    column, not by folders.
     """
     isolation = ISOLATION_LEVELS[plan.options.isolation]
     tasks = [
@@ -181,7 +183,7 @@ def tasks_of(
             columns=plan.topics[shares[0][0].tp.topic].columns,
             keeps_bad=keeps_bad,
             is_for_table=is_for_table,
-            incarnation=shares[0][0].incarnation if is_for_table else 0,
+            incarnation=shares[0][0].incarnation if has_incarnation_column else 0,
         )
         for path, shares in plan.shares().items()
     ]

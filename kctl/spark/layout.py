@@ -3,6 +3,7 @@
     DIR/orders/orders+3+00000000000000051200-00000000000000102400.parquet      offsets [51200, 102400) of orders-3
     DIR/orders/orders+0-57+6f1c0a52d1e94b7c.parquet                            small ranges of partitions 0 to 57
     DIR/orders+r1+<topic id>/...             files of the topic after it was deleted and created again
+    DIR/data/orders+3+...                    with --one-table: files of all topics and incarnations
     DIR/_dead_letters/orders/...             records of such a file that could not be decoded, as they were
     DIR/_kctl/plans/000000000007.json        plan of batch 7, written before any of its tasks starts
     DIR/_kctl/commits/000000000007.json      commit of batch 7, with the positions of all partitions
@@ -16,7 +17,8 @@ log from them, and would hide topics such as __consumer_offsets, which therefore
 
 An offset occurs once per partition in each folder of a topic.  A recreated topic or truncated partition uses
 offsets again, so its incarnation is incremented, and with it the folder changes.  Exports before version
-2 of the log kept all incarnations in one folder; their commits name the paths, which stay valid.
+2 of the log kept all incarnations in one folder; their commits name the paths, which stay valid.  In the folder of
+--one-table, incarnations are distinguished by a column.
 
 The folders are not in Hive's `topic=orders/partition=3` form: the columns topic and partition are in the files, and
 readers disagree about a column that is in both.
@@ -37,6 +39,8 @@ COMMITS = f"{LOG_DIRECTORY}/commits"
 PROGRESS = f"{LOG_DIRECTORY}/progress"
 TABLE_MARK = f"{LOG_DIRECTORY}/table"
 SUCCESS = "_SUCCESS"
+SHARED_DIRECTORY = "data"
+"""Of the files of all topics, with --one-table."""
 DATA_SUFFIX = ".parquet"
 
 
@@ -77,6 +81,18 @@ def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO
     recreated = f"+r{incarnation}" if incarnation else ""
     directory = topic_directory(topic, topic_id=topic_id, incarnation=incarnation)
     return f"{directory}/{name}+{held}{recreated}{DATA_SUFFIX}"
+
+
+def shared_path(path: str) -> str:
+    """The path of a data file in the folder for all topics."""
+    return f"{SHARED_DIRECTORY}/{path.rpartition('/')[2]}"
+
+
+def topic_part(path: str) -> str:
+    """What the name of a data file has of its topic: the name of the topic's first folder."""
+    name = path.rpartition("/")[2]
+    prefix = "+" if name.startswith("+") else ""
+    return prefix + name.removeprefix("+").partition("+")[0]
 
 
 def incarnation_of(path: str) -> int:

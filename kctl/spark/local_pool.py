@@ -3,6 +3,8 @@
 The processes are forked from a server process that has imported numpy and pyarrow once; each runs one task after the
 other.  A process that dies, for example because memory is short, ends one attempt of its task.  The processes exit when
 the driver has ended; the next run completes the batch.
+
+A plan with one small task is run in the driver: starting processes would take longer than the task.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kctl.spark.exec.file_task import FileTask
 
 POLL_INTERVAL_S = 0.1
+DRIVER_OFFSETS_MAX = 50_000
+"""Offsets of a single task that is run in the driver."""
 ATTEMPTS = 4
 """Attempts of a task whose process dies, as in Spark."""
 
@@ -74,6 +78,8 @@ class LocalRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         """See TaskRunner.  An exception, for example a KeyboardInterrupt, kills the processes and propagates."""
+        if len(tasks) == 1 and tasks[0].offset_count <= DRIVER_OFFSETS_MAX:
+            return _run_here(tasks[0], on_progress)
         with progress_directory(tasks[0].target) as directory:
             return self._run(tasks, on_progress, directory)
 
@@ -122,6 +128,16 @@ class LocalRunner:
         worker = _Worker(process, ours, task)
         _send(worker)
         return worker
+
+
+def _run_here(task: FileTask, on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
+    """Runs the only task in this process."""
+    from kctl.spark.exec.task import export_file  # noqa: PLC0415 - imports numpy and pyarrow
+
+    outcome = export_file(task, report=lambda done: on_progress(_progress({}, 1, 0, done)))
+    outcomes = {task.path: outcome}
+    on_progress(_progress(outcomes, 1, task.offset_count, TaskProgress()))
+    return outcomes
 
 
 def _send(worker: _Worker) -> None:

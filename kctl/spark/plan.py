@@ -20,7 +20,7 @@ share a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby, pairwise
@@ -211,6 +211,19 @@ class Plan:
         """The plan with decodings of all its topics."""
         return replace(
             self, topics={topic: replace(planned, columns=columns[topic]) for topic, planned in self.topics.items()}
+        )
+
+    def with_paths(self, path_of: Callable[[str, str], str]) -> Plan:
+        """The plan with other paths of files, as functions of topic and path."""
+        return replace(
+            self,
+            ranges=tuple(
+                replace(
+                    range_,
+                    files=tuple(replace(file, path=path_of(range_.tp.topic, file.path)) for file in range_.files),
+                )
+                for range_ in self.ranges
+            ),
         )
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.spark.commit_log import parts_of
@@ -39,6 +40,13 @@ class RangeRow(NamedTuple):
     bad: int | None
     filtered: int | None
     status: str
+
+
+class FailedTopic(NamedTuple):
+    """A topic that was not exported, while others were, and why."""
+
+    topic: str
+    message: str
 
 
 class ColumnRow(NamedTuple):
@@ -76,6 +84,7 @@ class ExportSummary(NamedTuple):
     """Spark's master."""
     app_id: str | None
     warnings: Sequence[str]
+    failed: list[FailedTopic]
     partitions: list[RangeRow]
     columns: list[ColumnRow]
     """The columns of decoded keys and values; empty if nothing is decoded."""
@@ -115,7 +124,12 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[RangeRow]:
 
 
 def document(
-    request: ExportRequest, rows: list[RangeRow], report: ExportReport | None, plan: Plan | None = None
+    request: ExportRequest,
+    rows: list[RangeRow],
+    report: ExportReport | None,
+    plan: Plan | None = None,
+    *,
+    failed: Mapping[str, KctlError],
 ) -> ExportSummary:
     """The summary of a run, or of a dry run (`report` is None)."""
     seconds = report.seconds if report else {}
@@ -141,6 +155,7 @@ def document(
         master=request.engine.master if isinstance(request.engine, SparkSettings) else None,
         app_id=(report.app_id if report else "") or None,
         warnings=report.warnings if report else [],
+        failed=[FailedTopic(topic, str(error)) for topic, error in failed.items()],
         partitions=rows,
         columns=columns_of([plan] if plan else [batch.plan for batch in report.batches] if report else []),
     )

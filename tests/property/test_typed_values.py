@@ -232,3 +232,13 @@ def _is_within(held: Any, new: Any) -> bool:
         case ListOf(item), ListOf(other):
             return _is_within(item, other)
     return bool(held == new)
+
+
+def test_a_number_beyond_doubles_is_a_bad_record_and_never_invalid_json() -> None:
+    texts = [b'{"id": 1, "n": 1e999}', b'{"id": 2, "n": 17}', b'{"id": 3, "n": 123456789012345678901234567890}']
+    decoder = JsonDecoder(Decoding(Format.JSON, Struct((("id", "int64"),))), "value")
+    found = decoder.decode(pa.array(texts, pa.binary()))
+    assert found.misfits == {0: "a number is beyond the range of doubles"}
+    rests = found.arrays[1].to_pylist()
+    assert rests[0] is None
+    assert rests[1:] == ['{"n": 17}', '{"n": 123456789012345678901234567890}']

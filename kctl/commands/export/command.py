@@ -22,7 +22,7 @@ from kctl.commands.topics.options import TopicRegex
 from kctl.commands.topics.selection import selected_names
 from kctl.commands.values import parse_offset, parse_partitions, parse_size
 from kctl.console import Column
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.input_files import read_regular
 from kctl.quantities import counted
 from kctl.server.clock import SystemClock
@@ -57,6 +57,8 @@ from kctl.spark.summary import (
 from kctl.spark.tables.kinds import TableKind, TableOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kctl.client.registry.settings import RegistrySettings
     from kctl.console import Progress
     from kctl.spark.export import ExportReport, Origin
@@ -154,7 +156,9 @@ def export(
     one_table: Annotated[
         bool,
         typer.Option(
-            "--one-table", help="One table for all topics, in DIR.  Default: a table per topic, in DIR/TOPIC."
+            "--one-table",
+            help="One table for all topics, in DIR, or the folder DIR/data of Parquet files.  "
+            "Default: a table per topic, in DIR/TOPIC.",
         ),
     ] = False,
     partition_by: Annotated[
@@ -319,6 +323,9 @@ def export(
     --on-data-loss), or if a record cannot be decoded (see --on-bad-record).  It is 5 if another export into the folder
     is running, or if the folder contains files that are not in its commit log (see --adopt).
 
+    Of several topics, those that can be planned are exported.  Each other one is named with its error, and the exit
+    status is 1, or 3 if nothing but records of it are missing or cannot be decoded.
+
     With --follow, the first SIGINT or SIGTERM ends the command after the current commit with status 0; a second one
     ends it at once.  An error of the first round ends it; later rounds are repeated after errors of the network, of
     brokers, of processes and of disks.
@@ -368,7 +375,9 @@ def export(
         registry=_registry(run, decoding, schema_registry),
     )
     if adopt and request.table.mark != PARQUET_MARK:
-        raise UsageError("--adopt is an option of --table parquet without --partition-by, --select and --where")
+        raise UsageError(
+            "--adopt is an option of --table parquet without --one-table, --partition-by, --select and --where"
+        )
     if request.target_file_bytes < 1:
         raise UsageError("--target-file-size must be greater than 0")
     if follows and dry_run:
@@ -472,8 +481,9 @@ def _run(
 
 def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
 
-    plan, is_pending, warnings = Exporter(request, SystemClock()).plan()
-    for warning in warnings:
+    exporter = Exporter(request, SystemClock())
+    plan, is_pending, warnings = exporter.plan()
+    for warning in [*warnings, *_failures(exporter.failed)]:
         run.console.warn(warning)
     rows = planned_rows(plan, is_pending=is_pending) if plan else []
     for column in columns_of([plan] if plan else []):
@@ -482,8 +492,8 @@ def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
         run.console.note("nothing new")
     elif is_pending:
         run.console.note(f"batch {plan.batch} was interrupted; the next run completes it before it exports new records")
-    _show(run, document(request, rows, None, plan), rows)
-    return ExitStatus.DONE
+    _show(run, document(request, rows, None, plan, failed=exporter.failed), rows)
+    return _status_of(exporter.failed)
 
 
 def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> ExitStatus:
@@ -492,7 +502,19 @@ def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> 
         notes = _ProgressNotes(run, stack, show_progress=show_progress)
         report = Exporter(request, SystemClock()).run(Listener(notes.on_plan, notes.on_progress))
     _show_report(run, request, report)
-    return ExitStatus.DONE
+    return _status_of(report.failed)
+
+
+def _failures(failed: Mapping[str, KctlError]) -> list[str]:
+    return [f"topic {topic} is not exported: {error}" for topic, error in failed.items()]
+
+
+def _status_of(failed: Mapping[str, KctlError]) -> ExitStatus:
+    """The exit status of an export without some of its topics."""
+    if not failed:
+        return ExitStatus.DONE
+    is_loss = all(isinstance(error, (DataLoss, BadRecords)) for error in failed.values())
+    return ExitStatus.UNMET if is_loss else ExitStatus.FAILED
 
 
 def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_progress: bool) -> None:
@@ -503,7 +525,7 @@ def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_pr
         return Listener(notes.on_plan, notes.on_progress)
 
     def show(report: ExportReport) -> None:
-        if report.batches or report.warnings:
+        if report.batches or report.warnings or report.failed:
             _show_report(run, request, report)
             run.console.header = False
 
@@ -517,13 +539,13 @@ def _follow(run: Invocation, request: ExportRequest, rounds: _Rounds, *, show_pr
 
 
 def _show_report(run: Invocation, request: ExportRequest, report: ExportReport) -> None:
-    for warning in report.warnings:
+    for warning in [*report.warnings, *_failures(report.failed)]:
         run.console.warn(warning)
     for reason, count in bad_reasons(report).items():
         undecoded = counted(count, "record could not be decoded and is", "records could not be decoded and are")
         run.console.warn(f"{undecoded} in {request.target}/_dead_letters: {reason}")
     rows = rows_of(report)
-    _show(run, document(request, rows, report), rows)
+    _show(run, document(request, rows, report, failed=report.failed), rows)
     run.console.note(sentence(rows, report))
 
 

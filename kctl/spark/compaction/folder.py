@@ -24,7 +24,7 @@ from kctl.spark.compaction.merging import merge, sources_of
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, WrittenFile
 from kctl.spark.inventory import UnknownFiles
-from kctl.spark.layout import DATA_SUFFIX, incarnation_of
+from kctl.spark.layout import DATA_SUFFIX, incarnation_of, topic_part
 from kctl.spark.plan import Positions
 
 BINS_PER_BATCH_MAX = 16
@@ -109,13 +109,13 @@ def _compact(
     return after, written
 
 
-def _group(path: str) -> tuple[str, int]:
+def _group(path: str) -> tuple[str, str, int]:
     """Files are merged within the directory of a topic or partition."""
-    return path.rpartition("/")[0], incarnation_of(path)
+    return path.rpartition("/")[0], topic_part(path), incarnation_of(path)
 
 
 def _merged_path(path: str, batch: int, number: int) -> str:
-    directory, _, name = path.rpartition("/")
+    directory = path.rpartition("/")[0]
     incarnation = incarnation_of(path)
     recreated = f"+r{incarnation}" if incarnation else ""
-    return f"{directory}/{name.partition('+')[0]}+compacted-{batch:012d}-{number}{recreated}{DATA_SUFFIX}"
+    return f"{directory}/{topic_part(path)}+compacted-{batch:012d}-{number}{recreated}{DATA_SUFFIX}"

@@ -40,7 +40,7 @@ def compact_export(request: CompactRequest, files: Files, clock: Clock) -> list[
 
             return compact_folder(
                 files,
-                CommitLog(files),
+                CommitLog(files, is_shared=existing.options.is_shared),
                 target_bytes=request.target_bytes,
                 compression=request.compression,
                 clock=clock,

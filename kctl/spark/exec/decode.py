@@ -1,8 +1,8 @@
 """Decodes records into Arrow columns without a Python object per record.
 
 `locate` finds the fields of all records of a chunk.  Keys and values are not touched: one array of positions makes the
-chunk itself a binary array of alternating gaps, keys and values, and Arrow's `take` copies the requested slots.  A null
-is a null index.
+chunk itself a binary array of alternating gaps and fields, and Arrow's `take` copies the fields.  A null is a null
+index.
 
 The result equals that of kctl.records.batch.iterate_records, with three differences: a timestamp outside the range of
 microseconds (years -290,308 to 294,247) becomes the nearest one inside, invalid UTF-8 in header keys is replaced, as in
@@ -13,7 +13,7 @@ before 1970, as in Spark.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +35,14 @@ def decode(
 ) -> pa.RecordBatch:
     """The records of the chunk with offsets in [start, end).  Raises CorruptRecords."""
     fields = locate(chunk)
-    batch_of = np.repeat(np.arange(len(chunk.batches)), [batch.record_count for batch in chunk.batches])
-    offsets = _of_batches(chunk, "base_offset")[batch_of] + fields.offset_deltas
-    timestamps, types = _timestamps(chunk, batch_of, fields.timestamp_deltas)
-    key_column, value_column = _take(chunk.buffer, fields.keys, fields.values)
+    offsets, timestamps, types = positions_in_time(chunk, fields)
     columns = [
-        key_column,
-        value_column,
+        binary_column(chunk.buffer, fields.keys),
+        binary_column(chunk.buffer, fields.values),
         _constant_string(topic, len(offsets)),
         _numbers(np.full(len(offsets), partition, np.int32)),
         _numbers(offsets),
-        timestamps,
+        _numbers(timestamps * 1000).view(TIMESTAMP),
         _numbers(types),
     ]
     if include_headers:
@@ -54,20 +51,32 @@ def decode(
     return _clip(batch, offsets, start, end)
 
 
-def _of_batches(chunk: Chunk, field: str) -> Longs:
-    return np.array([getattr(batch, field) for batch in chunk.batches], np.int64)
+class RecordPositions(NamedTuple):
+    """Offsets and timestamps of the records of a chunk."""
+
+    offsets: Longs
+    timestamps_ms: Longs
+    """Within the range of microseconds."""
+    types: NDArray[np.int32]
+    """1 for LogAppendTime, 0 for CreateTime."""
 
 
-def _timestamps(chunk: Chunk, batch_of: Longs, deltas: Longs) -> tuple[pa.Array, NDArray[np.int32]]:
-    timestamps = _of_batches(chunk, "base_timestamp")[batch_of] + deltas
+def positions_in_time(chunk: Chunk, fields: Fields) -> RecordPositions:
+    """See RecordPositions."""
+    batch_of = np.repeat(np.arange(len(chunk.batches)), [batch.record_count for batch in chunk.batches])
+    offsets = _of_batches(chunk, "base_offset")[batch_of] + fields.offset_deltas
+    timestamps = _of_batches(chunk, "base_timestamp")[batch_of] + fields.timestamp_deltas
     is_append_time = (_of_batches(chunk, "attributes") & LOG_APPEND_TIME_BIT) != 0
-    types = np.zeros(len(deltas), np.int32)
+    types = np.zeros(len(offsets), np.int32)
     if is_append_time.any():
         appended = is_append_time[batch_of]
         timestamps = np.where(appended, _of_batches(chunk, "max_timestamp")[batch_of], timestamps)
         types = appended.astype(np.int32)
-    microseconds = np.clip(timestamps, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX) * 1000
-    return _numbers(microseconds).view(TIMESTAMP), types
+    return RecordPositions(offsets, np.clip(timestamps, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX), types)
+
+
+def _of_batches(chunk: Chunk, field: str) -> Longs:
+    return np.array([getattr(batch, field) for batch in chunk.batches], np.int64)
 
 
 def _numbers(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -78,23 +87,15 @@ def _numbers(values: NDArray[Any], nulls: NDArray[np.bool_] | None = None) -> pa
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [present, pa.py_buffer(values)])
 
 
-def _take(buffer: Bytes, first: Slots, second: Slots) -> tuple[pa.Array, pa.Array]:
-    """Two fields of every record as binary columns; `second` follows `first` in each record."""
-    count = len(first.starts)
-    borders = np.empty(4 * count + 1, np.int32)
-    borders[0:-1:4] = first.starts
-    borders[1::4] = first.ends
-    borders[2::4] = second.starts
-    borders[3::4] = second.ends
+def binary_column(buffer: Bytes, slots: Slots) -> pa.Array:
+    """One field of every record as a binary column."""
+    count = len(slots.starts)
+    borders = np.empty(2 * count + 1, np.int32)
+    borders[0:-1:2] = slots.starts
+    borders[1::2] = slots.ends
     borders[-1] = borders[-2] if count else 0
-    slots = pa.Array.from_buffers(pa.binary(), 4 * count, [None, pa.py_buffer(borders), pa.py_buffer(buffer)])
-    indices = np.arange(0, 4 * count, 4, dtype=np.int32)
-    return _pick(slots, indices, first.lengths), _pick(slots, indices + np.int32(2), second.lengths)
-
-
-def _pick(slots: pa.Array, indices: NDArray[np.int32], lengths: Longs) -> pa.Array:
-    nulls = lengths < 0
-    return slots.take(_numbers(indices, nulls))
+    column = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(buffer)])
+    return column.take(_numbers(np.arange(0, 2 * count, 2, dtype=np.int32), slots.lengths < 0))
 
 
 @lru_cache(maxsize=8)
@@ -115,8 +116,8 @@ def _constant_string(text: str, count: int) -> pa.Array:
 def _headers(buffer: Bytes, fields: Fields) -> pa.Array:
     """The headers column; null for a record without headers."""
     headers = locate_headers(buffer, fields)
-    key_column, value_column = _take(buffer, headers.keys, headers.values)
-    entries = pa.StructArray.from_arrays([_text(key_column), value_column], fields=HEADER_FIELDS)
+    key_column = _text(binary_column(buffer, headers.keys))
+    entries = pa.StructArray.from_arrays([key_column, binary_column(buffer, headers.values)], fields=HEADER_FIELDS)
     present = pa.py_buffer(np.packbits(headers.counts > 0, bitorder="little"))
     rows = np.concatenate((np.zeros(1, np.int32), np.cumsum(headers.counts, dtype=np.int32)))
     return pa.Array.from_buffers(HEADERS, len(headers.counts), [present, pa.py_buffer(rows)], children=[entries])

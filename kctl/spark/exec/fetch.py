@@ -6,7 +6,8 @@ Control batches and, with read_committed, aborted transactions are omitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import EARLIEST, IsolationLevel, list_offsets
+from kctl.client.metadata import ClusterMetadata
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
@@ -25,6 +27,8 @@ from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
+METADATA_AGE_S = 5.0
+"""A topic that was deleted and created again is noticed this long afterwards by readers that begin then."""
 RETRIED_ERRORS = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A broker without the topic may have old metadata, so the metadata is refreshed."""
 
@@ -53,10 +57,35 @@ class Fetched:
     """Batches of aborted transactions, which read_committed leaves out."""
 
 
+class TopicLeaders:
+    """Ids and leaders of topics, for the readers of a client, which read one range after the other.
+
+    A range of a topic with a thousand partitions does not need the metadata of all of them again.
+    """
+
+    def __init__(self, client: ClusterClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._found: dict[str, tuple[float, ClusterMetadata]] = {}
+
+    async def metadata(self, topic: str) -> ClusterMetadata:
+        """The metadata, at most METADATA_AGE_S old.  Raises ApiError and ClusterUnreachable."""
+        held = self._found.get(topic)
+        if held is None or self._clock() - held[0] > METADATA_AGE_S:
+            held = self._found[topic] = (self._clock(), await self._client.metadata([topic]))
+        return held[1]
+
+    def forget(self, topic: str) -> None:
+        """Drops the metadata of a topic, which a response has shown to be old."""
+        self._found.pop(topic, None)
+
+
 class RangeReader:
     """Reads one range, once.  Use as a context manager; iterate over `responses`.  Owner: one task."""
 
-    def __init__(self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool) -> None:
+    def __init__(
+        self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool, leaders: TopicLeaders | None = None
+    ) -> None:
         """`client` uses a blocking transport, exclusively for this reader while it is open.
 
         `may_skip`: continue at the log start if offsets are missing, and count them in `lost`; else DataLoss.
@@ -67,6 +96,7 @@ class RangeReader:
         self._client = client
         self._range = range_
         self._may_skip = may_skip
+        self._leaders = leaders or TopicLeaders(client)
         self._leader: int | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"fetch-{range_.tp}")
 
@@ -154,7 +184,7 @@ class RangeReader:
     async def _find_leader(self) -> int:
         """Node id of the leader; also checks that the topic is still the one that was planned."""
         tp = self._range.tp
-        metadata = await self._client.metadata([tp.topic])
+        metadata = await self._leaders.metadata(tp.topic)
         leader, code = metadata.leader_of(tp)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise DataLoss(f"{tp} does not exist any more")
@@ -167,6 +197,7 @@ class RangeReader:
 
     def _forget_leader(self) -> None:
         self._leader = None
+        self._leaders.forget(self._range.tp.topic)
 
     async def _after_loss(self, position: int) -> int:
         """The position after OFFSET_OUT_OF_RANGE: the log start, but not beyond the range."""

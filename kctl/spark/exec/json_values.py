@@ -96,9 +96,11 @@ class JsonDecoder:
             if text is not None:
                 try:
                     value, left = self._divided(text)
-                    rest = None if left is NOTHING else json.dumps(left)
+                    rest = None if left is NOTHING else json.dumps(left, allow_nan=False)
                 except NotJson as error:
                     reasons[index] = str(error)
+                except ValueError:
+                    value, reasons[index] = None, "a number is beyond the range of doubles"
                 except RecursionError:
                     value, reasons[index] = None, "it has too many levels"
             values.append(value)

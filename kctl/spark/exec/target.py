@@ -22,7 +22,11 @@ def parse_target(text: str) -> str:
         raise UsageError("the target is not a folder")
     path = text.removeprefix("file://")
     if "://" not in path:
-        return str(Path(path).absolute())
+        folder = Path(path).absolute()
+        existing = next(one for one in (folder, *folder.parents) if one.exists() or one.is_symlink())
+        if not existing.is_dir():
+            raise UsageError(f"{existing} is not a folder")
+        return str(folder)
     schemes = ", ".join(f"{scheme}://" for scheme in STORE_SCHEMES)
     try:
         url = urlsplit(path)

@@ -10,6 +10,7 @@ A file contains one range of one partition, or small ranges of several partition
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, Self
@@ -28,7 +29,7 @@ from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.columns import schema, with_incarnation, with_reason, within_calendar
 from kctl.spark.exec.dead_letters import DeadLetters
 from kctl.spark.exec.decode import decode
-from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
+from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader, TopicLeaders
 from kctl.spark.exec.file_list import FileList, claim, read_list
 from kctl.spark.exec.file_task import FileTask, dead_letters_path
 from kctl.spark.exec.files import Files
@@ -78,7 +79,8 @@ def leader_readers(task: FileTask) -> Iterator[OpenReader]:
     """Readers of a task's ranges from the partition leaders, with shared connections, used in sequence."""
     client = ClusterClient(task.settings, BlockingTransport())
     try:
-        yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip)
+        leaders = TopicLeaders(client)
+        yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip, leaders=leaders)
     finally:
         run_blocking(client.close())
 
@@ -100,7 +102,12 @@ def export_file(
         return FileOutcome(failure=Failure.BAD_RECORDS, message=str(error))
     except ClusterUnreachable as error:
         return FileOutcome(failure=Failure.UNREACHABLE, message=str(error))
-    except (KctlError, OSError) as error:
+    except OSError as error:
+        # Arrow's errors of full disks and the like do not name the file.
+        is_about_file = error.filename is not None or not error.errno
+        message = str(error) if is_about_file else f"{task.target}/{task.path}: {os.strerror(error.errno or 0)}"
+        return FileOutcome(failure=Failure.FAILED, message=message)
+    except KctlError as error:
         return FileOutcome(failure=Failure.FAILED, message=str(error))
 
 
@@ -261,7 +268,8 @@ class _Copy:
                     include_headers=self._task.include_headers,
                 )
                 if self._task.is_for_table:
-                    batch = with_incarnation(within_calendar(batch), self._task.incarnation)
+                    batch = within_calendar(batch)
+                batch = with_incarnation(batch, self._task.incarnation)
                 decoded = self._decoded(range_, batch)
                 if self._filter:
                     decoded, removed = self._filter.filtered(decoded)

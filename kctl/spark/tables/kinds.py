@@ -44,7 +44,10 @@ class TableOptions:
 
     kind: TableKind = TableKind.PARQUET
     is_shared: bool = False
-    """One table for all topics, at the target; otherwise one per topic, in folders of the target."""
+    """One table for all topics, at the target; otherwise one per topic, in folders of the target.
+
+    The files of PARQUET are in the folder `data` of the target then.
+    """
     catalog: str | None = None
     """Name of an Iceberg catalogue that is configured for pyiceberg; default: a SQLite database in the folder."""
     namespace: str = ""
@@ -52,6 +55,11 @@ class TableOptions:
 
     partition_by: Partitioning = NO_PARTITIONS
     rows: RowSelection = ALL_ROWS
+
+    @property
+    def has_incarnation_column(self) -> bool:
+        """Whether a column tells the incarnations of a topic apart, because they are in one table."""
+        return self.kind is not TableKind.PARQUET or self.is_shared
 
     @property
     def mark(self) -> str:
@@ -83,8 +91,6 @@ class TableOptions:
         )
 
     def __post_init__(self) -> None:
-        if self.kind is TableKind.PARQUET and self.is_shared:
-            raise UsageError("--one-table is an option of --table iceberg and delta")
         if self.kind is TableKind.ICEBERG and self.partition_by.time_zone != "UTC":
             raise UsageError(
                 "--time-zone: Iceberg's partitions by day and hour are in UTC; use --table delta or parquet"
@@ -101,7 +107,7 @@ def open_log(options: TableOptions, files: Files, topics: Collection[str]) -> Ex
     """
     LayoutMark(files).check(options.mark)
     if options.kind is TableKind.PARQUET:
-        return CommitLog(files, mark="" if options.mark == PARQUET_MARK else options.mark)
+        return CommitLog(files, mark="" if options.mark == PARQUET_MARK else options.mark, is_shared=options.is_shared)
     return TableLog(
         files,
         table_opener(options, files, topics),

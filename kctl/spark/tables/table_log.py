@@ -17,7 +17,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from kctl.spark import layout
 from kctl.spark.commit_log import LostRace, parts_of
@@ -114,16 +113,7 @@ class TableLog:
             name = path.rpartition("/")[2].removesuffix(layout.DATA_SUFFIX) + suffix
             return f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
 
-        return replace(
-            plan,
-            ranges=tuple(
-                replace(
-                    range_,
-                    files=tuple(replace(file, path=place(range_.tp.topic, file.path)) for file in range_.files),
-                )
-                for range_ in plan.ranges
-            ),
-        )
+        return plan.with_paths(place)
 
     def write_plan(self, plan: Plan) -> None:
         """Does nothing: see above."""

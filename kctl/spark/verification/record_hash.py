@@ -67,14 +67,15 @@ def at_offsets(hashes: Hashes, offsets: NDArray[np.int64]) -> Hashes:
 
 def _column_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_binary(column.type):
-        return _binary_hashes(column)
+        return binary_hashes(column)
     if pa.types.is_list(column.type):
         return _list_hashes(column)
     numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
     return _with_nulls(_mixed(numbers), column)
 
 
-def _binary_hashes(column: pa.Array) -> Hashes:
+def binary_hashes(column: pa.Array) -> Hashes:
+    """The hash of each key or value."""
     digests = b"".join(blake2b(value or b"", digest_size=8).digest() for value in column.to_pylist())
     return _with_nulls(np.frombuffer(digests, "<u8").astype(np.uint64), column)
 
@@ -83,8 +84,8 @@ def _list_hashes(column: pa.ListArray) -> Hashes:
     """The hashes of headers, which depend on their order."""
     counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     entries = column.flatten()
-    keys = _binary_hashes(entries.field("key").cast(pa.binary()))
-    values = _binary_hashes(entries.field("value"))
+    keys = binary_hashes(entries.field("key").cast(pa.binary()))
+    values = binary_hashes(entries.field("value"))
     rows = np.repeat(np.arange(len(counts)), counts)
     places = (np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]).astype(np.uint64)
     found = np.zeros(len(counts), np.uint64)

@@ -94,18 +94,19 @@ def verify_export(
 
 def _with_cluster(request: VerifyRequest, work: Callable[[LiveSource], Verification]) -> Verification:
     """Performs the work with connections to the cluster."""
-    from kctl.spark.exec.fetch import RangeReader  # noqa: PLC0415 - only this reads records
+    from kctl.spark.exec.fetch import RangeReader, TopicLeaders  # noqa: PLC0415 - only this reads records
 
     client = ClusterClient(request.client, BlockingTransport())
     try:
         live = run_blocking(live_topics(client, [request.topic]))[request.topic]
         if isinstance(live, ApiError):
             raise live
+        leaders = TopicLeaders(client)
         return work(
             LiveSource(
                 live,
                 run_blocking(is_compacted(client, request.topic)),
-                lambda range_: RangeReader(client, range_, may_skip=False),
+                lambda range_: RangeReader(client, range_, may_skip=False, leaders=leaders),
                 lambda tp: run_blocking(log_start(client, tp)),
             )
         )

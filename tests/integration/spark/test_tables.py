@@ -87,7 +87,7 @@ def test_engines_alternate_in_one_table(kctl_bootstrap: str, make_topic: MakeTop
 def test_options_of_other_tables_are_usage_errors(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(kctl_bootstrap, 1)
     for options, complaint in (
-        (("--one-table",), "--one-table is an option of --table iceberg and delta"),
+        (("--one-table", "--adopt"), "--adopt is an option of --table parquet without --one-table"),
         (("--table", "delta", "--catalog", "shop"), "--catalog is an option of --table iceberg"),
         (("--namespace", "shop"), "--namespace is an option of --table iceberg"),
         (("--table", "delta", "--adopt"), "--adopt is an option of --table parquet"),

@@ -54,6 +54,7 @@ class FakeBroker:
         """Responses contain whole batches up to this size, at least one."""
         self.aborted: list[tuple[int, int]] = []
         self.fetches: list[int] = []
+        self.metadata_requests = 0
         self.before_fetch: Callable[[int], ErrorCode] = lambda offset: ErrorCode.NONE
         self.clock_ms = 0
 
@@ -72,6 +73,7 @@ class FakeBroker:
     async def send(self, request: Any, response_class: type[T], **_: Any) -> Any:
         match request:
             case MetadataRequest():
+                self.metadata_requests += 1
                 return self._metadata()
             case FetchRequest():
                 return self._fetch(request.topics[0].partitions[0].fetch_offset)

@@ -17,7 +17,7 @@ from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
 from kctl.records.legacy import build_messages
-from kctl.spark.exec.fetch import OffsetRange, RangeReader
+from kctl.spark.exec.fetch import METADATA_AGE_S, OffsetRange, RangeReader, TopicLeaders
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
 
@@ -52,6 +52,28 @@ def read(
     with RangeReader(client, range_, may_skip=may_skip) as reader:
         batches = [one.base_offset for fetched in reader.responses() for one in fetched.batches]
         return batches, reader.lost
+
+
+def test_readers_of_many_ranges_share_the_metadata_until_it_is_old_or_wrong() -> None:
+    broker = FakeBroker(batch(0), batch(10), batch(20), batch(30))
+    client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
+    now_s = 0.0
+    leaders = TopicLeaders(client, clock=lambda: now_s)
+
+    def requests_of(start: int) -> int:
+        before = broker.metadata_requests
+        range_ = OffsetRange(ORDERS, broker.topic_id, start, start + 10, IsolationLevel.READ_COMMITTED)
+        with RangeReader(client, range_, may_skip=False, leaders=leaders) as reader:
+            assert [one.base_offset for fetched in reader.responses() for one in fetched.batches] == [start]
+        return broker.metadata_requests - before
+
+    assert requests_of(0) >= 1
+    assert [requests_of(start) for start in (10, 20, 30)] == [0, 0, 0]
+    now_s = METADATA_AGE_S + 1
+    assert requests_of(0) == 1
+    errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    broker.before_fetch = lambda offset: errors.pop() if errors else ErrorCode.NONE
+    assert requests_of(10) == 1
 
 
 def test_aborted_batches_are_reported_apart() -> None:

@@ -15,7 +15,7 @@ def test_rows_and_document_agree(tmp_path: Path) -> None:
     request = exporter(cluster, tmp_path)._request
     report = run(cluster, tmp_path)
     rows = rows_of(report)
-    reported = document(request, rows, report)
+    reported = document(request, rows, report, failed={})
     assert [(row.topic, row.partition, row.start, row.end, row.records) for row in rows] == [
         ("orders", 0, 0, 12, 12),
         ("orders", 1, 0, 7, 7),
@@ -42,4 +42,4 @@ def test_a_run_without_new_records_is_reported(tmp_path: Path) -> None:
     assert sentence(rows_of(report), report).startswith("0 records")
     again = run(cluster, tmp_path)
     assert sentence(rows_of(again), again) == "nothing new"
-    assert document(exporter(cluster, tmp_path)._request, [], again).batches == []
+    assert document(exporter(cluster, tmp_path)._request, [], again, failed={}).batches == []

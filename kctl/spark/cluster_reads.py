@@ -1,0 +1,66 @@
+"""What an export reads from the cluster before its tasks start, over blocking sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.model import TopicPartition
+from kctl.spark.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
+from kctl.spark.density import Sample
+from kctl.spark.exec.column_types import Columns
+from kctl.spark.plan import ClusterView, Plan
+from kctl.spark.value_sample import RecordSample, take_records
+
+if TYPE_CHECKING:
+    from kctl.spark.export import ExportRequest
+
+Samples = Mapping[TopicPartition, tuple[Sample, ...]]
+
+
+def look_at_cluster(request: ExportRequest) -> ClusterView:
+    """Queries the cluster over blocking sockets."""
+
+    async def send_to() -> ClusterView:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            return await view_cluster(client, request.selection)
+
+    return run_blocking(send_to())
+
+
+def sample_logs(request: ExportRequest, selection: Mapping[TopicPartition, list[int]]) -> Samples:
+    """Takes samples at the given offsets over blocking sockets."""
+
+    async def send_to() -> Samples:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            return await take_samples(client, selection)
+
+    return run_blocking(send_to())
+
+
+def take_record_sample(request: ExportRequest, plan: Plan) -> RecordSample:
+    """Takes records of the ranges of a plan over blocking sockets."""
+
+    async def send_to() -> RecordSample:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            return await take_records(client, plan.ranges, ISOLATION_LEVELS[plan.options.isolation])
+
+    return run_blocking(send_to())
+
+
+def check_sample(sample: RecordSample, columns: Mapping[str, Columns]) -> None:
+    """Raises BadRecords if a record cannot be decoded."""
+    for tp, records in sample.items():
+        if not records or not columns[tp.topic].are_typed:
+            continue
+        from kctl.spark.exec.task import check_records  # noqa: PLC0415 - imports pyarrow, which binary exports do without
+
+        check_records(tp, records, columns[tp.topic])
+
+
+def sampled(sample: RecordSample, topic: str, name: str) -> list[bytes]:
+    """The keys or values of a topic in the sample."""
+    found = [getattr(record, name) for tp, records in sample.items() if tp.topic == topic for record in records]
+    return [one for one in found if one is not None]

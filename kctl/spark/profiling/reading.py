@@ -1,0 +1,65 @@
+"""Reads the records of a profile, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl.client.cluster import ClusterClient
+from kctl.model import TopicPartition
+from kctl.spark.cluster_view import ISOLATION_LEVELS, TopicSelection
+from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.fetch import OffsetRange, RangeReader, TopicLeaders
+from kctl.spark.exec.outcome import CorruptRecords
+from kctl.spark.exec.task import OpenReader
+from kctl.spark.plan import ClusterView, PartitionView
+from kctl.spark.profiling.profiler import PartitionTally, Profiler
+from kctl.spark.profiling.rows import TopicProfile
+
+
+def read_profile(
+    client: ClusterClient, view: ClusterView, selection: TopicSelection, on_progress: Callable[[int, int], None]
+) -> TopicProfile:
+    """The profile of the only topic of the selection; records that are deleted meanwhile are counted as gone."""
+    (topic,) = selection.topics
+    level = ISOLATION_LEVELS[selection.isolation]
+    ranges = [
+        OffsetRange(TopicPartition(topic, number), view.topics[topic].topic_id, *_span(partition), level)
+        for number, partition in sorted(view.topics[topic].partitions.items())
+    ]
+    profiler = Profiler()
+    leaders = TopicLeaders(client)
+    open_reader = lambda range_: RangeReader(client, range_, may_skip=True, leaders=leaders)  # noqa: E731
+    fill(profiler, ranges, open_reader, on_progress)
+    return profiler.profile(topic, selection.isolation.value)
+
+
+def fill(
+    profiler: Profiler,
+    ranges: list[OffsetRange],
+    open_reader: OpenReader,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    """Adds the records of the ranges.  Raises CorruptRecords, DataLoss, ApiError and ClusterUnreachable."""
+    total = sum(range_.end - range_.start for range_ in ranges)
+    done = 0
+    for number, range_ in enumerate(ranges):
+        tally = PartitionTally(range_, number, len(ranges))
+        profiler.partitions.append(tally)
+        if range_.start == range_.end:
+            continue
+        with open_reader(range_) as reader:
+            for fetched in reader.responses():
+                try:
+                    for chunk in chunks(fetched.data, fetched.batches):
+                        profiler.add(tally, chunk)
+                except CorruptRecords as error:
+                    raise CorruptRecords(f"{range_.tp}: {error}") from error
+                on_progress(done + reader.position - range_.start, total)
+            tally.gone = reader.lost
+        done += range_.end - range_.start
+
+
+def _span(partition: PartitionView) -> tuple[int, int]:
+    """The offsets [start, end), as an export without a position would read them."""
+    start = min(max(partition.start, partition.log_start), partition.end)
+    return start, max(start, min(partition.until, partition.end))
