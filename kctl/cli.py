@@ -66,7 +66,9 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.USAGE
         case Refused() | GuardRefused():
             return ExitStatus.REFUSED
-        case ClusterUnreachable() | TimeoutError() | ApiError(code=ErrorCode.REQUEST_TIMED_OUT):
+        case ClusterUnreachable() | TimeoutError():
+            return ExitStatus.UNREACHABLE
+        case ApiError(code=ErrorCode.REQUEST_TIMED_OUT | ErrorCode.NETWORK_EXCEPTION):
             return ExitStatus.UNREACHABLE
         case _:
             return ExitStatus.FAILED

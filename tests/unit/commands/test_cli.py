@@ -161,6 +161,7 @@ def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeC
     [
         (ApiError(ErrorCode.INVALID_CONFIG), 1),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), 4),
+        (ApiError(ErrorCode.NETWORK_EXCEPTION), 4),
         (ClusterUnreachable("x"), 4),
         (TimeoutError(), 4),
         (UsageError("x"), 2),
