@@ -53,7 +53,7 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
     try:
         path = save_backup(backup_folder(backup_dir, cluster_id), document)
     except OSError as error:
-        raise Refused(f"the committed offsets cannot be backed up: {error}{HINT}") from None
+        raise Refused(f"the committed offsets cannot be backed up: {error.filename}: {error.strerror}{HINT}") from None
     run.console.note(f"backup of the committed offsets: {path}")
 
 
