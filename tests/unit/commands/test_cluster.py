@@ -55,6 +55,12 @@ def test_broker_that_shows_no_log_directories_is_an_error(kctl: Kctl, cluster: M
     assert {row["error"] for row in ran.document} == {"CLUSTER_AUTHORIZATION_FAILED"}
 
 
+def test_log_directories_of_a_topic_that_does_not_exist_are_an_error(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("cluster log-dirs --topic ordres")
+    assert (ran.status, ran.out) == (1, "")
+    assert "UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres'" in ran.err
+
+
 def test_unhealthy_cluster_is_status_3_and_reasons(kctl: Kctl, cluster: MovingCluster) -> None:
     cluster.away = {0}
     cluster.isr[ZERO] = [1]
