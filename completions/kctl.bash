@@ -32,7 +32,7 @@ _kctl() {
     features) [[ -n $verb ]] || words='describe upgrade downgrade' flags=--help ;;
     metadata-quorum) [[ -n $verb ]] || words='describe' flags=--help ;;
     top) verb=top ;;
-    reassign) [[ -n $verb ]] || words='plan execute status verify cancel list' flags=--help ;;
+    reassign) [[ -n $verb ]] || words='plan plan-disks execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter diff' flags=--help ;;
     plan) verb=plan ;;
@@ -85,7 +85,7 @@ _kctl() {
         esac
         ;;
     'topics create')
-        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
@@ -97,7 +97,7 @@ _kctl() {
         esac
         ;;
     'topics alter')
-        flags='--partitions --replica-assignment --config --delete-config --topic-regex --expect --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--partitions --replica-assignment --config --delete-config --topic-regex --expect --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -108,7 +108,7 @@ _kctl() {
         esac
         ;;
     'topics delete')
-        flags='--topic-regex --expect --if-exists -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic-regex --expect --if-exists --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -119,7 +119,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id -b --bootstrap-server --command-config --profile --timeout --confirm --format --schema --human --no-color --quiet --debug --help'
+        flags='--file --input -f --record-format --key --key-separator --null-marker -H --header --partition --acks --codec --value-schema --key-schema --schema-registry --transactional-id -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --schema --human --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -229,7 +229,7 @@ _kctl() {
         esac
         ;;
     'groups delete')
-        flags='--all --group-regex -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -241,7 +241,7 @@ _kctl() {
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --topic-regex --all-topics -y --yes --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --topic-regex --all-topics --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --backup-dir) kind='directory' ;;
@@ -254,7 +254,7 @@ _kctl() {
         esac
         ;;
     'groups reset-offsets')
-        flags='--all --group-regex --topic --topic-regex --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--all --group-regex --topic --topic-regex --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --no-backup --backup-dir --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --from-file) kind='file' ;;
@@ -269,7 +269,7 @@ _kctl() {
         esac
         ;;
     'groups restore')
-        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--at --backup --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --backup) kind='file' ;;
         --topic) kind='names-topics' ;;
@@ -296,7 +296,7 @@ _kctl() {
         esac
         ;;
     'groups import')
-        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--group --group-regex --topic --topic-regex --execute --dry-run --no-backup --backup-dir -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --group) kind='names-groups' ;;
         --topic) kind='names-topics' ;;
@@ -343,7 +343,7 @@ _kctl() {
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -392,7 +392,7 @@ _kctl() {
         esac
         ;;
     'records delete')
-        flags='--before-offset --before-time --to-end --offset-json-file -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--before-offset --before-time --to-end --offset-json-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --offset-json-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -426,7 +426,7 @@ _kctl() {
         esac
         ;;
     'cluster roll')
-        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--restart-command --data-dir --brokers --broker-timeout --allow-unavailable --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --data-dir) kind='directory' ;;
         --brokers) kind='names-brokers' ;;
@@ -438,7 +438,7 @@ _kctl() {
         esac
         ;;
     'cluster maintenance')
-        flags='--allow-unavailable --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--allow-unavailable --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         words='on off'
         case $prev in
         --state-dir) kind='directory' ;;
@@ -494,7 +494,7 @@ _kctl() {
         esac
         ;;
     'perf produce')
-        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --compression --linger --batch-size --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all -1 1 0' flags='' ;;
@@ -521,7 +521,7 @@ _kctl() {
         esac
         ;;
     'perf latency')
-        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--records --duration --rate --size --payload-file --acks --warmup --interval --histogram --client --create --partitions --replication-factor --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --payload-file) kind='file' ;;
         --acks) words='all 1' flags='' ;;
@@ -603,8 +603,20 @@ _kctl() {
         --exclude | --throttle | --phases | --max-moves | -b | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'reassign plan-disks')
+        flags='--drain --topic --output -b --bootstrap-server --command-config --profile --timeout --format --header --schema --human --no-color --quiet --debug --help'
+        case $prev in
+        --topic) kind='names-topics' ;;
+        --output) kind='file' ;;
+        --command-config) kind='file' ;;
+        --profile) kind='names-profiles' ;;
+        --format) words='table plain json jsonl yaml csv' flags='' ;;
+        --drain | -b | --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='names-brokers' ;;
+        esac
+        ;;
     'reassign execute')
-        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --throttle --wait --max-moves --additional --rollback-file --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --rollback-file) kind='file' ;;
@@ -629,7 +641,7 @@ _kctl() {
         esac
         ;;
     'reassign verify')
-        flags='--reassignment-json-file --state-dir --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --state-dir --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -642,7 +654,7 @@ _kctl() {
         esac
         ;;
     'reassign cancel')
-        flags='--reassignment-json-file --all --state-dir --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --reassignment-json-file) kind='file' ;;
         --state-dir) kind='directory' ;;
@@ -665,7 +677,7 @@ _kctl() {
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --topic) kind='names-topics' ;;
         --path-to-json-file) kind='file' ;;
@@ -690,7 +702,7 @@ _kctl() {
         esac
         ;;
     'configs alter')
-        flags='--set --delete --append --subtract --dry-run --topic-regex --client --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--set --delete --append --subtract --dry-run --topic-regex --client --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         words='topic broker logger group client-metrics user client ip'
         case $prev in
         --compat) words='kafka-2.8 kafka-3 kafka-4' flags='' ;;
@@ -727,7 +739,7 @@ _kctl() {
         esac
         ;;
     'apply apply')
-        flags='--delete --throttle --state-dir -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --throttle --state-dir --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --state-dir) kind='directory' ;;
         --command-config) kind='file' ;;
@@ -749,7 +761,7 @@ _kctl() {
         esac
         ;;
     'acls add')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
@@ -760,7 +772,7 @@ _kctl() {
         esac
         ;;
     'acls remove')
-        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host --dry-run --compat -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --compat) words='kafka-2.8' flags='' ;;
         --command-config) kind='file' ;;
@@ -790,7 +802,7 @@ _kctl() {
         esac
         ;;
     'acls apply')
-        flags='--delete --check -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--delete --check --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -810,7 +822,7 @@ _kctl() {
         esac
         ;;
     'quotas alter')
-        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--user --default-user --client-id --default-client-id --ip --default-ip --producer-rate --consumer-rate --request-percentage --mutation-rate --connection-rate --delete --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --delete) words='producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate' flags='' ;;
         --command-config) kind='file' ;;
@@ -841,7 +853,7 @@ _kctl() {
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -854,7 +866,7 @@ _kctl() {
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
         --zk-tls-config-file) kind='file' ;;
@@ -867,7 +879,7 @@ _kctl() {
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -879,7 +891,7 @@ _kctl() {
         esac
         ;;
     'tokens create')
-        flags='--renewer --max-lifetime -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--renewer --max-lifetime -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -898,7 +910,7 @@ _kctl() {
         esac
         ;;
     'tokens renew')
-        flags='--period -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--period --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -908,7 +920,7 @@ _kctl() {
         esac
         ;;
     'tokens expire')
-        flags='--after -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--after --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --profile) kind='names-profiles' ;;
@@ -950,7 +962,7 @@ _kctl() {
         esac
         ;;
     'loggers set')
-        flags='--broker --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
@@ -961,7 +973,7 @@ _kctl() {
         esac
         ;;
     'loggers reset')
-        flags='--broker --dry-run -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--broker --dry-run -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --broker) kind='names-brokers' ;;
         --command-config) kind='file' ;;
@@ -1108,7 +1120,7 @@ _kctl() {
         esac
         ;;
     'tables import')
-        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
+        flags='--from-topic --compression --append --catalog --namespace --dry-run --no-progress -y --yes -b --bootstrap-server --command-config --profile --timeout --confirm --format --header --schema --human --no-color --quiet --debug --help'
         case $prev in
         --from-topic) kind='names-topics' ;;
         --compression) words='none gzip snappy lz4 zstd' flags='' ;;

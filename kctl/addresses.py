@@ -18,8 +18,8 @@ def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], .
             host, port = part, str(default_port)
         host = host.removeprefix("[").removesuffix("]")
         if not _can_be_host(host):
-            raise UsageError(f"'{part}' is no address; write HOST:PORT")
-        addresses.append((host, parse_integer(port, f"'{part}' is no address: the port", low=1, high=PORT_MAX)))
+            raise UsageError(f"'{part}' is not an address; write HOST:PORT")
+        addresses.append((host, parse_integer(port, f"'{part}' is not an address: the port", low=1, high=PORT_MAX)))
     if not addresses:
         raise UsageError(f"'{text}' names no host; write HOST:PORT[,...]")
     return tuple(addresses)

@@ -1,8 +1,8 @@
 """Bounds on what a peer can make the broker or a command allocate, compute or write.
 
 Every bound is declared once, here: as a constant by `_limit`, or, if a Kafka property sets the value, as a row by
-`_configured`.  Both add a row to LIMITS, from which `./dev docs` writes the table in docs/security.md.  A bound is
-checked before the work that it limits, or while a request is decoded.
+`_configured`.  Both add it to the subject that `_subject` has begun; `./dev docs` writes a table for each subject into
+docs/security.md.  A bound is checked before the work that it limits, or while a request is decoded.
 """
 
 from __future__ import annotations
@@ -23,20 +23,29 @@ class Limit(NamedTuple):
     """The effect on the peer and its connection."""
 
 
-LIMITS: list[Limit] = []
-"""All bounds, in the order of declaration."""
+LIMITS: dict[str, list[Limit]] = {}
+"""All bounds by subject, in the order of declaration."""
+
+
+def _subject(title: str) -> None:
+    """Begins the bounds of a subject."""
+    LIMITS[title] = []
 
 
 def _limit(what: str, value: int, unit: str, *, on_excess: str) -> int:
-    LIMITS.append(Limit(what, value, unit, on_excess))
+    _add(Limit(what, value, unit, on_excess))
     return value
 
 
 def _configured(property_name: str, what: str, default: str, *, on_excess: str) -> None:
-    LIMITS.append(Limit(what, property_name, default, on_excess))
+    _add(Limit(what, property_name, default, on_excess))
 
 
-# Requests to the broker.
+def _add(limit: Limit) -> None:
+    LIMITS[next(reversed(LIMITS))].append(limit)
+
+
+_subject("Connections and requests")
 
 _configured(
     "socket.request.max.bytes",
@@ -227,7 +236,7 @@ RESERVED_DESCRIPTORS = _limit(
     on_excess="new connections are closed and logged",
 )
 
-# Files given to commands.
+_subject("Files and names given to commands")
 
 NAMED_FILE_BYTES_MAX = _limit(
     "size of a file that a command reads as a whole",
@@ -311,7 +320,7 @@ FORMATTED_HEADERS_MAX = _limit(
     on_excess="the command fails",
 )
 
-# Groups and transactions.
+_subject("Groups and transactions")
 
 MEMBER_ID_PREFIX_BYTES_MAX = _limit(
     "client id or group.instance.id in a generated member id",
@@ -383,7 +392,7 @@ PRODUCERS_PER_PARTITION_MAX = _limit(
     on_excess="the producer without an open transaction that wrote least recently is forgotten, as if it had expired",
 )
 
-# Fetch sessions.
+_subject("Fetch sessions")
 
 _configured(
     "max.incremental.fetch.session.cache.slots",
@@ -398,7 +407,7 @@ FETCH_SESSION_PARTITIONS_MAX = _limit(
     on_excess="no new session; a session that grows beyond it is closed with FETCH_SESSION_ID_NOT_FOUND",
 )
 
-# The embedded ZooKeeper server.
+_subject("The embedded ZooKeeper server")
 
 ZOOKEEPER_CONNECTIONS_MAX = _limit(
     "connections to the embedded ZooKeeper server",
@@ -445,7 +454,7 @@ ZOOKEEPER_UNREAD_BYTES_MAX = _limit(
     on_excess="the connection is closed",
 )
 
-# Records.
+_subject("Records")
 
 _MIB = 1 << 20
 
@@ -527,10 +536,10 @@ INLINE_RECORDS_MAX = _limit(
 )
 """So many records are read in 1 ms to 2 ms."""
 
-# Decoding of requests.  Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte
-# of a frame, 100 bytes of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct and 4 for
-# one in an array; 8 for a struct, a string, an array or a UUID; 1 for 64 bytes of a long string or 256 bytes of opaque
-# data.  A cost of 1 is about 0.05 us.
+_subject("Decoding of requests")
+# Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte of a frame, 100 bytes
+# of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct and 4 for one in an array; 8 for a struct, a
+# string, an array or a UUID; 1 for 64 bytes of a long string or 256 bytes of opaque data.  A cost of 1 is about 50 ns.
 #
 # Clients name partitions: the longest requests that clients of clusters with 10,000 partitions send (a full fetch, a
 # commit, a reassignment of all of them) cost about 200,000.  Controllers describe partitions with their replicas:
@@ -555,9 +564,10 @@ TAGGED_FIELDS_MAX = _limit(
     on_excess="the connection is closed before they are read",
 )
 
-# Partitions.  Each is a directory with four files and three descriptors on each of its brokers, and is created in about
-# 1 ms; the znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.
-# 200,000 partitions are what Apache Kafka supports in a cluster with ZooKeeper.
+_subject("Partitions")
+# Each is a directory with four files and three descriptors on each of its brokers, and is created in about 1 ms; the
+# znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.  200,000 partitions are what Apache
+# Kafka supports in a cluster with ZooKeeper.
 
 PARTITIONS_PER_TOPIC_MAX = _limit(
     "partitions of one topic, at creation and after growth",
@@ -632,7 +642,8 @@ AUTO_CREATIONS_MAX = _limit(
     on_excess="LEADER_NOT_AVAILABLE; the topic is created when a client retries",
 )
 
-# Configuration.  A value that grew by IncrementalAlterConfigs must still fit into the response of DescribeConfigs, and
+_subject("Configuration")
+# A value that grew by IncrementalAlterConfigs must still fit into the response of DescribeConfigs, and
 # all overrides of a resource into its znode.
 
 CONFIG_VALUE_BYTES_MAX = _limit(
@@ -648,7 +659,8 @@ CONFIG_BYTES_MAX = _limit(
     on_excess="INVALID_CONFIG for the resource",
 )
 
-# Access control lists.  All ACLs of a resource pattern are in one znode, for which ZooKeeper accepts one MiB.
+_subject("Access control lists")
+# All ACLs of a resource pattern are in one znode, for which ZooKeeper accepts one MiB.
 
 ACL_ZNODE_BYTES_MAX = _limit(
     "all ACLs of one resource pattern, as JSON",
@@ -680,7 +692,7 @@ CACHED_DECISIONS_MAX = _limit(
     "decisions",
     on_excess="all are forgotten",
 )
-# Quotas.
+_subject("Quotas")
 
 QUOTA_GROUPS_MAX = _limit(
     "groups of clients whose usage is kept, for each kind of quota",
@@ -701,7 +713,7 @@ QUOTA_NAME_CHARACTERS_MAX = _limit(
     on_excess="a digest takes the place of the rest",
 )
 
-# Authentication.
+_subject("Authentication")
 
 _configured(
     "sasl.server.max.receive.size",
@@ -772,7 +784,7 @@ JAAS_CHARACTERS_MAX = _limit(
     on_excess="the configuration is refused",
 )
 
-# Responses.
+_subject("Responses, log lines and long work")
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(
     "error message in a response",
@@ -861,7 +873,7 @@ DESCRIBED_BYTES_MAX = _limit(
     on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are requested",
 )
 
-# The HTTP endpoint for metrics.
+_subject("The HTTP endpoint for metrics")
 
 METRICS_CONNECTIONS_MAX = _limit(
     "concurrent connections to the HTTP endpoint for metrics",
@@ -918,7 +930,7 @@ METRICS_CLIENT_SOFTWARE_MAX = _limit(
     on_excess="further ones are counted together as `other`",
 )
 
-# Commands and clients.
+_subject("Commands and clients")
 
 RESPONSE_BYTES_MAX = _limit(
     "size of one response that a client accepts",
@@ -1105,7 +1117,7 @@ TOOL_CALLS_MAX = _limit(
     on_excess="further calls wait",
 )
 
-# Reports about a broker.
+_subject("Reports about a broker")
 
 DUMPED_TASKS_MAX = _limit(
     "tasks that a broker describes in its dump (SIGUSR1)",
@@ -1143,6 +1155,8 @@ BUNDLE_LISTED_FILES_MAX = _limit(
     "files",
     on_excess="the listing ends with the number that it has",
 )
+_subject("Exports")
+
 EXPORT_COLUMNS_MAX = _limit(
     "columns of the keys or values of a topic in an export",
     1_000,
@@ -1196,4 +1210,16 @@ VERIFIED_OFFSETS_PER_ROUND_MAX = _limit(
     1 << 20,
     "offsets",
     on_excess="the topic is compared in several rounds",
+)
+SOURCE_TASKS_PER_PARTITION_MAX = _limit(
+    'tasks of one partition of a topic in a query with `format("kctl")`',
+    10_000,
+    "tasks",
+    on_excess="the query fails before it starts; increase maxOffsetsPerTask",
+)
+CHECKED_EXECUTOR_CORES_MAX = _limit(
+    "cores of Spark's executors whose Python packages are checked before an export is planned",
+    256,
+    "cores",
+    on_excess="the others are checked by the tasks",
 )

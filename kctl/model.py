@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -101,3 +103,16 @@ def partition_for_key(key: str, partition_count: int) -> int:
     """
     value = java_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partition_count
+
+
+def uuid_text(value: UUID) -> str:
+    """A topic, cluster or directory id as Kafka writes it: 22 characters of URL-safe base64.  Kafka: Uuid.toString."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def parse_uuid(text: str) -> UUID:
+    """The id in a text that `uuid_text` returns.  Raises ValueError if the text is not 16 bytes in base64."""
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,12 +35,17 @@ _TABLE_START = "<!-- limits: written by ./dev docs from kctl/limits.py -->\n"
 _TABLE_END = "<!-- end of limits -->\n"
 
 
-def limits_table(page: str) -> str:
-    """`page` with the table of bounds between its two markers replaced by the present one."""
+def limits_tables(page: str) -> str:
+    """`page` with the tables of bounds between its two markers replaced by the present ones."""
     before, _, rest = page.partition(_TABLE_START)
     _, _, after = rest.partition(_TABLE_END)
-    rows = "".join(f"| {limit.what} | {_bound(limit)} | {limit.on_excess} |\n" for limit in LIMITS)
-    return f"{before}{_TABLE_START}\n| bounded | bound | on excess |\n|---|---|---|\n{rows}\n{_TABLE_END}{after}"
+    tables = "\n".join(_table(subject, limits) for subject, limits in LIMITS.items())
+    return f"{before}{_TABLE_START}\n{tables}\n{_TABLE_END}{after}"
+
+
+def _table(subject: str, limits: Iterable[Limit]) -> str:
+    rows = "".join(f"| {limit.what} | {_bound(limit)} | {limit.on_excess} |\n" for limit in limits)
+    return f"### {subject}\n\n| bounded | bound | on excess |\n|---|---|---|\n{rows}"
 
 
 def _bound(limit: Limit) -> str:
@@ -234,7 +239,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "docs/reference/cli.md": lambda _: cli_reference(all_commands()),
     "kctl/commands/help_pages.txt": lambda _: help_pages(),
     "docs/reference/config.md": lambda _: config_reference(),
-    "docs/security.md": limits_table,
+    "docs/security.md": limits_tables,
     "docs/metrics.md": metric_tables,
     "docs/kafka-tools.md": lambda page: _between(page, "options of Kafka's tools", _sections_of_kafkas_tools()),
 }

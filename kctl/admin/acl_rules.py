@@ -61,7 +61,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who may or may not do what, and from where."""
+    """The principals, hosts, operations and permission of the ACLs."""
 
     allowed: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()

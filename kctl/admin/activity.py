@@ -1,4 +1,4 @@
-"""What a cluster does, from two samples: rates, lags, progress of moves.  Pure.
+"""The activity of a cluster between two samples: rates, lags, progress of moves.  Pure.
 
 The tuples are the rows of `kctl top`; their fields are the members of its JSON document.
 """

@@ -39,7 +39,7 @@ AFTER_INTERRUPT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What to copy where."""
+    """The source, the target and the selected records of a copy."""
 
     target: str
     bounds: Mapping[TopicPartition, tuple[int, int]]

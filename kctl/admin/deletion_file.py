@@ -13,7 +13,7 @@ from kctl.model import TopicPartition
 
 VERSION = 1
 TO_END = -1
-"""The offset that means the end of the partition."""
+"""This offset stands for the end of the partition."""
 
 
 def parse_deletions(text: str) -> dict[TopicPartition, int]:

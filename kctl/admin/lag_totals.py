@@ -16,7 +16,7 @@ from kctl.admin.lag_rules import Judgement, Verdict
 
 
 class Grouping(StrEnum):
-    """What one total is about."""
+    """The kinds of totals."""
 
     GROUP = "group"
     TOPIC = "topic"

@@ -126,7 +126,11 @@ async def replica_sizes(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None
 ) -> ReplicaSizes:
     """Sizes of the partitions' replicas, or all, on these brokers; an error of one broker affects only its own."""
-    log_dirs, failed = await describe_log_dirs(client, brokers, partitions)
+    return sizes_in(*await describe_log_dirs(client, brokers, partitions))
+
+
+def sizes_in(log_dirs: Collection[LogDir], failed: Iterable[Outcome] = ()) -> ReplicaSizes:
+    """The sizes and places of the replicas in these directories; `failed` are the brokers with an error."""
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:
         sizes.directories[log_dir.broker_id, log_dir.path] = log_dir.error

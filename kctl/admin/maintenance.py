@@ -66,7 +66,7 @@ async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[T
 async def elect_preferred(
     client: ClusterClient, partitions: Sequence[TopicPartition], before: ClusterMetadata
 ) -> dict[TopicPartition, Outcome]:
-    """Elects the preferred leaders; a partition that has it already is no error."""
+    """Elects the preferred leaders; a partition that has it already is not an error."""
     if not partitions:
         return {}
     elections = await elect_leaders(client, ElectionType.PREFERRED, partitions, before)

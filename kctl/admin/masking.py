@@ -26,7 +26,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class MaskingRules(NamedTuple):
-    """What to replace, as a user wrote it."""
+    """The masking rules as the user wrote them."""
 
     paths: tuple[str, ...] = ()
     regexes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def _path(text: str) -> Path:
 
 
 def _with_masks(data: bytes, paths: Sequence[tuple[str | int, ...]]) -> bytes:
-    """The JSON document with the values at the paths replaced; MASK if it is no JSON or a path is empty."""
+    """The JSON document with the values at the paths replaced; MASK if it is not JSON or a path is empty."""
     if not all(paths):
         return MASK.encode()
     try:

@@ -26,5 +26,5 @@ def metadata_version_level(name: str) -> int:
         return int(name)
     found = [level for level, one in enumerate(_NAMES, start=1) if one == name or one.startswith(f"{name}-")]
     if not found:
-        raise UsageError(f"'{name}' is no metadata version; use a level, or a name from {_NAMES[0]} to {_NAMES[-1]}")
+        raise UsageError(f"'{name}' is not a metadata version; use a level, or a name from {_NAMES[0]} to {_NAMES[-1]}")
     return found[-1]

@@ -196,6 +196,11 @@ def rollback(moves: Iterable[Move]) -> Assignment:
     return {move.tp: move.current for move in moves if move.current}
 
 
+def requested_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
+    """The requested log directories of the replicas that have one."""
+    return {(broker, move.tp): path for move in moves for broker, path in move.log_dirs}
+
+
 def rollback_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
     """Previous log directories of the replicas that change theirs."""
     return {(broker, move.tp): place for move in moves for broker, place in move.relocating}

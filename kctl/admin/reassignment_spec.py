@@ -78,7 +78,8 @@ def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignm
     for text in texts:
         found = _INLINE.fullmatch(text)
         if found is None or (with_replicas and not found["replicas"]):
-            raise UsageError(f"'{text}' is no {'move' if with_replicas else 'partition'}; write TOPIC:PARTITION=1,2,3")
+            form = "TOPIC:PARTITION=BROKER,BROKER" if with_replicas else "TOPIC:PARTITION"
+            raise UsageError(f"'{text}' is neither a file nor {form}")
         tp = TopicPartition(found["topic"], parse_integer(found["partition"], f"the partition of '{found['topic']}'"))
         if tp in assignment:
             raise UsageError(f"{tp} is given twice")
@@ -104,16 +105,16 @@ def _document(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"no JSON: {error}") from None
+        raise UsageError(f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise UsageError("no JSON object")
+        raise UsageError("not a JSON object")
     return document
 
 
 def _partitions_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     entries = document.get("partitions")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UsageError("'partitions' is missing, or is no list of objects")
+        raise UsageError("'partitions' is missing, or not a list of objects")
     return entries
 
 
@@ -129,7 +130,7 @@ def _partition(entry: dict[str, Any]) -> TopicPartition:
 
 def _checked(tp: TopicPartition, replicas: object) -> tuple[int, ...]:
     if not isinstance(replicas, list) or not all(is_integer(replica) for replica in replicas):
-        raise UsageError(f"the replicas of {tp} are no list of broker ids")
+        raise UsageError(f"the replicas of {tp} are not a list of broker ids")
     if not replicas:
         raise UsageError(f"{tp} is left without replicas")
     if len(set(replicas)) < len(replicas):

@@ -2,7 +2,7 @@
 
 Followers store the batches of their leader as they are, so that replicas are equal byte for byte.  Only the cleaner of
 a compacted topic, which runs on each broker at a time of its own, rewrites batches: there the records are compared, and
-one that a replica lacks is no difference.
+one that a replica lacks is not a difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has to change so that a cluster has what a document requires.  Pure.
+"""The differences between a cluster and a document with its desired state, as changes.  Pure.
 
 Nothing is deleted that the scope of the document does not cover, and partitions are never removed.
 """

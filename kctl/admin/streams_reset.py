@@ -29,7 +29,7 @@ class StreamsReset:
     intermediates: tuple[Reset, ...]
     internal_topics: tuple[str, ...]
     problems: tuple[Outcome, ...]
-    """Topics that were named but are no internal topics of the application."""
+    """Topics that were named but are not internal topics of the application."""
 
     @property
     def is_possible(self) -> bool:
@@ -60,7 +60,7 @@ async def plan_streams_reset(
     names = (await client.metadata()).topics
     named = {*inputs, *intermediates}
     found = {name for name in names if name not in named and is_internal_topic(name, application_id)}
-    text = f"it is no internal topic of {application_id}, or does not exist"
+    text = f"it is not an internal topic of {application_id}, or does not exist"
     return StreamsReset(
         tuple(reset) if is_file or inputs else (),
         tuple(seek),

@@ -1,4 +1,4 @@
-"""What a TLS listener presents: its certificates, the versions that it accepts, and whether a client trusts it.
+"""Checks a TLS listener: its certificates, the versions that it accepts, and whether a client trusts it.
 
 It sends no Kafka request, so the address may be any TLS server.  Blocking sockets; every step ends at one deadline.
 """

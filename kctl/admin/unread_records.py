@@ -1,6 +1,6 @@
 """Finds the first unread record of partitions and its timestamp, by fetching a little from the committed offsets.
 
-Control records, and records of aborted transactions, are no unread records: no reader ever commits beyond them if they
+Control records, and records of aborted transactions, do not count as unread: no reader ever commits beyond them if they
 are the last ones.  Up to the last stable offset they are recognised; the records after it belong to open transactions.
 """
 

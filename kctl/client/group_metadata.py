@@ -1,4 +1,4 @@
-"""What identifies a group member in the generation in which it has read records."""
+"""The identity of a group member and the generation in which it has read records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group consumer calls when its partitions change."""
+"""The callbacks of a group consumer for changes of its partitions."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 kept,
    then any.
 
-The result may differ from that of Kafka's StickyAssignor, which is no problem because the next leader starts from the
+The result may differ from that of Kafka's StickyAssignor, which does no harm, because the next leader starts from the
 claims.  It is at least as balanced: Kafka considers single moves only.
 """
 

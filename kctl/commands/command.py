@@ -1,6 +1,6 @@
 """The typer command classes of kctl: common options, checked values, and help with examples and exit statuses.
 
-A verb is declared as in any typer application and names one of two classes:
+A verb is declared as in any typer application and names one of these classes:
 
     app = typer.Typer(add_completion=False)
 
@@ -8,7 +8,8 @@ A verb is declared as in any typer application and names one of two classes:
     def create(ctx: typer.Context, name: Annotated[str, typer.Argument(help="Name of the topic.")]) -> ExitStatus:
         run: Invocation = ctx.obj
 
-`LocalCommand` adds the output options, `ClusterCommand` also the options that select the cluster.
+`LocalCommand` adds the output options, `ClusterCommand` also those that select the cluster, and `ChangingCommand` also
+those that confirm a change.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of e
 from kctl.commands.help import summary_of, write_command_help, write_exit_statuses
 from kctl.commands.invocation import Invocation
 from kctl.commands.names_from_input import takes_names, with_names_from_input
-from kctl.commands.options import change_options, cluster_options, output_options
+from kctl.commands.options import change_options, cluster_options, consent_options, output_options
 from kctl.commands.parameters import Parameter, flags_of
 from kctl.commands.shown import shown_by
 from kctl.commands.values_of_parameters import check
@@ -39,19 +40,26 @@ class LocalCommand(typer.core.TyperCommand):
 
     takes_cluster_options = False
     takes_change_options = False
+    takes_consent = False
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.own_params: list[Parameter] = list(self.params)
-        own_flags = {flag for param in self.own_params for flag in flags_of(param)}
+        declared: list[Parameter] = list(self.params)
+        own_flags = {flag for param in declared for flag in flags_of(param)}
         # A command's own option replaces the common one of the same name.
         self.common_params = [param for param in self.common_options() if not own_flags.intersection(flags_of(param))]
-        self.params = [*self.own_params, *self.common_params]
+        self.params = [*declared, *self.common_params]
+        self.own_params = declared + [param for param in self.common_params if param in consent_options()]
+        """Those that the documentation describes for each command, not once for all."""
 
     def common_options(self) -> list[Parameter]:
         """The options that commands of this class have in common."""
-        common = cluster_options() if self.takes_cluster_options else []
-        return common + (change_options() if self.takes_change_options else []) + output_options()
+        return [
+            *(consent_options() if self.takes_consent else []),
+            *(cluster_options() if self.takes_cluster_options else []),
+            *(change_options() if self.takes_change_options else []),
+            *output_options(),
+        ]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Check the texts of all values before typer converts them.  Raises UsageError."""
@@ -112,6 +120,12 @@ class LocalCommand(typer.core.TyperCommand):
         write_command_help(self, ctx, formatter)
 
 
+class LocalChange(LocalCommand):
+    """A command that changes files."""
+
+    takes_consent = True
+
+
 class ClusterCommand(LocalCommand):
     """A command that connects to a cluster."""
 
@@ -133,6 +147,8 @@ class ConfirmedCommand(ClusterCommand):
 
 class ChangingCommand(ConfirmedCommand):
     """A command that changes a cluster, unless --dry-run or --check is given or --execute is not."""
+
+    takes_consent = True
 
     def invocation(self, common: dict[str, Any], ctx: Any) -> Invocation:
         """Returns if the profile in use allows the change.  Raises Refused."""

@@ -265,9 +265,14 @@ class Invocation:
         key = cluster_key(self._bootstrap_servers, self.config_file, profile)
         store_names(os.environ, kind, key, names, now_s=time())
 
-    def consent(self, question: str, *, yes: bool) -> None:
-        """Return if the user confirmed, by --yes or on the terminal.  Raises Refused otherwise."""
-        if yes or (self._is_authorized and self._given.get("confirm")):
+    @property
+    def has_consent(self) -> bool:
+        """True if the command line confirms the change, with --yes or the name of a protected profile."""
+        return bool(self._given.get("yes") or (self._is_authorized and self._given.get("confirm")))
+
+    def consent(self, question: str) -> None:
+        """Return if the user confirmed, on the command line or on the terminal.  Raises Refused otherwise."""
+        if self.has_consent:
             return
         confirmed = self.console.confirm(question)
         self.restart_timeout()

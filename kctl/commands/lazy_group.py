@@ -14,7 +14,7 @@ import typer.main
 
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.help import summary_of, write_exit_statuses, write_group_help
-from kctl.commands.options import change_options, cluster_options, output_options
+from kctl.commands.options import change_options, cluster_options, consent_options, output_options
 from kctl.commands.parameters import flags_of, is_flag
 from kctl.commands.peer_words import command_meant, noun_option_meant, root_option_meant, verb_meant
 from kctl.errors import UsageError
@@ -142,7 +142,7 @@ def split_leading(arguments: list[str]) -> tuple[list[str], str | None, list[str
 
 def takes_value(flag: str) -> bool | None:
     """True if the common option `flag` has a value; None if it is not a common option."""
-    for option in [*cluster_options(), *change_options(), *output_options()]:
+    for option in [*consent_options(), *cluster_options(), *change_options(), *output_options()]:
         if flag in flags_of(option):
             return not is_flag(option)
     return None

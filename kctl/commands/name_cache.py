@@ -24,7 +24,7 @@ _REFRESH_S = NAME_CACHE_AGE_MAX_S // 4
 
 
 def is_harmless(name: str) -> bool:
-    """Whether the name is no option and has no character that a shell treats specially."""
+    """Whether the name is not an option and has no character that a shell treats specially."""
     return _HARMLESS.fullmatch(name) is not None
 
 

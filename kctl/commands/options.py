@@ -23,6 +23,7 @@ QUERY_PANEL = "Options of lists"
 
 _cluster = typer.Typer(add_completion=False)
 _change = typer.Typer(add_completion=False)
+_consent = typer.Typer(add_completion=False)
 _output = typer.Typer(add_completion=False)
 
 
@@ -84,6 +85,12 @@ def _change_options(
 ) -> None: ...
 
 
+@_consent.command()
+def _consent_options(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None: ...
+
+
 @_output.command()
 def _output_options(
     format_: Annotated[
@@ -139,6 +146,12 @@ def cluster_options() -> list[Parameter]:
 def change_options() -> list[Parameter]:
     """--confirm, of the commands that change a cluster."""
     return list(typer.main.get_command(_change).params)
+
+
+@functools.cache
+def consent_options() -> list[Parameter]:
+    """--yes, of the commands that change something; those that never ask accept it for scripts."""
+    return list(typer.main.get_command(_consent).params)
 
 
 @functools.cache

@@ -135,7 +135,7 @@ def _parse(document: Any) -> Profiles:
 def _profile(name: str, fields: Any) -> Profile:
     """Raises ValueError."""
     if not isinstance(fields, dict):
-        raise ValueError(f"profile '{name}' is no object")
+        raise ValueError(f"profile '{name}' is not an object")
     unknown = fields.keys() - {*_TEXTS, *_FLAGS, "properties"}
     if unknown:
         raise ValueError(

@@ -9,19 +9,14 @@ Pure: callers pass now_ms.
 
 from __future__ import annotations
 
-import base64
 import functools
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.times import parse_time_ms
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, parse_integer
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 _PARTITION_MAX = 999_999
 """More than any topic can have; limits the memory that a range can take."""
@@ -102,11 +97,6 @@ def format_time(timestamp_ms: int) -> str | None:
         return None
     seconds = _format_seconds(timestamp_ms // 1000)
     return None if seconds is None else f"{seconds}.{timestamp_ms % 1000:03}Z"
-
-
-def format_uuid(value: UUID) -> str:
-    """As Kafka's tools write it: base64 without padding."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 @functools.lru_cache

@@ -8,7 +8,6 @@ from kctl.records.compiled import walk_is_compiled
 from kctl.records.compression import Codec, compress
 from kctl.records.header import (
     CONTROL_BIT,
-    HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -24,6 +23,7 @@ from kctl.records.header import (
     parse_header,
     seal,
     wrapped,
+    write_header,
 )
 
 if walk_is_compiled():
@@ -131,23 +131,7 @@ def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
     body = compress(header.codec, region) if header.attributes & 0x07 else region
     batch = bytearray(HEADER_SIZE + len(body))
     batch[HEADER_SIZE:] = body
-    HEADER.pack_into(
-        batch,
-        0,
-        header.base_offset,
-        len(batch) - LOG_OVERHEAD,
-        header.leader_epoch,
-        header.magic,
-        0,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
+    write_header(batch, header, position=0, size=len(batch))
     seal(batch, parse_header(batch))
     return bytes(batch)
 

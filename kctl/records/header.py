@@ -237,6 +237,27 @@ def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
     return checksum
 
 
+def write_header(buffer: bytearray | memoryview, header: BatchHeader, *, position: int, size: int) -> None:
+    """Write the fields of `header` at `position`, with this size of the batch; the caller seals the batch."""
+    HEADER.pack_into(
+        buffer,
+        position,
+        header.base_offset,
+        size - LOG_OVERHEAD,
+        header.leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+
+
 def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the checksum of the batch after a change."""
     header.crc = crc_of(buffer, header.position, header.end)

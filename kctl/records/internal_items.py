@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from kctl.errors import MalformedRequest
+from kctl.model import uuid_text
 from kctl.protocol.consumer_protocol import decode_assignment, decode_subscription
 from kctl.protocol.definition import definition_of
 from kctl.protocol.versioned import decode_body, version_of
@@ -141,13 +142,8 @@ def _field_item(value: Any, version: int) -> Any:
         case bytes():
             return base64.b64encode(value).decode()
         case UUID():
-            return kafka_uuid(value)
+            return uuid_text(value)
     return message_item(value, version) if hasattr(value, "__definition__") else value
-
-
-def kafka_uuid(value: UUID) -> str:
-    """An id as Kafka prints it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def _offset_commit(data: bytes) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from kctl.records.conversion import upgrade
 from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
-    HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -42,6 +41,7 @@ from kctl.records.header import (
     crc_of,
     parse_header,
     seal,
+    write_header,
 )
 from kctl.records.legacy import look_inside
 from kctl.records.walk import RECORD_SIZE_MIN, check_records
@@ -326,23 +326,7 @@ def _stamp(view: memoryview, header: BatchHeader, now_ms: int) -> None:
 
 
 def _rewrite(view: memoryview, header: BatchHeader) -> None:
-    HEADER.pack_into(
-        view,
-        header.position,
-        header.base_offset,
-        header.size - LOG_OVERHEAD,
-        header.leader_epoch,
-        header.magic,
-        header.crc,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
+    write_header(view, header, position=header.position, size=header.size)
     seal(view, header)
 
 

@@ -1,7 +1,7 @@
-"""Applies changes of the broker's own properties to what keeps values derived from them.
+"""Applies changes of the broker's own properties to components that keep values derived from them.
 
-Most properties are read from `ConfigView.current` when they are used.  Kept are the configurations of logs, the
-distribution of partitions over fetchers, the decision of elections, the listeners, and the endpoints in the
+Most properties are read from `ConfigView.current` when they are used.  Values are kept by the configurations of logs,
+the distribution of partitions over fetchers, the decision of elections, the listeners, and the endpoints in the
 registration.  Kafka: DynamicLogConfig, DynamicThreadPool, DynamicListenerConfig.
 
 Owner: event loop.

@@ -41,7 +41,7 @@ _CHECKPOINTS = (
     CLEANER_CHECKPOINT,
 )
 _SHORTEST_SECRET = 6
-"""Shorter texts are parts of other words."""
+"""Shorter secrets are not replaced, because they also occur within other words."""
 _NAMED_SECRET = re.compile(
     r"""((?:password|passwd|secret|token|jaas\.config|credential)[\w.\-]{0,64}["']?[ \t]{0,8}[=:][ \t]{0,8})"""
     r"""("[^"\n]{0,4096}"|'[^'\n]{0,4096}'|[^\s,;]+)""",
@@ -56,7 +56,7 @@ class Missing(Exception):
 
 
 class Part(NamedTuple):
-    """A file of the archive: its name, and what makes its text, which may raise Missing or OSError."""
+    """A file of the archive: its name, and the function that returns its text, which may raise Missing or OSError."""
 
     name: str
     read: Callable[[], str]

@@ -105,5 +105,5 @@ class ChangeNotifications:
             try:
                 numbered.append((paths.sequence_number(name), name))
             except ValueError:
-                log.error("ignoring znode that is no change notification path=%s/%s", self._parent, name)
+                log.error("ignoring znode that is not a change notification path=%s/%s", self._parent, name)
         return sorted(numbered)

@@ -58,7 +58,7 @@ class CleanerPace:
         else:
             self._yield_interpreter()
         if self._stopped.is_set():
-            raise CleaningAborted("the broker stops")
+            raise CleaningAborted("the broker is stopping")
 
     def _yield_interpreter(self) -> None:
         """Releases the interpreter lock to the event loop before the switch interval is over."""

@@ -56,7 +56,7 @@ def altered(
     """IncrementalAlterConfigs: the overrides after the alterations.
 
     Raises ApiError: INVALID_REQUEST for a property listed twice, a missing value, an unknown operation, or appending to
-    a property that is no list; INVALID_CONFIG for appending to an unknown property.
+    a property that is not a list; INVALID_CONFIG for appending to an unknown property.
     """
     check_alterations(alterations)
     overrides = dict(current)

@@ -33,14 +33,14 @@ _BROKERS = "brokers/"
 
 
 class ClientConfigs(Protocol):
-    """Takes the configuration of users, client ids and IP addresses, by path below /config."""
+    """Receives the configuration of users, client ids and IP addresses, named by their paths below /config."""
 
     def replace(self, configs: Mapping[str, Mapping[str, str] | None]) -> Awaitable[None]:
-        """Takes that of all entities; there are no others.  None stands for one that is unreadable."""
+        """Replaces the configuration of all entities; others have none.  None marks an unreadable configuration."""
         ...
 
     def change(self, path: str, config: Mapping[str, str] | None) -> Awaitable[None]:
-        """Takes that of one entity; None if it is unreadable."""
+        """Replaces the configuration of one entity; None if it is unreadable."""
         ...
 
 

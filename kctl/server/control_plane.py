@@ -178,8 +178,8 @@ class BrokerControlPlane:
     def _follow(self, changed: list[Partition]) -> None:
         """Starts following the leaders of these partitions, which are removed from the list.
 
-        Many at a time: each fetch concerns all partitions of a leader, so that one for every few new partitions took
-        two thirds of the processor time of creating a topic.
+        Many at a time: each change of the partitions of a leader changes the fetch from it, and one fetch for every few
+        new partitions took two thirds of the processor time of creating a topic.
         """
         for partition in changed:
             self._fetchers.follow(partition)

@@ -1,10 +1,10 @@
 """Schedules garbage collections, so that none stops the event loop for tens of milliseconds.
 
 Reference counting frees almost everything; the collector frees cycles only.  Collections of young objects are bounded
-by their thresholds.  A collection of the oldest objects visits all of them: 36 for each partition.  So it is run after
-each collection of the middle generation, while there are few, and its survivors are frozen: later collections do not
-visit them.  Frozen objects that become cyclic garbage are freed by a thorough collection, which is rare and waits for
-an idle loop.  docs/decisions/garbage-collection.md has the measurements.
+by their thresholds.  A collection of the oldest objects visits all of them, about 36 objects per partition.  So it is
+run after each collection of the middle generation, while there are few, and its survivors are frozen: later collections
+do not visit them.  Frozen objects that become cyclic garbage are freed by a thorough collection, which is rare and
+waits for an idle loop.  docs/decisions/garbage-collection.md has the measurements.
 
 Owner: event loop.
 """

@@ -186,7 +186,7 @@ class ListenerCertificates:
 
 
 def _texts(endpoint: Endpoint, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of which the settings of a listener are made."""
+    """The properties that determine the settings of a listener."""
     own = listener_properties(properties, endpoint.listener)
     if endpoint.security_protocol == "SASL_SSL":
         # KIP-684: with SASL, clients need a certificate only if the property is set for the listener itself.

@@ -43,7 +43,7 @@ class Listeners:
         self._certificates = certificates
         self._channels = channels
         self._configured: dict[str, Endpoint] = {}
-        """The open listeners as the properties had them when they were opened."""
+        """The open listeners, as the properties named them when they were opened."""
         self.bound: dict[str, Endpoint] = {}
         """The open listeners with the ports that they are bound to."""
         self._problems = ProblemLog(log, "cannot open a listener, it stays closed listener=%s error=%s")
@@ -54,7 +54,8 @@ class Listeners:
             self._bind(endpoint)
 
     async def configure(self) -> None:
-        """Binds those of the dynamic properties instead, and loads the certificates.  Raises ConfigError.
+        """Binds the listeners of the dynamic properties instead of those at start, and loads the certificates.  Raises
+        ConfigError.
 
         A listener whose new address cannot be bound keeps the one that it has.
         """
@@ -100,7 +101,7 @@ class Listeners:
                 )
 
     async def apply(self) -> None:
-        """Closes and opens listeners as the configuration in force has them."""
+        """Closes and opens listeners to match the configuration in force."""
         endpoints = {endpoint.listener: endpoint for endpoint in listener_endpoints(self._configs.current)}
         for name in self.bound.keys() - endpoints.keys():
             self._close(name)

@@ -69,7 +69,7 @@ class Histogram:
 
 
 class LoopLag:
-    """The measurements since the broker has served clients: the start is not interrupted for anybody."""
+    """The measurements since the broker began to serve clients; iterations during its start delay no client."""
 
     def __init__(self) -> None:
         self.wall = Histogram()
@@ -164,7 +164,7 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def iteration(self) -> Iteration:
-        """The current iteration, and later ones in their turn."""
+        """Describes the iteration that is running whenever it is read."""
         return self._measuring
 
 

@@ -45,7 +45,7 @@ class PeerSecurity:
         self._configs = configs
         self._loaded: dict[str, _Loaded] = {}
         self._problems = ProblemLog(
-            log, "cannot load TLS or SASL for other brokers, the old one stays in use listener=%s error=%s"
+            log, "cannot load TLS or SASL for other brokers, the old settings stay in use listener=%s error=%s"
         )
 
     async def load(self, listeners: Iterable[str]) -> None:

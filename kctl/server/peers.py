@@ -131,7 +131,7 @@ class BrokerPeers:
 
 
 class _SecuredConnection:
-    """A connection whose refused re-authentication is a lost connection: brokers try again until it is accepted."""
+    """A connection that reports a refused re-authentication as ConnectionLost, so that brokers retry."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

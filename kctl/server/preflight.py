@@ -1,7 +1,7 @@
 """Checks whether a broker could start, without starting it: `kctl broker check`.
 
 The checks are the start's own code where that changes nothing: properties, key stores, SASL mechanisms, the authorizer
-and the security of connections.  Ports are bound and released at once.  Directories are only looked at.
+and the security of connections.  Ports are bound and released at once.  Directories are only read.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def _certificates(view: ConfigView, endpoint: Endpoint) -> Finding | None:
 
 
 def _mechanisms(view: ConfigView, endpoint: Endpoint) -> Iterator[Finding]:
-    """Each mechanism for itself, as building a listener reports the first problem only."""
+    """Each mechanism separately, because building a listener reports the first problem only."""
     name = f"listener.name.{endpoint.listener.lower()}.sasl.enabled.mechanisms"
     only = {"listeners": f"{endpoint.listener}://127.0.0.1:0"}
     try:

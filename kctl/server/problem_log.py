@@ -1,6 +1,6 @@
-"""Logs what cannot be used, in ZooKeeper or among the properties: once, and again when the reason is another one.
+"""Logs unusable data from ZooKeeper or the properties once, and again only when the reason changes.
 
-The same thing is read again after each notification and in each session.
+The same data is read again after each notification and in each session.
 
 Owner: event loop.
 """
@@ -11,17 +11,17 @@ import logging
 
 
 class ProblemLog:
-    """The problems of one kind of thing, by the name of the thing."""
+    """The problems of one kind of object, by the name of the object."""
 
     def __init__(self, log: logging.Logger, text: str, level: int = logging.ERROR) -> None:
-        """`text` is a log line with two places, for the name and for the reason."""
+        """`text` is the format of a log line with two arguments: the name and the reason."""
         self._log = log
         self._text = text
         self._level = level
         self._reported: dict[str, tuple[str, ...]] = {}
 
     def report(self, name: str, *reasons: str) -> None:
-        """Takes all present problems of a thing, and logs the new ones; without any, the former ones are forgotten."""
+        """Logs those of the object's present problems that are new; without problems, forgets the former ones."""
         known = self._reported.get(name, ())
         if reasons:
             self._reported[name] = reasons

@@ -6,13 +6,13 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from uuid import UUID
 
 from kctl.config.broker import BrokerConfig
 from kctl.environment import Random
 from kctl.errors import ConnectionLossError, KctlError, NodeExistsError, NoNodeError, SessionLostError
+from kctl.model import uuid_text
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import BrokerRegistration, decode_broker, encode_broker
 from kctl.zookeeper.operations import Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
@@ -37,14 +37,13 @@ async def ensure_paths(zookeeper: ZooKeeper) -> None:
 
 
 async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
-    """The cluster id; the first broker creates it: 22 characters of URL-safe base64."""
+    """The cluster id; the first broker creates it."""
     while True:
         try:
             data, _ = await zookeeper.get(paths.CLUSTER_ID)
             return znodes.decode_cluster_id(paths.CLUSTER_ID, data)
         except NoNodeError:
-            raw = UUID(int=random.getrandbits(128), version=4).bytes
-            new_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            new_id = uuid_text(UUID(int=random.getrandbits(128), version=4))
             try:
                 await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(new_id), make_parents=True)
             except NodeExistsError:

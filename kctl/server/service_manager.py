@@ -31,7 +31,7 @@ _SEND_S = 5.0
 
 
 class ServiceSettings(NamedTuple):
-    """What the environment requests."""
+    """The settings in the environment variables of the service manager."""
 
     address: str | None
     """The socket of the service manager, in the form of `socket.connect`; None if there is none."""

@@ -72,7 +72,7 @@ class SlowIterations:
 
     def __init__(self) -> None:
         self.is_on = False
-        """Whether the broker serves clients: its start delays nobody."""
+        """Whether the broker serves clients: iterations during its start delay no client."""
         self.latest_request: Callable[[], str] = str
         """Returns the API of the request that was handled last.  A turn of a connection ends after a long request."""
         self.info_s = VERY_SLOW_S

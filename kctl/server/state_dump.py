@@ -1,4 +1,4 @@
-"""What a running broker writes about itself on SIGUSR1: properties without secrets, tasks and threads.
+"""The dump that a running broker writes on SIGUSR1: properties without secrets, tasks and threads.
 
 The signal is handled between two instructions of the main thread, also while it is busy, so that the dump shows where
 an event loop is that responds to nothing.  Neither locals nor arguments are written, because they may be secrets or

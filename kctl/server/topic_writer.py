@@ -15,7 +15,7 @@ from uuid import UUID
 from kctl import placement
 from kctl.environment import Random
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NodeExistsError, NoNodeError
-from kctl.model import ZERO_UUID
+from kctl.model import ZERO_UUID, uuid_text
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
 
@@ -179,7 +179,7 @@ class TopicWriter:
         while True:
             candidate = UUID(int=self._random.getrandbits(128), version=4)
             is_reserved = candidate in {ZERO_UUID, _METADATA_TOPIC_ID}
-            if not is_reserved and not znodes.encode_uuid(candidate).startswith("-"):
+            if not is_reserved and not uuid_text(candidate).startswith("-"):
                 return candidate
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import kctl
 from kctl.errors import KctlError, UsageError
+from kctl.limits import CHECKED_EXECUTOR_CORES_MAX
 from kctl.spark.exec.environment import problem
 from kctl.spark.package import build_package
 
@@ -40,7 +41,6 @@ ARCHIVE_TIMEOUT_S = 900
 """End of a JVM that writes a class archive: ten seconds of CPU time, much longer on a busy machine."""
 MASTER_CONNECT_TIMEOUT_S = 10
 PORT_MAX = 65_535
-CHECKED_EXECUTOR_CORES_MAX = 256
 JVM_DEATH_TIMEOUT_S = 5
 """How long to wait for the exit status of a JVM that no longer responds."""
 

@@ -12,8 +12,6 @@ the owner of a file writes it atomically through Files.  The parse functions rai
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from kctl.errors import CorruptLog
-from kctl.model import TopicPartition, partition_problem
+from kctl.model import TopicPartition, parse_uuid, partition_problem, uuid_text
 from kctl.storage.leader_epochs import EpochEntry
 from kctl.storage.producer_state import SnapshotEntry
 
@@ -102,19 +100,6 @@ def _checkpoint_lines(data: bytes, path: str) -> list[tuple[int, str]]:
     if len(entries) != int(positioned[1][1]):
         raise CorruptLog(path, len(data), f"{len(entries)} entries, expected {positioned[1][1]}")
     return entries
-
-
-def uuid_text(value: UUID) -> str:
-    """Return a UUID as Kafka writes it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-def parse_uuid(text: str) -> UUID:
-    """Parse 22 characters of URL-safe base64.  Raises ValueError."""
-    try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error
 
 
 def partition_metadata_text(topic_id: UUID) -> bytes:

@@ -193,7 +193,7 @@ class ZooKeeperSession:
 def split_connect_string(connect: str) -> tuple[str, str]:
     """Split `host:port[,host:port...][/chroot]` into (hosts, chroot); without a chroot the latter is "".
 
-    Raises ConfigError for invalid hosts, which kazoo would try to resolve or connect to for ever.
+    Raises ConfigError for invalid hosts, which kazoo would try to resolve or connect to endlessly.
     """
     hosts, slash, chroot = connect.partition("/")
     try:

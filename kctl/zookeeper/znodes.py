@@ -7,14 +7,13 @@ producer id blocks, the cluster id's version) are strings in JSON and ints here.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kctl.model import INT32_MAX, LeaderAndIsr, TopicPartition, partition_problem
+from kctl.model import INT32_MAX, LeaderAndIsr, TopicPartition, parse_uuid, partition_problem, uuid_text
 from kctl.zookeeper.znode_json import check_version, decode_json, encode_json
 
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -82,7 +81,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     """Return the content of /brokers/topics/T, version 3; without a topic id if there is none, as with IBP < 2.8."""
     znode: dict[str, object] = {"version": _TOPIC_VERSION}
     if topic.topic_id is not None:
-        znode["topic_id"] = encode_uuid(topic.topic_id)
+        znode["topic_id"] = uuid_text(topic.topic_id)
     znode["partitions"] = _replica_lists(topic.replicas)
     znode["adding_replicas"] = _replica_lists(topic.adding_replicas)
     znode["removing_replicas"] = _replica_lists(topic.removing_replicas)
@@ -103,7 +102,7 @@ def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
     topic_id = znode.get("topic_id")
     return TopicAssignment(
         replicas=replicas,
-        topic_id=decode_uuid(topic_id) if topic_id else None,
+        topic_id=parse_uuid(topic_id) if topic_id else None,
         adding_replicas=_replicas_of(znode.get("adding_replicas") or {}),
         removing_replicas=_replicas_of(znode.get("removing_replicas") or {}),
     )
@@ -292,16 +291,6 @@ def decode_features(path: str, data: bytes) -> Features:
             },
         ),
     )
-
-
-def encode_uuid(value: UUID) -> str:
-    """Return a topic or cluster id as Kafka writes it: 22 characters of URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def decode_uuid(text: str) -> UUID:
-    """Parse a topic or cluster id.  Raises ValueError if the text is not 16 bytes in base64."""
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:

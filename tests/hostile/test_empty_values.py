@@ -54,11 +54,11 @@ def test_every_option_and_argument_refuses_an_empty_text(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("topics list --bootstrap-server :9092", "':9092' is no address"),
-        ("topics list --bootstrap-server []:9092", "'[]:9092' is no address"),
+        ("topics list --bootstrap-server :9092", "':9092' is not an address"),
+        ("topics list --bootstrap-server []:9092", "'[]:9092' is not an address"),
         ("topics list --bootstrap-server ,", "names no host"),
-        ("zookeeper ls / --zookeeper :2181", "':2181' is no address"),
-        ("zookeeper ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is no address"),
+        ("zookeeper ls / --zookeeper :2181", "':2181' is not an address"),
+        ("zookeeper ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is not an address"),
         ("zookeeper ls / --zookeeper /kafka", "names no host"),
         ("topics create x --config =1", "--config takes NAME=VALUE"),
         ("configs alter topic x --set =1", "--set takes NAME=VALUE"),

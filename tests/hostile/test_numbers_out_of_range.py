@@ -54,6 +54,13 @@ NAMES = {"group", "file", "key", "state_dir", "data_dir", "rollback_file", "tran
 """Parameters that accept any text."""
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands write files, such as `broker bundle --output`, to a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     with FakeCluster(brokers=2) as cluster:
@@ -163,8 +170,8 @@ def test_json_that_is_nested_too_deeply_is_no_internal_error(
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
     path = tmp_path / "moves.json"
     path.write_text(document)
-    refused(kctl("reassign execute --reassignment-json-file", str(path)), "no JSON")
-    refused(kctl("produce x --input jsonl --file", str(path)), "no JSON")
+    refused(kctl("reassign execute --reassignment-json-file", str(path)), "not JSON")
+    refused(kctl("produce x --input jsonl --file", str(path)), "not JSON")
 
 
 @pytest.mark.parametrize("text", ["9" * 30, "9" * 5000, "0", "-1", "１２", "2147483648"])

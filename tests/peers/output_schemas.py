@@ -15,7 +15,7 @@ from kctl.commands.shown import shown_by
 
 
 def problem_of(words: Sequence[str], out: str) -> str | None:
-    """Why the JSON output of a command line does not match its schema; None if it matches, or is no JSON."""
+    """Why the JSON output of a command line does not match its schema; None if it matches, or is not JSON."""
     words = list(words)
     format_ = words[words.index("--format") + 1] if "--format" in words[:-1] else ""
     name = _name(words)

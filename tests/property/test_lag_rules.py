@@ -167,7 +167,7 @@ def test_a_group_without_lag_is_neither_late_nor_stopped(one: Facts) -> None:
 
 
 @given(facts())
-def test_losing_is_said_exactly_of_deleted_endangered_and_vanished_records(one: Facts) -> None:
+def test_losing_is_the_verdict_for_exactly_the_deleted_endangered_and_vanished_records(one: Facts) -> None:
     found = judge(one)
     if found.lost or (one.committed is not None and one.committed > one.log.high_watermark):
         assert found.verdict is Verdict.LOSING

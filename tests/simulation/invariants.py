@@ -2,10 +2,9 @@
 
     cluster.loop.on_step = Invariants(cluster).look
 
-- A leader epoch of a partition has one leader.
-- Within a leader epoch the leader's high watermark never moves back, and no high watermark is beyond a log's end.
-- What one replica has below its high watermark all have below theirs, for ever: the committed history.
-- A new leader has the whole committed history.
+- A leader epoch of a partition has one leader.  - Within a leader epoch the leader's high watermark never moves back,
+and no high watermark is beyond a log's end.  - What one replica has below its high watermark all have below theirs at
+any later time: the committed history.  - A new leader has the whole committed history.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import kctl
@@ -37,3 +38,23 @@ def test_the_project_of_the_same_name_is_recognised() -> None:
     assert _OTHER_PROJECT.search("pip install 'kctl[spark]'")
     assert _OTHER_PROJECT.search("pip install kctl")
     assert not _OTHER_PROJECT.search("pip install 'kctl-kafka[spark]'")
+
+
+def test_the_page_about_dependencies_lists_those_that_are_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, extras = declared["project"], declared["project"]["optional-dependencies"]
+    page = (ROOT / "docs/decisions/dependencies.md").read_text(encoding="utf-8")
+    run_time, extra, development = (table.splitlines()[2:] for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE))
+    assert _listed(run_time, column=1) == _names(project["dependencies"])
+    assert _listed(extra, column=1) == set(extras)
+    assert _listed(extra, column=2) == _names(requirement for each in extras.values() for requirement in each)
+    assert _listed(development, column=1) == _names(declared["dependency-groups"]["dev"])
+
+
+def _names(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[\[<>=]", requirement)[0] for requirement in requirements}
+
+
+def _listed(rows: Iterable[str], *, column: int) -> set[str]:
+    """The names in a column of a table, which are separated by commas."""
+    return {name.strip() for row in rows for name in row.split("|")[column].split(",")}

@@ -1,10 +1,12 @@
-"""The hashes that select the partition of a group or transactional id agree with Apache Kafka's."""
+"""Hashes that select the partition of a group or transactional id, and ids as text, agree with Apache Kafka's."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from kctl.model import java_hash, partition_for_key
+from kctl.model import java_hash, parse_uuid, partition_for_key, uuid_text
 
 
 @pytest.mark.parametrize("text", ["", "a", "group-1", "\u20ac\U0001f600"])
@@ -28,3 +30,11 @@ def test_a_negative_hash_is_negated_not_masked(group: str, partition: int) -> No
 def test_the_least_hash_goes_to_partition_0() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
     assert partition_for_key("polygenelubricants", 7) == 0
+
+
+def test_ids_are_22_characters_of_url_safe_base64() -> None:
+    topic_id = UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479")
+    assert uuid_text(topic_id) == "9HrBC1jMQ3KlZw4CssPUeQ"
+    assert parse_uuid("9HrBC1jMQ3KlZw4CssPUeQ") == topic_id
+    with pytest.raises(ValueError, match="16-char string"):
+        parse_uuid("AAAA")

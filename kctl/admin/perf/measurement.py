@@ -11,7 +11,7 @@ NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much to send or receive, and how fast; None is no limit."""
+    """How much to send or receive, and how fast; None means no limit."""
 
     records: int | None
     duration_ns: int | None

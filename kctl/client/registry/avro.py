@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import fastavro
-from fastavro import _read_py  # the reader in Python: see `_reader_of`
+from fastavro import _read_py  # the reader in Python, for recursive types
 from fastavro.schema import SchemaParseException, UnknownType
 
 from kctl.client.registry.schema import Schema, SchemaError

@@ -9,7 +9,7 @@ import typer
 from kctl.admin.acl_document import difference
 from kctl.admin.acls import create_acls, delete_acls, list_acls
 from kctl.commands.acls.documents import read_acls
-from kctl.commands.acls.options import DryRun, Yes
+from kctl.commands.acls.options import DryRun
 from kctl.commands.acls.rows import CHANGE_COLUMNS, AclChangeRow, change_row
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
@@ -42,7 +42,6 @@ def apply(
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit status 3 if the cluster has other ACLs.")
     ] = False,
-    yes: Yes = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Add the ACLs of a document that a cluster does not have, and show the ACLs that only the cluster has.
@@ -51,7 +50,7 @@ def apply(
     elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
-    if check and (yes or dry_run):
+    if check and (run.has_consent or dry_run):
         raise UsageError("--check changes nothing: leave out --yes and --dry-run")
     requested = read_acls(file)
     missing, extra = difference(requested, run.on_cluster(list_acls))
@@ -65,7 +64,7 @@ def apply(
     if not missing and not removed:
         run.console.note("the cluster has all ACLs of the document" + (f" and {len(extra)} more" if extra else ""))
         return ExitStatus.DONE
-    run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?", yes=yes)
+    run.consent(f"Add {counted(len(missing), 'ACL')} and remove {len(removed)}?")
     rows = []
     if missing:
         outcomes = run.on_cluster(lambda client: create_acls(client, missing))

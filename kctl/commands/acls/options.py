@@ -60,7 +60,6 @@ Hosts = Annotated[
     list[str] | None,
     typer.Option("--host", metavar="ADDRESS", help="Address of the clients; * for all.", rich_help_panel=RULES),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 Compat = Annotated[CompatVersion | None, typer.Option("--compat", help="Print what kafka-acls of that version prints.")]
 

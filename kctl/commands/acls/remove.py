@@ -23,7 +23,6 @@ from kctl.commands.acls.options import (
     Topics,
     TransactionalIds,
     Users,
-    Yes,
     resources_of,
     rules_of,
 )
@@ -66,7 +65,6 @@ def remove(
     deny: Deny = None,
     operation: Operations = None,
     host: Hosts = None,
-    yes: Yes = False,
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -99,7 +97,7 @@ def remove(
         run.console.note("no ACL is selected")
         return ExitStatus.DONE
     run.console.note("\n".join(f"  {binding}" for binding in acls))
-    run.consent(f"Remove {counted(len(acls), 'ACL')}?", yes=yes)
+    run.consent(f"Remove {counted(len(acls), 'ACL')}?")
     outcomes = run.on_cluster(lambda client: delete_acls(client, acls))
     if compat:
         return show_as_kafka(run, resources, outcomes)

@@ -66,7 +66,6 @@ def apply(
         ),
     ] = None,
     state_dir: StateDir = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the brokers validate the changes without making them.")
     ] = False,
@@ -100,9 +99,9 @@ def apply(
     # Before anything is changed: a secret that cannot be read is an error of the whole document.
     passwords = _passwords(desired, changes)
     if not dry_run:
-        _show_before_consent(run, rows, yes=yes)
+        _show_before_consent(run, rows)
         removals = sum(change.is_removal for change in changes)
-        run.consent(f"Make {counted(len(changes), 'change')}, with {counted(removals, 'removal')}?", yes=yes)
+        run.consent(f"Make {counted(len(changes), 'change')}, with {counted(removals, 'removal')}?")
     start = start_moves if rate is None else _throttled(run, rate, state_dir)
     return _perform(run, Applying(desired, passwords.__getitem__, start), changes, dry_run=dry_run)
 
@@ -147,9 +146,9 @@ def _passwords(desired: DesiredState, changes: list[Change]) -> dict[str, str]:
     }
 
 
-def _show_before_consent(run: Invocation, rows: list[ChangeRow], *, yes: bool) -> None:
+def _show_before_consent(run: Invocation, rows: list[ChangeRow]) -> None:
     """On a terminal, shows the changes on stderr before the question."""
-    if yes or run.console.quiet:
+    if run.has_consent or run.console.quiet:
         return
     for row in rows:
         values = f" {row.property}={row.after}" if row.property and row.status == PLANNED else ""

@@ -85,7 +85,6 @@ def maintenance(
         ),
     ] = False,
     state_dir: StateDir = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Move the leaders of a broker away before it is serviced, and back afterwards.
@@ -115,7 +114,7 @@ def maintenance(
         if not saved:
             run.console.note(f"no maintenance of broker {broker} is recorded in {record.path}")
         elif not dry_run:
-            run.consent(f"Restore the leaders of {counted(len(plan_off.targets), 'partition')}?", yes=yes)
+            run.consent(f"Restore the leaders of {counted(len(plan_off.targets), 'partition')}?")
         rows = work.do(plan_off.targets, list(plan_off.targets), late)
         if not dry_run:
             failed = {(row.topic, row.partition) for row in rows if row.error}
@@ -132,7 +131,7 @@ def maintenance(
         _refuse_moving(ongoing, plan_on.targets)
         tps = [one.tp for one in plan_on.handovers]
         if tps and not dry_run:
-            run.consent(f"Move {counted(len(tps), 'partition')} to other leaders than broker {broker}?", yes=yes)
+            run.consent(f"Move {counted(len(tps), 'partition')} to other leaders than broker {broker}?")
             # Saved first.  An earlier record of the same replicas stays: it has the order before any maintenance.
             same = {tp: order for tp, order in saved.items() if _has_replicas(metadata, tp, order)}
             record.save({**plan_on.origins, **same})

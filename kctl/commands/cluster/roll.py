@@ -104,7 +104,6 @@ def roll(
             "--allow-unavailable", help="Restart brokers although partitions cannot be read or written meanwhile."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the order and the effects only.")] = False,
 ) -> ExitStatus:
     """Restart the brokers of a cluster one by one, without interrupting clients.
@@ -136,7 +135,7 @@ def roll(
         run.console.show(COLUMNS, rows)
         _warn_of(run, steps)
         raise Refused("clients could not use these partitions meanwhile: repeat with --allow-unavailable")
-    run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?", yes=yes)
+    run.consent(f"Restart {counted(len(steps), 'broker')} of {len(metadata.brokers)}, one by one?")
     roller = RollingRestart(settings, metadata.brokers)
     rows, status = asyncio.run(_roll(run, roller, steps, restarter, timeout_s))
     run.console.show(COLUMNS, rows)

@@ -18,13 +18,13 @@ from uuid import UUID
 from kctl.commands.compat.hash_order import ScalaHashTable, signed
 from kctl.commands.compat.java_text import java_double
 from kctl.errors import MalformedRequest
-from kctl.model import java_hash
+from kctl.model import java_hash, uuid_text
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
 from kctl.protocol.definition import definition_of
 from kctl.protocol.versioned import decode_body, version_of
 from kctl.records.cluster_metadata_records import decode_cluster_metadata
 from kctl.records.header import Record
-from kctl.records.internal_items import NEW_GROUP_KINDS, TRANSACTION_STATES, kafka_uuid, record_type_name
+from kctl.records.internal_items import NEW_GROUP_KINDS, TRANSACTION_STATES, record_type_name
 from kctl.records.internal_topics import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -171,7 +171,7 @@ def _json_value(value: Any, version: int) -> Any:
     if isinstance(value, (bytes, memoryview)):
         return _bytes(bytes(value))
     if isinstance(value, UUID):
-        return kafka_uuid(value)
+        return uuid_text(value)
     return as_json(value, version) if hasattr(value, "__definition__") else value
 
 
@@ -304,7 +304,7 @@ def _remote_log_metadata(value: object) -> str:
             )
         case RemoteLogSegmentMetadataSnapshotRecord():
             return (
-                f"RemoteLogSegmentMetadataSnapshot{{segmentId={kafka_uuid(value.segment_id)}, "
+                f"RemoteLogSegmentMetadataSnapshot{{segmentId={uuid_text(value.segment_id)}, "
                 f"startOffset={value.start_offset}, endOffset={value.end_offset}, "
                 f"maxTimestampMs={value.max_timestamp_ms}, {_segment(value)}}}"
             )
@@ -323,7 +323,7 @@ def _remote_log_metadata(value: object) -> str:
                 f"state={_state(value.remote_partition_delete_state, DELETE_STATES)}, "
                 f"eventTimestampMs={value.event_timestamp_ms}, brokerId={value.broker_id}}}"
             )
-    raise TypeError(f"{type(value).__name__} is no record of __remote_log_metadata")
+    raise TypeError(f"{type(value).__name__} is not a record of __remote_log_metadata")
 
 
 def _segment(value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord) -> str:
@@ -336,11 +336,11 @@ def _segment(value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSna
 
 
 def _segment_id(partition: TopicIdPartitionEntry, segment: UUID) -> str:
-    return f"RemoteLogSegmentId{{topicIdPartition={_topic_id_partition(partition)}, id={kafka_uuid(segment)}}}"
+    return f"RemoteLogSegmentId{{topicIdPartition={_topic_id_partition(partition)}, id={uuid_text(segment)}}}"
 
 
 def _topic_id_partition(partition: TopicIdPartitionEntry) -> str:
-    return f"{kafka_uuid(partition.id)}:{partition.name}-{partition.partition}"
+    return f"{uuid_text(partition.id)}:{partition.name}-{partition.partition}"
 
 
 def _leader_epochs(entries: Iterable[SegmentLeaderEpochEntry]) -> str:

@@ -12,8 +12,7 @@ from kctl.admin.reassignment import Ongoing
 from kctl.client.metadata import Partition, Topic
 from kctl.commands.compat.hash_order import java_order
 from kctl.commands.compat.versions import KAFKA_28
-from kctl.commands.values import format_uuid
-from kctl.model import NO_LEADER, TopicPartition
+from kctl.model import NO_LEADER, TopicPartition, uuid_text
 
 _DEFAULT = "DEFAULT_CONFIG"
 _COLLISION = (
@@ -65,7 +64,7 @@ def _topic_line(topic: Topic, entries: Sequence[ConfigEntry], ongoing: Mapping[T
     adding = ongoing[TopicPartition(topic.name, 0)].adding if TopicPartition(topic.name, 0) in ongoing else ()
     cells = [
         f"Topic: {topic.name}",
-        *([f"TopicId: {format_uuid(topic.topic_id)}"] if topic.topic_id.int else []),
+        *([f"TopicId: {uuid_text(topic.topic_id)}"] if topic.topic_id.int else []),
         f"PartitionCount: {len(topic.partitions)}",
         f"ReplicationFactor: {len(first.replicas) - len(adding)}",
         "Configs: " + ",".join(f"{one.name}={_java_text(one.value)}" for one in overridden),

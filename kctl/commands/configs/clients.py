@@ -79,7 +79,7 @@ def quota_changes(type_: str, changes: Sequence[ConfigChange]) -> list[QuotaChan
         if change.name not in known:
             raise UsageError(f"'{change.name}' is not a quota of a {type_}; use one of {', '.join(known)}")
         if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
-            raise UsageError("quotas are no lists; give --set or --delete")
+            raise UsageError("quotas are not lists; give --set or --delete")
         try:
             requested.append(QuotaChange(change.name, None if change.value is None else float(change.value)))
         except ValueError:

@@ -180,7 +180,7 @@ def consume(
     decode is shown as bytes, with a warning per cause, and the exit status is 1.  --key, --grep and --where apply to
     what is shown: decoded and masked text; see docs/schema-registry.md.
 
-    --mask replaces the JSON value at a path of --where by "***", and the whole key or value if it is no JSON;
+    --mask replaces the JSON value at a path of --where by "***", and the whole key or value if it is not JSON;
     --mask-regex replaces what matches in keys, values and headers.  kctl.mask.paths and kctl.mask.regex in
     --command-config are further rules.
 

@@ -11,7 +11,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
 def indented(text: str) -> str | None:
-    """The document with a line per member and element; None if it is no JSON object or list, or too long."""
+    """The document with a line per member and element; None if it is not JSON object or list, or too long."""
     if not text.lstrip().startswith(("{", "[")) or len(text) > INDENTED_CHARACTERS_MAX:
         return None
     try:

@@ -89,9 +89,6 @@ def elect(
             help='Only the partitions in this file: {"partitions":[{"topic":"orders","partition":1}]}.',
         ),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of an unclean election.")
-    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new leaders without electing them.")] = False,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -115,7 +112,7 @@ def elect(
         elections = predict_elections(kind, before, partitions)
     else:
         if unclean:
-            run.consent("Elect replicas that are not in sync, which loses the records that they lack?", yes=yes)
+            run.consent("Elect replicas that are not in sync, which loses the records that they lack?")
         elections = run.on_cluster(lambda client: elect_leaders(client, kind, partitions, before))
     rows = [_row(election, dry_run=dry_run) for election in elections]
     if compat and not dry_run:

@@ -14,7 +14,6 @@ from kctl.commands.features.updating import (
     FeatureOption,
     MetadataVersionOption,
     UpdateRow,
-    YesOption,
     levels_of,
     update,
 )
@@ -43,7 +42,6 @@ def downgrade(
         bool, typer.Option("--unsafe", help="Allow a downgrade that loses metadata, if the controller supports it.")
     ] = False,
     dry_run: DryRunOption = False,
-    yes: YesOption = False,
 ) -> ExitStatus:
     """Finalize lower levels of features; level 0 disables a feature.
 
@@ -52,4 +50,4 @@ def downgrade(
     run: Invocation = ctx.obj
     levels = levels_of(feature, metadata_version, low=0)
     kind = UpdateType.UNSAFE_DOWNGRADE if unsafe else UpdateType.SAFE_DOWNGRADE
-    return update(run, levels, kind, yes=yes, dry_run=dry_run)
+    return update(run, levels, kind, dry_run=dry_run)

@@ -42,7 +42,6 @@ MetadataVersionOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only let the controller validate the change (Kafka 3.3 or newer).")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 class UpdateRow(NamedTuple):
@@ -71,13 +70,13 @@ def levels_of(feature: list[str] | None, metadata_version: str | None, *, low: i
     return levels
 
 
-def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, yes: bool, dry_run: bool) -> ExitStatus:
+def update(run: Invocation, levels: dict[str, int], kind: UpdateType, *, dry_run: bool) -> ExitStatus:
     """Shows the change, asks for consent, and performs it."""
     before = run.on_brokers(describe_features)
     if not dry_run:
         verb = "Upgrade" if kind is UpdateType.UPGRADE else "Downgrade"
         changes = ", ".join(f"{name} from {_level(before, name)} to {level}" for name, level in sorted(levels.items()))
-        run.consent(f"{verb} {changes}?", yes=yes)
+        run.consent(f"{verb} {changes}?")
     try:
         outcomes = run.on_cluster(lambda client: update_features(client, levels, kind, validate_only=dry_run))
     except ApiError as error:

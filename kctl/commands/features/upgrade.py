@@ -12,7 +12,6 @@ from kctl.commands.features.updating import (
     FeatureOption,
     MetadataVersionOption,
     UpdateRow,
-    YesOption,
     levels_of,
     update,
 )
@@ -38,7 +37,6 @@ def upgrade(
     feature: FeatureOption = None,
     metadata_version: MetadataVersionOption = None,
     dry_run: DryRunOption = False,
-    yes: YesOption = False,
 ) -> ExitStatus:
     """Finalize higher levels of features.
 
@@ -47,4 +45,4 @@ def upgrade(
     """
     run: Invocation = ctx.obj
     levels = levels_of(feature, metadata_version, low=1)
-    return update(run, levels, UpdateType.UPGRADE, yes=yes, dry_run=dry_run)
+    return update(run, levels, UpdateType.UPGRADE, dry_run=dry_run)

@@ -12,7 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import DELETE_COLUMNS, GroupDeletionRow
 from kctl.commands.groups.deletion import previewed_deletion
-from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup, Yes
+from kctl.commands.groups.options import All, BackupDir, DryRun, GroupRegex, NoBackup
 from kctl.commands.groups.selection import all_selected_groups, group_pattern
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -38,7 +38,6 @@ def delete(
     *,
     all_: All = False,
     group_regex: GroupRegex = None,
-    yes: Yes = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
@@ -62,7 +61,7 @@ def delete(
         return await delete_groups(client, requested)
 
     if not dry_run:
-        run.consent(f"Delete {', '.join(requested)} with all committed offsets?", yes=yes)
+        run.consent(f"Delete {', '.join(requested)} with all committed offsets?")
         if requested and not no_backup:
             groups = run.on_brokers(lambda client: look_up_groups(client, requested))
             back_up(run, groups, "delete", backup_dir=backup_dir)

@@ -18,7 +18,7 @@ from kctl.commands.groups.change_rows import (
     deleted_offset_row,
 )
 from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
-from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics, Yes
+from kctl.commands.groups.options import BackupDir, DryRun, NoBackup, TopicRegex, Topics
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.groups.selection import topic_pattern, with_matching_topics
 from kctl.commands.invocation import Invocation
@@ -47,7 +47,6 @@ def delete_offsets(
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
-    yes: Yes = False,
     dry_run: DryRun = False,
     no_backup: NoBackup = False,
     backup_dir: BackupDir = None,
@@ -69,7 +68,7 @@ def delete_offsets(
     committed = {one.tp: one.committed_offset for one in chosen.offsets if one.committed_offset >= 0}
     requested = committed_in_scope(committed, scope)
     if not dry_run:
-        run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?", yes=yes)
+        run.consent(f"Delete {counted(len(requested), 'committed offset')} of {name}?")
         if requested and not no_backup:
             back_up(run, [group], "delete-offsets", backup_dir=backup_dir)
         outcomes = run.on_brokers(lambda client: request_deletion(client, name, requested)) if requested else {}

@@ -25,7 +25,6 @@ TopicRegex = Annotated[
         help="Topics with offsets of the groups whose name matches this regular expression as a whole.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 Compat = Annotated[
     CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")

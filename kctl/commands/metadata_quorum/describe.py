@@ -12,8 +12,9 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.query import QueryCommand
 from kctl.commands.shown import shows
-from kctl.commands.values import format_time, format_uuid
+from kctl.commands.values import format_time
 from kctl.console import Column
+from kctl.model import uuid_text
 
 if TYPE_CHECKING:
     from kctl.admin.metadata_quorum import QuorumReplica
@@ -110,6 +111,6 @@ def _row(one: QuorumReplica) -> ReplicaRow:
         last_fetch=None if one.last_fetch_ms is None else format_time(one.last_fetch_ms),
         last_caught_up_ms=one.last_caught_up_ms,
         last_caught_up=None if one.last_caught_up_ms is None else format_time(one.last_caught_up_ms),
-        directory_id=None if one.directory_id is None else format_uuid(one.directory_id),
+        directory_id=None if one.directory_id is None else uuid_text(one.directory_id),
         endpoints=list(one.endpoints),
     )

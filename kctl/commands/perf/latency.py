@@ -51,7 +51,6 @@ def latency(
     create: options.Create = False,
     partitions: options.Partitions = None,
     replication_factor: options.ReplicationFactor = None,
-    yes: options.Yes = False,
     dry_run: options.DryRun = False,
 ) -> ExitStatus:
     """Write one test record at a time and read it, and measure the time between the two.
@@ -70,7 +69,7 @@ def latency(
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
-    found = prepare(run, topic, creation, chosen.name, yes=yes, dry_run=dry_run)
+    found = prepare(run, topic, creation, chosen.name, dry_run=dry_run)
     if found is None:
         return ExitStatus.DONE
     with results.shown() as load_run:

@@ -85,9 +85,6 @@ ReplicationFactor = Annotated[
         max=INT16_MAX,
     ),
 ]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before writing to a topic with records.")
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check topic and options, without creating or writing anything.")
 ]

@@ -66,7 +66,6 @@ def produce(
     create: options.Create = False,
     partitions: options.Partitions = None,
     replication_factor: options.ReplicationFactor = None,
-    yes: options.Yes = False,
     dry_run: options.DryRun = False,
 ) -> ExitStatus:
     """Write test records, and measure throughput and the time until they are acknowledged.
@@ -89,7 +88,7 @@ def produce(
     chosen = choose_client(client, run.client_settings())
     results = Results(run, chosen.name, load, interval_ns=interval_ns, histogram=histogram)
     creation = Creation(create, partitions, replication_factor)
-    if prepare(run, topic, creation, chosen.name, yes=yes, dry_run=dry_run) is None:
+    if prepare(run, topic, creation, chosen.name, dry_run=dry_run) is None:
         return ExitStatus.DONE
     with results.shown() as load_run:
         chosen.produce(topic, test_records, load_run)

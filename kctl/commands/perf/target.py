@@ -51,7 +51,7 @@ def ranges_of(run: Invocation, topic: str) -> Ranges | None:
     return run.on_brokers(look)
 
 
-def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, yes: bool, dry_run: bool) -> Ranges | None:
+def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, dry_run: bool) -> Ranges | None:
     """The offsets of a topic that may be written to; None after a dry run, which has shown what would be done.
 
     Raises ApiError without the topic, and Refused without consent to write to a topic with records.
@@ -75,7 +75,7 @@ def prepare(run: Invocation, topic: str, creation: Creation, client: str, *, yes
         run.console.show_one(DryRunItem(topic, "would be written to", len(found), records, client))
         return None
     if records:
-        run.consent(f"Write test records to topic '{topic}', which has {counted(records, 'record')}?", yes=yes)
+        run.consent(f"Write test records to topic '{topic}', which has {counted(records, 'record')}?")
     return found
 
 

@@ -47,7 +47,7 @@ def json_record(line: bytes) -> ReadRecord:
     try:
         return read_record(json.loads(line))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"no JSON: {error}") from None
+        raise UsageError(f"not JSON: {error}") from None
 
 
 class InputOptions:

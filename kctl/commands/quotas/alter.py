@@ -115,7 +115,6 @@ def alter(
         int | None, typer.Option("--connection-rate", metavar="N", help="Connections per second of an address.", min=0)
     ] = None,
     delete: Annotated[list[Key] | None, typer.Option("--delete", help="Remove this quota.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the broker validate the change without making it.")
     ] = False,
@@ -154,7 +153,7 @@ def alter(
 
     before = next((one.quotas for one in run.on_cluster(look)), {})
     if not dry_run:
-        run.consent(f"Change the quotas of {entity_text(entity)}?", yes=yes)
+        run.consent(f"Change the quotas of {entity_text(entity)}?")
     outcome: Outcome = run.on_cluster(lambda client: alter_quotas(client, entity, changes, validate_only=dry_run))
     user_name, client_name, ip_name = (shown_name(dict(entity), kind) for kind in EntityType)
     rows = [

@@ -7,7 +7,7 @@ import typer
 from kctl.commands.lazy_group import verbs
 
 app = typer.Typer(
-    cls=verbs(__name__, "plan", "execute", "status", "verify", "cancel", "list"),
+    cls=verbs(__name__, "plan", "plan-disks", "execute", "status", "verify", "cancel", "list"),
     help="Move partitions to other brokers.",
     subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
     add_completion=False,

@@ -49,7 +49,7 @@ def cancel(
     New replicas are deleted, and replicas that were to be removed stay.  Their order is that before the move if 'kctl
     reassign execute' has saved it in --state-dir.  A replica that is moving to another log directory stays in its
     present one; with a file, only moves to the log directories in the file are cancelled.  A partition that is not
-    moving is left unchanged, which is no error.
+    moving is left unchanged, which is not an error.
     """
     run: Invocation = ctx.obj
     partitions, reassignment_json_file = plan_file(partitions, reassignment_json_file)

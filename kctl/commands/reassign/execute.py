@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -302,4 +303,4 @@ def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str
             raise Refused(f"{requested} exists and is not overwritten: give another --rollback-file") from None
     remembered = save_rollback(folder, key, text)
     path = requested or remembered
-    run.console.note(f"to undo: kctl reassign execute --reassignment-json-file {path}")
+    run.console.note(f"to undo: kctl reassign execute {shlex.quote(str(path))}{run.cluster_options()}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -10,16 +9,15 @@ import typer
 from kctl.admin.placement_goals import plan_add, plan_drain, plan_rebalance, plan_replication_factor
 from kctl.admin.placement_reading import read_placement
 from kctl.admin.placement_summary import broker_changes, bytes_across_racks, phases_of_at_most, phases_of_equal_size
-from kctl.admin.reassignment_plan import plan_moves, rollback
-from kctl.admin.reassignment_spec import format_reassignment
-from kctl.admin.rollback_files import write_new
+from kctl.admin.reassignment_plan import plan_moves
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, least_duration_ms, throttle_rate
+from kctl.commands.reassign.plan_files import PlanFiles, note_files
 from kctl.commands.reassign.plan_rows import BROKER_COLUMNS, PlanReport, broker_row, planned_move
 from kctl.commands.shown import shows_one
-from kctl.errors import KctlError, UsageError
+from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, parse_integer
 from kctl.quantities import counted
 
@@ -118,7 +116,7 @@ def plan(
     run: Invocation = ctx.obj
     _check_options(goal, value, leaders_only=leaders_only, phases=phases, max_moves=max_moves)
     rate = throttle_rate(throttle)
-    files = Files(output)
+    files = PlanFiles(output)
     reading = run.on_brokers(read_placement)
     if reading.ongoing:
         first = next(iter(reading.ongoing))
@@ -154,49 +152,6 @@ def plan(
     if status is not ExitStatus.DONE and moves and output:
         run.console.warn("the plan is not written, because a broker has too little space")
     return status
-
-
-class Files:
-    """The files of a plan: one per phase, and one for the way back."""
-
-    def __init__(self, output: str | None) -> None:
-        """Raises Refused if one of them exists already."""
-        self._path = None if output is None else Path(output)
-        if self._path is not None:
-            self._refuse_existing([self._path, self._rollback(self._path)])
-
-    def write(self, parts: Sequence[Sequence[Move]], *, is_split: bool) -> tuple[list[Path], Path] | None:
-        """Writes all of them or none, and returns their paths; None without --output.  Raises Refused."""
-        if self._path is None:
-            return None
-        path, back = self._path, self._rollback(self._path)
-        paths = [path]
-        if is_split:
-            paths = [path.with_stem(f"{path.stem}-{number}") for number in range(1, len(parts) + 1)]
-        self._refuse_existing(paths)
-        texts = [format_reassignment({move.tp: move.target for move in part}) for part in parts]
-        undo = format_reassignment(rollback([move for part in parts for move in part]))
-        done: list[Path] = []
-        try:
-            for one, text in [(back, undo), *zip(paths, texts, strict=True)]:
-                done.append(one)
-                write_new(one, text + "\n")
-        except OSError as error:
-            # A file that another process has created meanwhile is not removed.
-            for one in done[:-1] if isinstance(error, FileExistsError) else done:
-                one.unlink(missing_ok=True)
-            raise KctlError(f"{done[-1]} cannot be written: {error.strerror}") from None
-        return paths, back
-
-    @staticmethod
-    def _rollback(path: Path) -> Path:
-        return path.with_stem(f"{path.stem}-rollback")
-
-    @staticmethod
-    def _refuse_existing(paths: Sequence[Path]) -> None:
-        for path in paths:
-            if path.exists():
-                raise Refused(f"{path} exists and is not overwritten: give another --output")
 
 
 def _check_options(
@@ -297,9 +252,4 @@ def _note(
     if rate and report.duration_ms:
         text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
-    for name in report.files:
-        run.console.note(f"to execute: kctl reassign execute {name} --wait")
-    if report.rollback_file:
-        run.console.note(f"to undo: kctl reassign execute {report.rollback_file} --wait")
-    else:
-        run.console.note("give --output FILE to write the plan")
+    note_files(run, report.files, report.rollback_file)

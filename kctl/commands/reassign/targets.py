@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plan_file(texts: list[str] | None, path: str | None) -> tuple[list[str] | None, str | None]:
-    """The partitions and the file: a single argument that is no partition may name the file."""
+    """The partitions and the file: a single argument that is not a partition may name the file."""
     if (
         texts
         and len(texts) == 1

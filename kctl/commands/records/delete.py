@@ -101,7 +101,6 @@ def delete(
             help="Kafka's JSON: partitions and the offsets before which records are deleted, -1 for the end.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
 ) -> ExitStatus:
     """Delete the oldest records of partitions.  Deleted records cannot be restored.
@@ -137,7 +136,7 @@ def delete(
     requested = {one.tp: one.offset for one in deletions if one.offset is not None and one.count}
     total = sum(one.count or 0 for one in deletions)
     if requested:
-        run.consent(f"Delete {counted(total, 'offset')} of {counted(len(requested), 'partition')}?", yes=yes)
+        run.consent(f"Delete {counted(total, 'offset')} of {counted(len(requested), 'partition')}?")
     results = run.on_brokers(lambda client: delete_records(client, requested)) if requested else {}
     rows = []
     for one in deletions:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.commands.command import LocalCommand, examples
+from kctl.commands.command import LocalChange, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
@@ -38,7 +38,7 @@ COLUMNS = (
 
 @app.command(
     "compact",
-    cls=LocalCommand,
+    cls=LocalChange,
     epilog=examples(
         "kctl tables compact /data/orders --dry-run",
         "kctl tables compact s3://lake/shop --target-file-size 512m --yes",
@@ -58,7 +58,6 @@ def compact(
     catalog: Catalog = None,
     namespace: Namespace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be merged; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> ExitStatus:
     """Merge the small files of an export into large ones.
 
@@ -85,7 +84,7 @@ def compact(
         is_dry_run=dry_run,
     )
     if not dry_run:
-        run.consent(f"Merge the small files of {location}?", yes=yes)
+        run.consent(f"Merge the small files of {location}?")
     try:
         found = compact_export(request, open_files(location), SystemClock())
     except PackageMissing as error:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.tokens import expire_token
+from kctl.admin.tokens import expire_token, find_token
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.tokens.options import EXPIRY_COLUMNS, TOKEN, ExpiryRow, duration_ms
-from kctl.commands.topics.options import YES
+from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.values import format_time
 
 app = typer.Typer(add_completion=False)
@@ -39,7 +39,7 @@ def expire(
             "--after", metavar="DURATION", help="Time from now until the token expires.  Default: delete it now."
         ),
     ] = None,
-    yes: Annotated[bool, YES] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Expire a delegation token, now or after a time.
 
@@ -48,8 +48,12 @@ def expire(
     """
     run: Invocation = ctx.obj
     period_ms = duration_ms(after, "--after", _AT_ONCE)
-    run.consent(f"Expire delegation token {token_id}?", yes=yes)
-    expiry_ms = run.on_cluster(lambda client: expire_token(client, token_id, period_ms=period_ms))
     status = "removed" if period_ms == _AT_ONCE else "changed"
+    if dry_run:
+        token = run.on_cluster(lambda client: find_token(client, token_id))
+        run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(token.expiry_ms), f"would be {status}")])
+        return ExitStatus.DONE
+    run.consent(f"Expire delegation token {token_id}?")
+    expiry_ms = run.on_cluster(lambda client: expire_token(client, token_id, period_ms=period_ms))
     run.console.show(EXPIRY_COLUMNS, [ExpiryRow(token_id, format_time(expiry_ms), status)])
     return ExitStatus.DONE

@@ -14,7 +14,7 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
-from kctl.commands.topics.options import DRY_RUN, YES, Expect, TopicRegex
+from kctl.commands.topics.options import DRY_RUN, Expect, TopicRegex
 from kctl.commands.topics.rows import CHANGE_COLUMNS, TopicChangeRow, change_row, topic_row
 from kctl.commands.topics.selection import selected_names
 from kctl.console import Column
@@ -72,7 +72,6 @@ def delete(
     topic_regex: TopicRegex = None,
     expect: Expect = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
-    yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Delete topics with all their records.
@@ -99,9 +98,9 @@ def delete(
             run.console.warn(f"not checked: {text}")
         run.console.show(PREVIEW_COLUMNS, previews, rows=[_flat(row) for row in previews])
         return run.status_of(previews)
-    if run.console.can_ask and not yes:
+    if run.console.can_ask and not run.has_consent:
         _state_dependents(run, selected)
-    run.consent(f"Delete {', '.join(sorted(selected))} with all records?", yes=yes)
+    run.consent(f"Delete {', '.join(sorted(selected))} with all records?")
     outcomes = run.on_cluster(lambda client: delete_topics(client, set(selected)))
     rows = [forgive(change_row(outcome, "deleted")) for outcome in outcomes]
     run.console.show(CHANGE_COLUMNS, rows)

@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-YES = typer.Option("--yes", "-y", help="Do not ask for confirmation.")
 DRY_RUN = typer.Option("--dry-run", help="Show what would be done without doing it.")
 FILTER_PANEL = "Filters"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
+from kctl.model import uuid_text
 
 if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
@@ -56,10 +56,10 @@ def topic_row(topic: Topic) -> TopicRow:
 
 
 def topic_id(topic: Topic) -> str | None:
-    """The id as Kafka's tools write it, base64 without padding; None from brokers before 2.8."""
+    """The id as text; None from brokers before 2.8."""
     if not topic.topic_id.int:
         return None
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    return uuid_text(topic.topic_id)
 
 
 def change_row(

@@ -99,7 +99,6 @@ def abort(
     force: Annotated[
         bool, typer.Option("--force", help="Abort even if a coordinator still has the transaction.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
 ) -> ExitStatus:
     """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
@@ -122,7 +121,7 @@ def abort(
         _refuse_if_coordinated(run, marker)
     outcome = None
     if not dry_run:
-        run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?", yes=yes)
+        run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?")
         outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
     is_done = outcome is None or outcome.is_done
     row = AbortRow(

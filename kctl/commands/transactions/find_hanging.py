@@ -117,6 +117,7 @@ def find_hanging(
         start = one.producer.txn_start_offset
         run.console.note(
             f"to abort it: kctl transactions abort {one.tp.topic}:{one.tp.partition} --start-offset {start}"
+            f"{run.cluster_options()}"
         )
     if errors:
         return ExitStatus.FAILED

@@ -11,7 +11,7 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
-from kctl.commands.topics.options import DRY_RUN, YES
+from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import NAME, ZK_TLS_CONFIG_FILE, ZOOKEEPER, ensemble_of, mechanisms_of, on_users
 from kctl.commands.users.rows import CHANGE_COLUMNS, UserChangeRow, user_change_row
 from kctl.security.scram_credentials import Mechanism
@@ -35,7 +35,6 @@ def delete(
     ] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
     zk_tls_config_file: Annotated[str | None, ZK_TLS_CONFIG_FILE] = None,
-    yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Delete the SCRAM credentials of a user.
@@ -54,7 +53,7 @@ def delete(
     )
     outcome, chosen = described.outcome, chosen or tuple(described.iterations)
     if outcome.is_done and not dry_run:
-        run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?", yes=yes)
+        run.consent(f"Delete {', '.join(each.config_key for each in chosen)} of {name}?")
         outcome = on_users(
             run,
             ensemble,

@@ -99,7 +99,7 @@ def replicas(
 
     Reads every record from every replica, which costs disk and network of the brokers.  A pass ends at the high
     watermark.  With --interval further passes compare what was written since, until a pass finds a difference.  In
-    compacted topics, which each broker cleans at its own time, records that only some replicas have are no difference.
+    compacted topics, which each broker cleans at its own time, records that only some replicas have do not count.
 
     One row per partition: the compared offsets, the bytes in one replica, MAX-LAG, by how many offsets the shortest
     replica is behind the longest, and the first difference.  JSON has the checksum of the batch in each replica; one

@@ -93,7 +93,7 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
 
 
 def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list[Action]:
-    """A new leader is elected where an obsolete replica led: deletes the obsolete replicas' logs."""
+    """Elects a new leader where an obsolete replica led, and deletes the obsolete replicas' logs."""
     batch = RequestBatch(state)
     for topic_partition, broker_ids in event.dismissed.items():
         for broker_id in broker_ids:

@@ -1,4 +1,4 @@
-"""How often the controller did what, and how long it took, for metrics.  Kafka: ControllerStats, ControllerState.
+"""Counts and durations of the controller's work, for metrics.  Kafka: ControllerStats, ControllerState.
 
 Owner: event loop.
 """
@@ -27,12 +27,12 @@ SAMPLES_MAX = 1028
 
 
 class Work(Enum):
-    """What the controller does; the values are Kafka's: number of the state, and name of the rate."""
+    """The kinds of work of the controller, with Kafka's number of the state and name of the rate."""
 
     IDLE = (0, "")
     CONTROLLER_CHANGE = (1, "ControllerChange")
     BROKER_CHANGE = (2, "LeaderElection")
-    """Kafka calls the time of a change of brokers that of a leader election."""
+    """Kafka reports the time of changes of brokers as the time of leader elections."""
     TOPIC_CHANGE = (3, "TopicChange")
     TOPIC_DELETION = (4, "TopicDeletion")
     PARTITION_REASSIGNMENT = (5, "PartitionReassignment")

@@ -1,7 +1,7 @@
 """Replays a partition of an internal topic: passes every batch in order to a playback that builds the state.
 
-That the last record of a key counts is up to the playback.  Common to all playbacks: a record that cannot be read, or a
-corrupt batch, is noted and skipped, and the rest is replayed.
+The playback implements the rule that the last record of a key counts.  Common to all playbacks: a record that cannot be
+read, or a corrupt batch, is noted and skipped, and the rest is replayed.
 
 Storage may corrupt data, and a load is often the first read of a record since it was written: only batches with a valid
 checksum are replayed (Kafka's coordinators do not verify it), by the rules of kctl.records.salvage.

@@ -181,7 +181,7 @@ class GroupCoordinator:
     ) -> tuple[ErrorCode, dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]]:
         """OffsetFetch: one error for the group, or one per partition; None means every partition with a commit.
 
-        A partition without a commit is no error: it has offset -1.
+        A partition without a commit is not an error: it has offset -1.
         """
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:

@@ -1,6 +1,6 @@
 """Events that `step` processes for a group.
 
-A token identifies one parked request; it is returned in exactly one `Answer` and is opaque to the group.  Handlers
+A token identifies one parked request; it is returned in exactly one `Respond` and is opaque to the group.  Handlers
 create events without a token, and the coordinator adds it.
 """
 

@@ -31,7 +31,9 @@ from kctl.server.groups.sessions import expect_heartbeat, forget_session, sessio
 from kctl.server.groups.states import GroupState
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""A client that gave up on its first join looks like a waiting one, so its membership is limited in time."""
+"""A client that has given up on its first join cannot be distinguished from one that waits, so its membership is
+limited in time.
+"""
 
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:

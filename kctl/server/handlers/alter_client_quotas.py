@@ -21,7 +21,7 @@ from kctl.protocol.apis.alter_client_quotas import (
 )
 from kctl.security.acls import Operation
 from kctl.security.quotas import EntityType
-from kctl.server.client_quotas import (
+from kctl.server.quota_entities import (
     Entity,
     QuotaChange,
     changed_quotas,

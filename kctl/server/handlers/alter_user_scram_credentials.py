@@ -21,7 +21,7 @@ from kctl.security import acls
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
 from kctl.server.requests.slices import paced
-from kctl.server.scram_credentials import Alteration, Deletion, Upsertion, altered, refusals
+from kctl.server.scram_alterations import Alteration, Deletion, Upsertion, altered, refusals
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 

@@ -18,7 +18,7 @@ from kctl.protocol.apis.describe_user_scram_credentials import (
 from kctl.security.acls import Operation
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import CLUSTER_DENIED, Outcome, outcome_of
-from kctl.server.scram_credentials import iterations_by_mechanism
+from kctl.server.scram_alterations import iterations_by_mechanism
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 

@@ -8,6 +8,8 @@ Version notes: 2 groups by topic and carries the broker epoch; 3 reassignments; 
 
 from __future__ import annotations
 
+from itertools import chain
+
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -36,7 +38,9 @@ class LeaderAndIsrHandler:
         try:
             return await self._respond(request, context)
         finally:
-            await release(request.topic_states, request.ungrouped_partition_states, request.live_leaders)
+            partitions = (topic.partition_states for topic in request.topic_states)
+            others = (request.topic_states, request.ungrouped_partition_states, request.live_leaders)
+            await release(chain(partitions, others))
 
     async def _respond(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):

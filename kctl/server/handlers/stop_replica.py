@@ -41,7 +41,9 @@ class StopReplicaHandler:
         try:
             return await self._respond(request, context)
         finally:
-            await release(request.topic_states, request.topics, request.ungrouped_partitions)
+            partitions = (topic.partition_states for topic in request.topic_states)
+            others = (request.topic_states, request.topics, request.ungrouped_partitions)
+            await release(chain(partitions, others))
 
     async def _respond(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         if not context.allows_on_cluster(Operation.CLUSTER_ACTION):

@@ -5,6 +5,8 @@ Version notes: 1 several endpoints per broker; 2 racks; 3 listener names; 5 grou
 
 from __future__ import annotations
 
+from itertools import chain
+
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.security.acls import Operation
@@ -29,7 +31,9 @@ class UpdateMetadataHandler:
         try:
             return await self._respond(request, context)
         finally:
-            await release(request.topic_states, request.ungrouped_partition_states, request.live_brokers)
+            partitions = (topic.partition_states for topic in request.topic_states)
+            others = (request.topic_states, request.ungrouped_partition_states, request.live_brokers)
+            await release(chain(partitions, others))
 
     async def _respond(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:

@@ -77,7 +77,7 @@ class Outbox(ABC):
         return size
 
     def _queued(self, chunk: FileSlice) -> bytes | SliceLeft:
-        """What is queued for a file slice."""
+        """The queue entry of a file slice."""
         return SliceLeft(chunk)
 
     @property

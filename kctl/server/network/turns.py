@@ -24,10 +24,10 @@ from kctl.server.loop_lag import iteration_of
 _SLICE_S = LOOP_SLICE_MS_MAX / 1000
 _BUSY_SLICE_S = BUSY_SLICE_MS_MAX / 1000
 _SHARE = 4
-"""A connection may use one part in so many of the loop's time."""
+"""The share of a connection is this part of the loop's time: 4 for a quarter."""
 _EXCESS_S = 0.02
-"""How far a connection that is not busy may be ahead of its share: the time of a turn includes what the system gives to
-other processes meanwhile.
+"""How far a connection that is not busy may be ahead of its share: the time of a turn includes the time in which the
+system runs other processes.
 """
 _EXCESS_MAX_S = 0.1
 """The excess that is counted: a connection that pauses for this long has its share again."""

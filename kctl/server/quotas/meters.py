@@ -156,7 +156,7 @@ M = TypeVar("M", bound=Meter)
 
 
 class Meters(Generic[M]):
-    """The meters of one kind of quota by group: at most `meters_max`, of which the least recently used go first."""
+    """The meters of one kind of quota by group: at most `meters_max`; the least recently used are removed."""
 
     def __init__(self, create: Callable[[float], M], meters_max: int) -> None:
         self._create = create

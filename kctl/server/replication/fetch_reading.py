@@ -46,7 +46,7 @@ from kctl.storage.lookup import RecordsSlice
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
 FetchKey = TopicPartition | FetchSession
-"""What a waiting fetch watches: its partitions or, to be independent of their number, its session."""
+"""The key that a waiting fetch watches: each of its partitions or, to be independent of their number, its session."""
 EMPTY = b""
 _EXPECTED = frozenset(
     {
@@ -223,7 +223,7 @@ class Fetch:
 
     @property
     def watched_keys(self) -> Sequence[FetchKey]:
-        """What a fetch that waits watches; call `watch` for its positions too."""
+        """The keys that a waiting fetch watches; call `watch` for its positions too."""
         if self._session is not None:
             return (self._session,)
         return [position.topic_partition for position in self.positions]

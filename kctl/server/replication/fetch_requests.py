@@ -56,7 +56,7 @@ class FetchRequests:
             self._forgotten.pop(topic_partition, None)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Fetches the partition no more."""
+        """Stops fetching the partition."""
         if self._positions.pop(topic_partition, None) is not None:
             self._changed.pop(topic_partition, None)
             self._forgotten[topic_partition] = None

@@ -37,7 +37,7 @@ _BY_ORDER = attrgetter("order")
 
 
 class WatchedPartition(Protocol):
-    """What a position needs of its partition."""
+    """The methods of a partition that a fetch position uses."""
 
     @property
     def watchers(self) -> object:
@@ -50,10 +50,10 @@ class WatchedPartition(Protocol):
 
 
 class Follower(Protocol):
-    """What a session needs of the state of its follower in one partition."""
+    """The methods of the state of a follower in one partition that its session uses."""
 
     def begin_rest(self, session: FetchSession) -> None:
-        """From now on the fetches of the session count without being recorded."""
+        """Counts each fetch of the session as a fetch of this partition, until `end_rest`, without a call per fetch."""
         ...
 
     def end_rest(self) -> None:
@@ -78,7 +78,7 @@ class FetchPosition:
     """Positions with lower numbers are served first."""
     is_resting: bool = False
     follower: Follower | None = None
-    """For which fetches count while the position rests."""
+    """The follower whose fetches count while the position rests."""
     watched: object = None
     """The watchers of the partition that notifies it."""
 
@@ -88,13 +88,13 @@ class FetchPosition:
         return self.session is not None and self.session.is_open
 
     def watch(self, partition: WatchedPartition) -> None:
-        """Is notified of changes of the partition from now on."""
+        """Registers for notifications of changes of the partition."""
         if self.watched is not partition.watchers:
             partition.watch(self)
             self.watched = partition.watchers
 
     def moved(self) -> None:
-        """The partition has changed: it is active, and a fetch that waits is to examine it."""
+        """The partition has changed: makes the position active, so that the session's waiting fetch examines it."""
         session = self.session
         if session is not None and session.is_open:
             session.moved(self)
@@ -155,11 +155,11 @@ class FetchSession:
         self.is_follower = is_follower
         self.last_used_ms = now_ms
         self.followed_ms = now_ms
-        """When the fetch offsets of this follower were last noted."""
+        """The time of the last fetch of this follower."""
         self.is_open = True
         self.positions: dict[TopicPartition, FetchPosition] = {}
         self.reader: Hashable = None
-        """What the positions that rest were examined for."""
+        """The kind of reader for which the resting positions were examined."""
         self.woken: dict[FetchSession, None] = {}
         """The sessions with changes that a waiting fetch has not examined; shared by the sessions of a broker."""
         self._active: dict[TopicPartition, FetchPosition] = {}

@@ -51,11 +51,11 @@ class _Following:
     partition: Partition
     leader_epoch: int
     unexamined: dict[TopicPartition, _Following]
-    """Those of the fetcher whose next fetch may be another one than the last."""
+    """The partitions of the fetcher whose position or role may differ from that in the last fetch."""
     is_watching: bool = True
-    """Whether the fetcher still has it."""
+    """False once the fetcher has removed the partition."""
     is_fetched: bool = False
-    """Whether it is in the fetches of the fetcher."""
+    """Whether the fetcher's requests contain the partition."""
     needs_truncation: bool = True
     not_before_ms: int = 0
     """The last problem with the leader's data, logged once."""
@@ -70,7 +70,7 @@ class _Following:
             self.unexamined[self.partition.topic_partition] = self
 
     def high_watermark_moved(self) -> None:
-        """It does not matter for a fetch."""
+        """Ignored: it does not change the next fetch."""
 
 
 class ReplicaFetcher:
@@ -163,7 +163,7 @@ class ReplicaFetcher:
             await self._fetch()
 
     def _examine(self) -> dict[TopicPartition, _Following]:
-        """Updates what the next fetch fetches, and returns the partitions that have to be truncated before.
+        """Updates the positions of the next fetch, and returns the partitions that have to be truncated first.
 
         Only partitions that were changed, delayed or not caught up may have another position than before.
         """

@@ -39,7 +39,7 @@ class IsrChanges:
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
         self.shrink_count = 0
-        """Replicas removed from the ISR were written this often; Kafka's IsrShrinksPerSec."""
+        """The number of ISR shrinks that were written; Kafka's IsrShrinksPerSec."""
         self.expand_count = 0
         self.failure_count = 0
         self._tasks: list[asyncio.Task[None]] = []

@@ -156,7 +156,7 @@ class Partition:
         log.watchers = self.watchers
 
     def watch(self, watcher: Watcher) -> None:
-        """Notifies it of changes from now on, until its `is_watching` is False."""
+        """Notifies the watcher of changes until its `is_watching` is False."""
         self.watchers[:] = [*(each for each in self.watchers if each.is_watching), watcher]
 
     def replace_log(self, log: Log) -> None:

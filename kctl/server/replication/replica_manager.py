@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
-from kctl.model import ZERO_UUID, TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition, uuid_text
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.server.control_request_checks import check_partition_name, check_role
@@ -26,7 +26,6 @@ from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
-from kctl.storage.checkpoints import uuid_text
 
 if TYPE_CHECKING:
     from kctl.records.allowance import Allowance

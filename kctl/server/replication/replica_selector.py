@@ -4,7 +4,7 @@ The leader selects among the replicas that have the offset: itself and the in-sy
 consumer's rack itself, or no replica is, the consumer stays with it; of several followers the one with the highest log
 end wins, then the one that caught up last, then the highest id.  Kafka: RackAwareReplicaSelector.
 
-Pure but for the metadata that it looks racks up in.
+Pure, except that it reads racks from the metadata cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts what clients and followers write to and read from topics.  Kafka: BrokerTopicStats.
+"""Counts the records and bytes that clients and followers write to and read from topics.  Kafka: BrokerTopicStats.
 
 Owner: event loop.  Pure.
 """
@@ -50,11 +50,11 @@ class BrokerTraffic:
 
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
     others: TopicTraffic = field(default_factory=TopicTraffic)
-    """Requests for unknown topics, and what was counted for topics that are gone."""
+    """Counts of requests for unknown topics, and the counts of topics that no longer have a replica here."""
     produce_conversion_times: Durations = field(default_factory=Durations)
     """Time of converting batches of a Produce request to the format in which they are stored."""
     fetch_conversion_times: Durations = field(default_factory=Durations)
-    """Time of converting what a Fetch request reads to an older format."""
+    """Time of converting the batches that a Fetch request reads to an older format."""
 
     def of(self, topic: str) -> TopicTraffic:
         """The counters of a topic, new ones for a new topic; only for topics with a replica here."""

@@ -30,7 +30,7 @@ def truncation(
     log_end_offset: int,
     high_watermark: int,
 ) -> Truncation:
-    """Evaluates the leader's response to "where does my last epoch end".
+    """Evaluates the leader's response to OffsetForLeaderEpoch: the end offset of the follower's last epoch.
 
     `leader_epoch` and `leader_end_offset` are from the response; `own_epoch` is the largest epoch in this log not above
     `leader_epoch`, and `own_end_offset` its end here.  UNDEFINED means unknown.

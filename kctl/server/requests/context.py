@@ -79,14 +79,14 @@ class Measuring:
         """True for metrics or for the request log."""
 
     def switch(self, *, for_metrics: bool | None = None, for_log: bool | None = None) -> None:
-        """Times are recorded for these from now on, or no more; None for no change."""
+        """Switches the recording of times for metrics and for the request log on or off; None leaves it unchanged."""
         self._for_metrics = self._for_metrics if for_metrics is None else for_metrics
         self._for_log = self._for_log if for_log is None else for_log
         self.is_on = self._for_metrics or self._for_log
 
 
 class ConnectionTiming:
-    """What is measured of one connection."""
+    """The measurements of one connection."""
 
     __slots__ = ("flushing_s", "measuring", "received_s", "software", "unsent")
 

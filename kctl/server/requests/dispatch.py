@@ -72,7 +72,7 @@ class Dispatcher:
         self._handlers[api.key] = (api, handler, partial(self._encode, api))
 
     def set_request_log(self, request_log: RequestLog | None) -> None:
-        """Logs requests from now on, or no more."""
+        """Starts logging requests; None stops it."""
         self._request_log = request_log
 
     def api_versions(self) -> list[ApiVersion]:

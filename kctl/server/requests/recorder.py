@@ -21,7 +21,9 @@ from kctl.server.requests.context import ConnectionTiming, Peer, RequestTimes
 FETCH_KEY = 1
 TIMED_OF_MAX = 64
 TIMED_EVERY_S = 0.01
-"""Requests that are timed in shorter succession are too many, and those in longer succession too few."""
+"""The intended time in seconds between two timed requests of one API; the share of requests that are timed follows from
+it.
+"""
 
 CountErrors = Callable[[Any, defaultdict[int, int]], None]
 """Adds the error codes in a response to their counts."""

@@ -35,7 +35,7 @@ class RequestLog:
         measuring: Measuring,
         use: Callable[[RequestLog | None], None],
     ) -> None:
-        """`use` is called with the log while it is on, and with None while it is off."""
+        """`use` is called with the log when it is switched on, and with None when it is switched off."""
         self._configs = configs
         self._now_s = now_s
         self._measuring = measuring

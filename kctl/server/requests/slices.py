@@ -135,18 +135,15 @@ def paced(elements: Iterable[T]) -> AsyncIterator[T]:
     return Pace().over(elements)
 
 
-async def release(*arrays: list[Any]) -> None:
-    """Frees the elements of long arrays of a controller's request, and the `partition_states` in them.
+async def release(arrays: Iterable[list[Any]]) -> None:
+    """Frees the elements of arrays of a controller's request, in this order: arrays within elements come first.
 
     Freeing 100,000 partitions at once takes tens of milliseconds.
     """
     pace = Pace()
-    for elements in arrays:
-        while elements:
-            states = getattr(elements.pop(), "partition_states", [])
-            async for _ in pace.over(range(1 + len(states))):
-                if states:
-                    states.pop()
+    async for elements in pace.over(arrays):
+        async for _ in pace.over(range(len(elements))):
+            elements.pop()
 
 
 def begin(work: Generator[None, None, T | Awaitable[T]]) -> T | Awaitable[T]:

@@ -37,7 +37,7 @@ class WaitingReply(asyncio.Future[Any]):
 
 
 def waiting_reply(context: RequestContext) -> asyncio.Future[Any]:
-    """What a handler returns for a response that it sets later; a plain future of the response without a dispatcher.
+    """The result of a handler that sets its response later; without a dispatcher, a plain future of the response.
 
     The response must not take long to encode: this happens where it is set.
     """

@@ -139,7 +139,9 @@ class Channels:
         mechanisms: Mechanisms,
         in_use: _InUse | None = None,
     ) -> SaslListener:
-        """A listener of these properties.  Raises ConfigError, or leaves what cannot be used as it is in use."""
+        """A listener of these properties.  If they are invalid, keeps the settings of `in_use`, or raises ConfigError
+        without one.
+        """
         opened: dict[str, OpenExchange] = {}
         max_reauth_ms: dict[str, Any] = {}
         try:
@@ -178,7 +180,7 @@ class Channels:
 
 
 def _properties_of(properties: Mapping[str, str], endpoint: Endpoint) -> dict[str, str]:
-    """The properties of which a SASL listener is made."""
+    """The properties that determine a SASL listener."""
     own = f"listener.name.{endpoint.listener.lower()}."
     return {
         name: value

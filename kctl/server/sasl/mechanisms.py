@@ -1,4 +1,4 @@
-"""What verifies the clients of a SASL mechanism, made from the properties of a listener.
+"""The verifiers of clients, one per SASL mechanism, created from the properties of a listener.
 
 Owner: event loop.
 """
@@ -99,7 +99,7 @@ class Mechanisms:
         """All keys that an opened mechanism uses; the owner starts and stops reading them."""
 
     def open(self, properties: MechanismProperties) -> OpenExchange:
-        """What begins an exchange of the mechanism.  Raises ConfigError."""
+        """Returns a function that begins an exchange of the mechanism.  Raises ConfigError."""
         scram = Mechanism.named(properties.mechanism)
         if scram is not None:
             credentials, tokens = self._secrets.credentials, self._secrets.tokens

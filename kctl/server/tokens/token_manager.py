@@ -19,12 +19,13 @@ from uuid import UUID
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.limits import DELEGATION_TOKENS_MAX
+from kctl.model import uuid_text
 from kctl.server.change_notifications import ChangeNotifications
 from kctl.server.problem_log import ProblemLog
 from kctl.server.schedule import run_every
 from kctl.server.tokens.token import DelegationToken, TokenLifetimes, expired, new_token, renewed
 from kctl.server.tokens.token_cache import TokenCache
-from kctl.zookeeper import paths, znodes
+from kctl.zookeeper import paths
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 from kctl.zookeeper.token_znodes import TokenZnode, decode_token, encode_token
 
@@ -92,7 +93,7 @@ class TokenManager:
         if len(self.cache) >= DELEGATION_TOKENS_MAX:
             raise ApiError(ErrorCode.POLICY_VIOLATION, "The cluster has too many delegation tokens.")
         token = new_token(
-            znodes.encode_uuid(UUID(int=self._random.getrandbits(128), version=4)),
+            uuid_text(UUID(int=self._random.getrandbits(128), version=4)),
             owner=owner,
             renewers=tuple(dict.fromkeys(renewers)),
             max_lifetime_ms=max_lifetime_ms,

@@ -1,6 +1,6 @@
 """Events that `step` processes for a transactional id.
 
-A token identifies one parked request; it is returned in exactly one `Answer` and is opaque to the transaction.
+A token identifies one parked request; it is returned in exactly one `Respond` and is opaque to the transaction.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def inferred(texts: Iterable[str | bytes]) -> Struct:
-    """The columns of JSON objects; texts that are no objects are ignored."""
+    """The columns of JSON objects; texts that are not objects are ignored."""
     found: Type = Struct()
     for text in texts:
         try:

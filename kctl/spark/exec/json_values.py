@@ -64,7 +64,7 @@ class JsonDecoder:
         return DecodedColumn([pa.concat_arrays(values) if values else pa.nulls(0, self._arrow), rest], misfits)
 
     def _parsed(self, texts: pa.Array) -> pa.Array | None:
-        """The column; None if any text is no JSON object that has exactly the known fields, or some of them."""
+        """The column; None if any text is not a JSON object that has exactly the known fields, or some of them."""
         count = len(texts)
         indexes = pa.array(range(count), pa.int64())
         wrapped = pc.binary_join_element_wise(

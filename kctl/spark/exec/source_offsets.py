@@ -11,12 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.limits import SOURCE_TASKS_PER_PARTITION_MAX
 from kctl.model import TopicPartition
 
 EARLIEST, LATEST = "earliest", "latest"
-
-PARTS_MAX = 10_000
-"""Tasks of one partition of a topic."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -68,12 +66,13 @@ def limited(start: Offsets, latest: Offsets, offsets_max: int) -> dict[TopicPart
 def cut(start: int, end: int, offsets_max: int | None) -> list[tuple[int, int]]:
     """The range [start, end) in parts of at most `offsets_max` offsets, of similar size.
 
-    Raises UsageError for more than PARTS_MAX.
+    Raises UsageError for more than SOURCE_TASKS_PER_PARTITION_MAX.
     """
     if end <= start:
         return []
     count = 1 if offsets_max is None else -(-(end - start) // offsets_max)
-    if count > PARTS_MAX:
-        raise UsageError(f"maxOffsetsPerTask gives {count} tasks for one partition, at most {PARTS_MAX} are allowed")
+    if count > SOURCE_TASKS_PER_PARTITION_MAX:
+        allowed = f"at most {SOURCE_TASKS_PER_PARTITION_MAX} are allowed"
+        raise UsageError(f"maxOffsetsPerTask gives {count} tasks for one partition, {allowed}")
     borders = [start + (end - start) * index // count for index in range(count + 1)]
     return list(pairwise(borders))

@@ -56,7 +56,7 @@ class DeltaLakeTable:
         self._table: DeltaTable | None = None
 
     def state(self) -> TableState | None:
-        """See Table.  Raises UsageError for a table that is no export."""
+        """See Table.  Raises UsageError for a table that is not an export."""
         with self._failures():
             self._table = self._load()
             if self._table is None:

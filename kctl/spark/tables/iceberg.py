@@ -78,7 +78,7 @@ class IcebergTable:
         return ".".join(self._identifier)
 
     def state(self) -> TableState | None:
-        """See Table.  Raises UsageError for a table that is no export, or another one's."""
+        """See Table.  Raises UsageError for a table that is not an export, or belongs to another one."""
         with self._failures():
             self._table = None
             self._catalog = catalog = self._open_catalog()

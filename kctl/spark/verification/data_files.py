@@ -84,14 +84,14 @@ class DataFiles:
             except FileNotFoundError:
                 self.missing.append(path)
             except pa.ArrowException as error:
-                raise UnreadableFile(f"{files.location}/{path} is no complete Parquet file: {error}") from error
+                raise UnreadableFile(f"{files.location}/{path} is not a complete Parquet file: {error}") from error
 
     def _add(self, path: str, metadata: pq.FileMetaData) -> None:
         schema = metadata.schema.to_arrow_schema()
         types: Mapping[str, pa.DataType] = dict(zip(schema.names, schema.types, strict=True))
         if lacking := [name for name in IDENTITY if name not in types]:
             raise UnreadableFile(
-                f"{self._files.location}/{path} has no column {lacking[0]}: it is no file of an export"
+                f"{self._files.location}/{path} has no column {lacking[0]}: it is not a file of an export"
             )
         self.has_headers |= "headers" in types
         self._add_columns((metadata.metadata or {}).get(COLUMNS_KEY.encode(), b"{}"))

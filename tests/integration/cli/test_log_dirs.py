@@ -177,6 +177,42 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
     assert (ours.status, without_constant_lines(ours.out)) == (0, without_constant_lines(kafka))
 
 
+def test_directory_is_emptied_and_filled_again_by_planned_moves(broker: TwoDirs, tmp_path: Path) -> None:
+    topic = filled(broker, "planned")
+    one, two = broker.dirs
+    file, balanced = tmp_path / "drain.json", tmp_path / "balanced.json"
+    plan = f"reassign plan-disks --drain 0:{one} --topic {topic} --output {file} --format json"
+    ran = broker.run(plan)
+    assert (ran.status, [row["log_dir"] for row in ran.document["disks"]]) == (0, [one, two]), ran.err
+    (move,) = ran.document["moves"]
+    assert (move["log_dir"], move["target"], move["bytes_to_move"] > RECORDS * 1000) == (one, two, True)
+    assert broker.run(plan).status == 5, "files are never overwritten"
+    assert broker.run(f"reassign execute {file} --wait").status == 0
+    assert set(broker.places(topic).values()) == {two}
+    assert broker.run(f"reassign plan-disks --drain 0:{one} --topic {topic} --format json").document["moves"] == []
+
+    assert broker.run(f"reassign plan-disks 0 --topic {topic} --output {balanced}").status == 0
+    assert broker.run(f"reassign execute {balanced} --wait").status == 0
+    assert set(broker.places(topic).values()) == {one, two}
+    assert broker.run(f"reassign execute {tmp_path / 'balanced-rollback.json'} --wait").status == 0
+    assert set(broker.places(topic).values()) == {two}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--drain 0:/nowhere", "broker 0 has no log directory /nowhere; it has "),
+        ("--drain /nowhere", "write BROKER:DIR"),
+        ("7", "broker 7 is not alive; the cluster has 0"),
+        ("x", "the id of a broker"),
+        ("--topic no-such-topic", "there is no topic 'no-such-topic'"),
+    ],
+)
+def test_unusable_options_of_a_disk_plan_are_named(broker: TwoDirs, options: str, why: str) -> None:
+    ran = broker.run(f"reassign plan-disks {options}")
+    assert (ran.status, why in ran.err) == (2, True), ran.err
+
+
 def test_an_unknown_directory_is_refused_before_anything_moves(broker: TwoDirs, tmp_path: Path) -> None:
     assert broker.run("topics create refused --partitions 2").status == 0
     before = broker.places("refused")

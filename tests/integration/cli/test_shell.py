@@ -255,7 +255,7 @@ def is_changing(line: str) -> bool:
 
 
 @pytest.mark.parametrize("with_messages", [False, True])
-def test_change_whose_output_nobody_reads_is_made(relayed: tuple[Seeded, Relay], *, with_messages: bool) -> None:
+def test_change_is_made_although_its_output_is_closed(relayed: tuple[Seeded, Relay], *, with_messages: bool) -> None:
     seeded, _ = relayed
     names = " ".join(f"unread-{with_messages}-{number}" for number in range(200))
     status, _ = in_closed_pipe(seeded, f"topics create {names} --partitions 1", with_messages=with_messages)

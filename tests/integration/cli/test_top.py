@@ -99,7 +99,7 @@ def test_a_stopped_process_gives_the_terminal_back_and_takes_it_again(terminal: 
 
 
 @ON_OURS
-def test_a_screen_without_a_cluster_says_so_and_ends(bootstrap: str) -> None:
+def test_a_screen_without_a_cluster_shows_the_reason_and_ends(bootstrap: str) -> None:
     terminal = Terminal("127.0.0.1:1")
     try:
         terminal.wait_for(b"cannot reach")

@@ -37,6 +37,10 @@ def test_the_life_of_a_token(broker: SaslBroker, tmp_path: Path) -> None:
     assert kctl("tokens", "describe", "--show-hmac", *own)[1][-1]["hmac"] == hmac
     assert kctl("tokens", "describe", "--owner", "User:nobody", *own)[1] == []
 
+    (row,) = kctl("tokens", "renew", token_id, "--dry-run", *own)[1]
+    assert (row["status"], row["expires"]) == ("would be renewed", token["expires"])
+    (row,) = kctl("tokens", "expire", token_id, "--dry-run", *own)[1]
+    assert (row["status"], row["expires"]) == ("would be removed", token["expires"])
     status, (row,), _ = kctl("tokens", "renew", token_id, "--period", "1d", *own)
     assert (status, row["expires"]) == (0, token["renewable_until"])
     assert kctl("tokens", "expire", token_id, *own)[0] == 5

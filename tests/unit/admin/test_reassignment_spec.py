@@ -43,10 +43,10 @@ def test_version_and_log_dirs_may_be_left_out() -> None:
     [
         ({"topic": "orders", "partition": 1, "replicas": []}, "without replicas"),
         ({"topic": "orders", "partition": 1, "replicas": [1, 1]}, "twice"),
-        ({"topic": "orders", "partition": 1, "replicas": ["1"]}, "no list of broker ids"),
-        ({"topic": "orders", "partition": 1, "replicas": [-1]}, "no list of broker ids"),
-        ({"topic": "orders", "partition": 1, "replicas": [True]}, "no list of broker ids"),
-        ({"topic": "orders", "partition": 1}, "no list of broker ids"),
+        ({"topic": "orders", "partition": 1, "replicas": ["1"]}, "not a list of broker ids"),
+        ({"topic": "orders", "partition": 1, "replicas": [-1]}, "not a list of broker ids"),
+        ({"topic": "orders", "partition": 1, "replicas": [True]}, "not a list of broker ids"),
+        ({"topic": "orders", "partition": 1}, "not a list of broker ids"),
         ({"topic": "orders", "partition": -1, "replicas": [1]}, "no partition number"),
         ({"topic": "", "partition": 1, "replicas": [1]}, "no topic"),
         ({"partition": 1, "replicas": [1]}, "no topic"),
@@ -63,10 +63,10 @@ def test_malformed_specs_are_refused_with_a_reason(partition: dict[str, object],
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
         ("{}", "'partitions' is missing"),
-        ('{"partitions":[1]}', "no list of objects"),
+        ('{"partitions":[1]}', "not a list of objects"),
         ('{"partitions":[]}', "names no partition"),
         ('{"version":2,"partitions":[]}', "version 2"),
         (

@@ -203,7 +203,9 @@ def test_client_properties_become_settings() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12), st.lists(st.integers(0, 5)))
-def test_ready_records_keep_order_and_know_the_first(fetches: list[tuple[int, int]], takes: list[int]) -> None:
+def test_ready_records_keep_their_order_and_return_first_offsets(
+    fetches: list[tuple[int, int]], takes: list[int]
+) -> None:
     ready = ReadyRecords()
     expected: list[tuple[Tp, Record]] = []
     next_offset = dict.fromkeys(range(3), 0)

@@ -97,7 +97,7 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("groups --nope --help", "no such option of kctl groups: --nope."),
         ("topics list --timeout 0", "--timeout must be greater than 0"),
         ("topics list --timeout soon", "'soon' is not a valid duration"),
-        ("topics list --bootstrap-server host:port", "'host:port' is no address"),
+        ("topics list --bootstrap-server host:port", "'host:port' is not an address"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
         ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),

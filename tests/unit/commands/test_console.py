@@ -53,7 +53,7 @@ def test_list_is_shown_as_ever(format_: Format) -> None:
 
 
 @pytest.mark.parametrize("format_", list(Format))
-def test_single_thing_is_shown_as_ever(format_: Format) -> None:
+def test_single_row_is_shown_as_in_the_golden_file(format_: Format) -> None:
     one = console(format_)
     one.show_one({"cluster_id": "abc", "controller": 1, "rack": None, "live": True})
     assert written(one).encode() == (GOLDEN / f"one.{format_.value}").read_bytes()
@@ -142,7 +142,7 @@ def test_failure_under_json_is_the_one_document() -> None:
     assert json.loads(written(one)) == document
 
 
-def test_failure_elsewhere_leaves_stdout_alone() -> None:
+def test_failure_without_json_writes_to_stderr_only() -> None:
     one = console(Format.PLAIN)
     one.fail("X", "it failed\nbadly")
     assert written(one) == ""

@@ -150,7 +150,7 @@ def test_interruption_at_the_question_changes_nothing(
     assert ran.err.splitlines()[-1] == ("kctl: warning: interrupted: no request that changes something was sent")
 
 
-def test_report_has_what_was_answered_and_what_was_not() -> None:
+def test_report_has_the_requests_with_and_without_a_response() -> None:
     changes = SentChanges()
     for _ in range(2):
         with changes.sending("CreateAcls request"):

@@ -89,7 +89,7 @@ def test_list_show_rename_and_remove(kctl: Kctl) -> None:
     [
         ("profile add ../x --bootstrap-server a:1", "'../x' cannot be the name of a profile"),
         ("profile add dev", "give --bootstrap-server"),
-        ("profile add dev --bootstrap-server a:b", "'a:b' is no address"),
+        ("profile add dev --bootstrap-server a:b", "'a:b' is not an address"),
         ("profile add dev --bootstrap-server a:1 --default-timeout 0s", "--default-timeout must be greater than 0"),
         ("profile add dev --command-config /no/such", "cannot read /no/such"),
         ("profile use nope", "there is no profile 'nope'; profiles are: none"),

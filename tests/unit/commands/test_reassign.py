@@ -240,6 +240,12 @@ def test_cancel_shows_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> Non
     assert not cluster.moving
 
 
+def test_file_that_does_not_exist_is_not_taken_for_a_partition(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("reassign execute drain.json")
+    assert ran.status == ExitStatus.USAGE
+    assert "'drain.json' is neither a file nor TOPIC:PARTITION=BROKER,BROKER" in ran.err
+
+
 @pytest.mark.parametrize(
     "line",
     [

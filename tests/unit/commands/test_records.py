@@ -231,7 +231,7 @@ def test_what_consume_writes_produce_reads_back(kctl: Kctl, cluster: FakeCluster
 def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     for line, complaint in (
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b"[]", "not a JSON object"),
         (b'{"value":1}', "neither text nor null"),
         (b'{"value":"!","value_encoding":"base64"}', "is not valid base64"),

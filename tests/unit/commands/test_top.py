@@ -172,7 +172,7 @@ def test_space_keeps_the_screen_until_it_is_pressed_again() -> None:
     assert step(pressed(state, " "), Sampled(activity_of(["b"])), 1).seen != state.seen
 
 
-def test_a_cluster_that_does_not_answer_keeps_its_last_values_on_the_screen() -> None:
+def test_a_cluster_that_does_not_respond_keeps_its_last_values_on_the_screen() -> None:
     state = step(shown(["orders"]), SampleFailed("cannot reach \x1b[31mhost"), 7_000)
     lines = texts(state, 200)
     assert "no response for 7 s: cannot reach \\x1b[31mhost" in lines[0]
@@ -187,7 +187,7 @@ def test_the_health_of_the_cluster_is_on_the_third_line() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_the_overview_shows_every_kind_of_thing(width: int) -> None:
+def test_the_overview_shows_brokers_topics_and_groups(width: int) -> None:
     lines = texts(shown(["orders", "payments"]), width)
     for title in ("BROKER", "TOPIC ", "GROUP"):
         assert any(line.startswith(title) for line in lines), lines

@@ -90,7 +90,7 @@ def test_slow_expression_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         NamePattern("--topic-regex", "(a|aa)+b").select(["a" * 200])
 
 
-def test_invalid_expression_is_refused_before_the_cluster_is_asked(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_invalid_expression_is_refused_before_the_cluster_is_queried(kctl: Kctl, cluster: FakeCluster) -> None:
     ran = kctl("topics delete --topic-regex ( --yes")
     assert ran.status == ExitStatus.USAGE
     assert "--topic-regex: '(' is not a valid regular expression" in ran.err

@@ -257,13 +257,18 @@ def test_scram_with_a_user_and_without() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("user", ["bob", "nobody"])
-def test_scram_does_not_distinguish_an_unknown_user_from_a_wrong_password(user: str) -> None:
-    async def scene(server: Server) -> None:
-        await server.set_user("bob", "s")
-        await server.refused(server.scram(user, "wrong"))
+def test_scram_does_not_distinguish_an_unknown_user_from_a_wrong_password() -> None:
+    responses: list[bytes | None] = []
 
-    play(scene)
+    async def scene(server: Server, user: str) -> None:
+        await server.set_user("bob", "s")
+        responses.append(await server.refused(server.scram(user, "wrong")))
+
+    play(lambda server: scene(server, "bob"))
+    play(lambda server: scene(server, "nobody"))
+    assert responses[0] == responses[1]
+    response = _decoded(SaslAuthenticateResponse, 36, 2, responses[0])
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_a_delegation_token_gives_the_principal_of_its_owner_until_it_expires() -> None:
@@ -289,11 +294,18 @@ def test_an_expired_delegation_token_is_refused() -> None:
     play(scene)
 
 
-def test_a_token_id_is_no_user_name_and_a_user_no_token() -> None:
+@pytest.mark.parametrize("as_token", [False, True])
+def test_a_token_id_is_no_user_name_and_a_user_no_token(as_token: bool) -> None:
+    """With the right passwords: a token authenticates as a token only, and a user as a user only."""
+
     async def scene(server: Server) -> None:
+        await server.set_user("bob", "s")
         server.tokens.put(DelegationToken("id", "User:owner", (), 0, 10 * HOUR_MS, HOUR_MS))
         password = base64.b64encode(server.tokens.hmac("id")).decode()
-        await server.refused(server.scram("id", password))
+        name, password = ("bob", "s") if as_token else ("id", password)
+        response = await server.refused(server.scram(name, password, is_token=as_token))
+        decoded = _decoded(SaslAuthenticateResponse, 36, 2, response)
+        assert decoded.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
     play(scene)
 

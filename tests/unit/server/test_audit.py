@@ -38,7 +38,7 @@ def denied(*names: str) -> list[logging.LogRecord]:
     return records
 
 
-def test_a_line_has_who_from_where_and_what() -> None:
+def test_a_line_has_principal_host_operation_and_resource() -> None:
     (line,) = written_lines(denied("a"))
     assert line.endswith(
         "denied listener=EXTERNAL principal=User:bob host=1.2.3.4 operation=Write resource=Topic:a request=produce "

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import TopicPartition, uuid_text
 from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -21,7 +21,6 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
-from kctl.storage.checkpoints import uuid_text
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock

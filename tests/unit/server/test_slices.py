@@ -52,7 +52,7 @@ def test_the_partitions_of_a_long_request_are_freed_in_slices() -> None:
         few = [StopReplicaTopicState(topic_name="few", partition_states=[]) for _ in range(2_000)]
         many = StopReplicaTopicState(topic_name="many", partition_states=[None] * 2_000)  # type: ignore[list-item]
         topics = [*few, many]
-        freeing = asyncio.ensure_future(release(topics))
+        freeing = asyncio.ensure_future(release([*(topic.partition_states for topic in topics), topics]))
         left = len(topics) + len(many.partition_states)
         while not freeing.done():
             await asyncio.sleep(0)

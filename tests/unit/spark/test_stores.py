@@ -193,7 +193,7 @@ def _run_two(cluster: Cluster, files: Files, tmp_path: Path, step: int) -> bool:
     return bool(runs)
 
 
-def test_an_answer_that_was_lost_is_not_a_lost_race() -> None:
+def test_a_publication_whose_response_was_lost_is_not_a_lost_race() -> None:
     """A client repeats a request whose response is lost; the store then refuses to create the object again."""
     files = memory_targets()("lake")
     cluster = filled()

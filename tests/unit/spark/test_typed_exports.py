@@ -34,7 +34,7 @@ KINDS = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.kind)
 
 
 def with_bad_records(partition: int, offset: int) -> bytes:
-    """Every fifth value is no JSON; the fields `sometimes` are not in the sample."""
+    """Every fifth value is not JSON; the fields `sometimes` are not in the sample."""
     if offset % 5 == 4:
         return b"\xffbad %d" % offset
     more = {"sometimes": {"n": offset}} if offset % 7 == 5 else {}

@@ -528,7 +528,7 @@ def test_the_coordinator_writes_transactional_records_without_sequence_numbers()
     assert machine.log.last_stable_offset(4) == 4
 
 
-def test_a_follower_starts_with_the_batch_in_whose_midst_its_leader_s_log_begins() -> None:
+def test_a_follower_starts_with_the_batch_that_contains_the_log_start_of_its_leader() -> None:
     """Records may be deleted up to any offset, but a leader sends whole batches."""
     records = [Record(delta, NOW_MS, b"k", b"%d" % delta) for delta in range(4)]
     batch = build_batch(records, base_offset=8)

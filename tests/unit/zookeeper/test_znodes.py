@@ -194,10 +194,3 @@ def test_both_versions_of_features_are_read() -> None:
 def test_broken_data_is_a_value_error_that_names_the_path(decode: Callable[[str, bytes], object], data: bytes) -> None:
     with pytest.raises(ValueError, match=HERE):
         decode(HERE, data)
-
-
-def test_ids_are_22_characters_of_url_safe_base64() -> None:
-    assert znodes.encode_uuid(TOPIC_ID) == "9HrBC1jMQ3KlZw4CssPUeQ"
-    assert znodes.decode_uuid("9HrBC1jMQ3KlZw4CssPUeQ") == TOPIC_ID
-    with pytest.raises(ValueError, match="16-char string"):
-        znodes.decode_uuid("AAAA")

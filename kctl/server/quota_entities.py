@@ -162,7 +162,7 @@ def _path_element(name: str | None) -> str:
 
 
 def _integer_text(bits: int, key: str, value: float) -> str:
-    """PeriodicChecks like a JVM: down, limited to the range of the type, and NaN to 0."""
+    """Rounds as Java casts do: towards zero, limited to the range of the type, and NaN to 0."""
     highest = (1 << bits - 1) - 1
     if math.isnan(value):
         return "0"

@@ -1,0 +1,248 @@
+"""`kctl reassign plan-disks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kctl.admin.disk_balance import disk_changes, plan_disks
+from kctl.admin.health import ongoing_if_supported
+from kctl.admin.log_dirs import describe_log_dirs, sizes_in
+from kctl.admin.reassignment_plan import plan_moves
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign.cost import cost_text
+from kctl.commands.reassign.plan_files import PlanFiles, note_files
+from kctl.commands.rows import code_error
+from kctl.commands.shown import shows_one
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ErrorCode, UsageError
+from kctl.integers import parse_integer
+from kctl.model import TopicPartition
+from kctl.quantities import counted
+
+if TYPE_CHECKING:
+    from kctl.admin.disk_balance import DiskChange
+    from kctl.admin.log_dirs import LogDir, Replica
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.metadata import ClusterMetadata
+
+app = typer.Typer(add_completion=False)
+
+DISK_COLUMNS = (
+    Column("broker", numeric=True),
+    Column("log_dir"),
+    Column("bytes_before", numeric=True),
+    Column("bytes_after", numeric=True),
+    Column("bytes_received", numeric=True),
+    Column("replicas_before", numeric=True),
+    Column("replicas_after", numeric=True),
+    Column("free_bytes", numeric=True, is_rare=True),
+    *ERROR_COLUMNS,
+)
+
+
+class DiskRow(NamedTuple):
+    """A log directory before and after the moves; nothing but the error is known of one that is offline."""
+
+    broker: int
+    log_dir: str
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    bytes_received: int | None = None
+    replicas_before: int | None = None
+    replicas_after: int | None = None
+    free_bytes: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+
+class PlannedDiskMove(NamedTuple):
+    """The move of one replica to another directory of its broker."""
+
+    topic: str
+    partition: int
+    broker: int
+    log_dir: str
+    target: str
+    bytes_to_move: int
+
+
+class DiskPlanReport(NamedTuple):
+    """The JSON object of a plan."""
+
+    replicas_to_copy: int
+    bytes_to_move: int
+    disks: list[DiskRow]
+    moves: list[PlannedDiskMove]
+    files: list[str]
+    rollback_file: str | None
+
+
+@app.command(
+    "plan-disks",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl reassign plan-disks --output disks.json",
+        "kctl reassign plan-disks 1,2 --topic orders",
+        "kctl reassign plan-disks --drain 3:/disk2/kafka --output empty-disk2.json",
+    ),
+)
+@shows_one(DiskPlanReport)
+def plan_disks_of(
+    ctx: typer.Context,
+    brokers: Annotated[
+        str | None,
+        typer.Argument(help="The brokers whose disks are balanced, such as 1,2.  Default: those of --drain, else all."),
+    ] = None,
+    *,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drain",
+            metavar="BROKER:DIR",
+            help="Move all replicas out of this log directory, for example to replace its disk.",
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Move only partitions of these topics.  Default: all."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Plan moves of replicas between the log directories of each broker, so that these hold the same number of bytes.
+
+    Nothing is copied from one broker to another.  Directories that differ from the mean of their broker by less than
+    5 % stay as they are, and so do those that are offline.  With --drain, the other directories of that broker are
+    balanced as well.
+
+    Nothing is changed: 'kctl reassign execute' executes the plan (Kafka 1.1 or later).  The same cluster gives the same
+    plan.  No directory receives more than it has free, where brokers report that (Kafka 3.3).
+
+    One row per log directory; with --format json also the moves.  Existing files are not overwritten.
+    """
+    run: Invocation = ctx.obj
+    chosen = _broker_ids(brokers)
+    drained = [_directory(text) for text in drain or []]
+    files = PlanFiles(output)
+    metadata, log_dirs, failed = run.on_brokers(lambda client: _read(client, chosen, drained))
+    _check_drained(log_dirs, drained)
+    targets = plan_disks(log_dirs, drained=drained, movable=_movable(metadata, topic))
+    replicas = {tp: _replicas(metadata, tp) for tp in sorted({tp for _, tp in targets})}
+    sizes = sizes_in(log_dirs, failed)
+    moves = plan_moves(replicas, metadata, {}, sizes, targets)
+    written = files.write([moves], is_split=False) if moves else None
+    planned = [
+        PlannedDiskMove(tp.topic, tp.partition, broker, sizes.places[broker, tp], path, sizes.bytes[broker, tp])
+        for (broker, tp), path in targets.items()
+    ]
+    rows = [_row(one, log_dir) for one, log_dir in zip(disk_changes(log_dirs, targets), log_dirs, strict=True)]
+    report = DiskPlanReport(
+        replicas_to_copy=len(targets),
+        bytes_to_move=sum(one.bytes_to_move for one in planned),
+        disks=rows,
+        moves=planned,
+        files=[str(path) for path in written[0]] if written else [],
+        rollback_file=str(written[1]) if written else None,
+    )
+    if run.console.is_machine_readable:
+        run.console.show_one(report)
+    else:
+        run.console.show(DISK_COLUMNS, rows)
+    for one in failed:
+        run.console.warn(f"broker {one.name} did not describe its log directories: {one.message}")
+    if moves:
+        run.console.note(f"{counted(len(moves), 'partition')} to change, {cost_text(moves, None)}")
+        note_files(run, report.files, report.rollback_file)
+    else:
+        run.console.note("nothing to move")
+    return ExitStatus.FAILED if failed else run.status_of(rows)
+
+
+async def _read(
+    client: ClusterClient, chosen: list[int] | None, drained: list[tuple[int, str]]
+) -> tuple[ClusterMetadata, list[LogDir], list[Outcome]]:
+    """The cluster and the log directories, by broker and path.  Raises UsageError, and Refused during moves."""
+    ongoing = await ongoing_if_supported(client)
+    if ongoing:
+        raise Refused(
+            f"{counted(len(ongoing), 'partition is', 'partitions are')} being moved: wait, or cancel the moves"
+        )
+    metadata = await client.metadata()
+    named = {*(chosen or []), *(broker for broker, _ in drained)}
+    wanted = named or metadata.brokers.keys()
+    for broker in sorted(wanted - metadata.brokers.keys()):
+        alive = ", ".join(map(str, sorted(metadata.brokers)))
+        raise UsageError(f"broker {broker} is not alive; the cluster has {alive}")
+    log_dirs, failed = await describe_log_dirs(client, wanted)
+    copied = next((replica.tp for one in log_dirs for replica in one.replicas if replica.is_future), None)
+    if copied is not None:
+        raise Refused(f"replicas are being moved between log directories ({copied}, ...): wait, or cancel the moves")
+    return metadata, sorted(log_dirs, key=lambda one: (one.broker_id, one.path)), failed
+
+
+def _broker_ids(text: str | None) -> list[int] | None:
+    """Broker ids of a list; None stays None."""
+    return None if text is None else [parse_integer(one, "the id of a broker", low=0) for one in text.split(",")]
+
+
+def _directory(text: str) -> tuple[int, str]:
+    broker, colon, path = text.partition(":")
+    if not colon or not path.startswith("/"):
+        raise UsageError(f"--drain {text}: write BROKER:DIR, such as 3:/disk2/kafka")
+    return parse_integer(broker, f"the broker of --drain {text}", low=0), path
+
+
+def _check_drained(log_dirs: list[LogDir], drained: list[tuple[int, str]]) -> None:
+    for broker, path in drained:
+        own = {one.path: one.error for one in log_dirs if one.broker_id == broker}
+        if path not in own:
+            raise UsageError(f"broker {broker} has no log directory {path}; it has {', '.join(sorted(own)) or 'none'}")
+        if own[path] is not ErrorCode.NONE:
+            raise Refused(
+                f"log directory {path} of broker {broker} is offline: its replicas cannot be copied from there"
+            )
+
+
+def _movable(metadata: ClusterMetadata, topics: list[str] | None) -> set[Replica]:
+    """The replicas of the topics.  Raises UsageError for an unknown topic."""
+    for name in topics or []:
+        if name not in metadata.topics:
+            raise UsageError(f"there is no topic '{name}'")
+    return {
+        (broker, TopicPartition(topic.name, one.partition))
+        for topic in metadata.topics.values()
+        if topics is None or topic.name in topics
+        for one in topic.partitions
+        for broker in one.replicas
+    }
+
+
+def _replicas(metadata: ClusterMetadata, tp: TopicPartition) -> tuple[int, ...]:
+    partition = metadata.topics[tp.topic].partition(tp.partition)
+    return () if partition is None else partition.replicas
+
+
+def _row(change: DiskChange, log_dir: LogDir) -> DiskRow:
+    if log_dir.error is not ErrorCode.NONE:
+        return DiskRow(change.broker_id, change.path, **code_error(log_dir.error))
+    return DiskRow(
+        broker=change.broker_id,
+        log_dir=change.path,
+        bytes_before=change.bytes_before,
+        bytes_after=change.bytes_after,
+        bytes_received=change.bytes_received,
+        replicas_before=change.replicas_before,
+        replicas_after=change.replicas_after,
+        free_bytes=change.free_bytes,
+    )
