@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -66,7 +67,9 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.USAGE
         case Refused() | GuardRefused():
             return ExitStatus.REFUSED
-        case ClusterUnreachable() | TimeoutError() | ApiError(code=ErrorCode.REQUEST_TIMED_OUT):
+        case ClusterUnreachable() | TimeoutError():
+            return ExitStatus.UNREACHABLE
+        case ApiError(code=ErrorCode.REQUEST_TIMED_OUT | ErrorCode.NETWORK_EXCEPTION):
             return ExitStatus.UNREACHABLE
         case _:
             return ExitStatus.FAILED
@@ -110,11 +113,15 @@ def _report(error: BaseException, command_line: Sequence[str]) -> int:
         sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
     status = exit_status_of(error)
     try:
+        _flush()
+    except OSError:  # A full disk: what is left of the output would fail again.
+        discard(sys.stdout)
+    try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             code, message, retryable = _describe(error)
             Console.standard(_requested_format(command_line)).fail(code, message, retryable=retryable)
         _flush()
-    except BrokenPipeError:
+    except OSError:
         discard(sys.stdout)
     return int(status)
 
@@ -136,6 +143,8 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "REFUSED", str(error), False
         case KctlError():
             return "FAILED", str(error), False
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, filename=None, strerror=str() as reason):
+            return "OS_ERROR", f"cannot write: {reason}", False
         case OSError(strerror=str() as reason):
             return "OS_ERROR", f"{error.filename}: {reason}" if error.filename else reason, False
         case ModuleNotFoundError(name=str() as name) if name.startswith("kctl."):

@@ -249,9 +249,9 @@ class Console:
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
         """Write the error that ends the command to stderr, and with json and yaml also as the document on stdout."""
+        self.stderr.write(f"kctl: {escape(message)}\n")  # First, because stdout may be what has failed.
         if self.format.is_document:
             self.document({"error": {"code": code, "message": message, "retryable": retryable}})
-        self.stderr.write(f"kctl: {escape(message)}\n")
 
     @property
     def can_ask(self) -> bool:

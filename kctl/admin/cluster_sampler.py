@@ -58,11 +58,13 @@ class Sampler:
             ongoing = await self._or_nothing(ongoing_if_supported(client), "reassignments", problems)
             led = self._led(metadata)
             # Starts before commits and ends after them, as otherwise a commit in between would be outside of the log.
-            starts = await self._or_nothing(self._offsets(led & self._committed, EARLIEST), "offsets", problems)
+            starts = await self._or_nothing(
+                self._offsets(led & self._committed, EARLIEST, metadata), "offsets", problems
+            )
             groups = await self._or_nothing(self._groups(problems), "groups", problems) or {}
             self._committed = {tp for group in groups.values() for tp in group.committed}
             at_ms = client.transport.monotonic_ms()
-            ends = await self._or_nothing(self._offsets(led, LATEST), "offsets", problems)
+            ends = await self._or_nothing(self._offsets(led, LATEST, metadata), "offsets", problems)
             facts = await self._or_nothing(
                 self._retention_facts(groups, starts or {}, ends or {}), "retention of topics", problems
             )
@@ -106,11 +108,13 @@ class Sampler:
             if one.leader in metadata.brokers
         }
 
-    async def _offsets(self, partitions: Collection[TopicPartition], place: int) -> dict[TopicPartition, int]:
+    async def _offsets(
+        self, partitions: Collection[TopicPartition], place: int, metadata: ClusterMetadata
+    ) -> dict[TopicPartition, int]:
         """The first or the last offset of each partition, without those that have an error."""
         if not partitions:
             return {}
-        found = await list_offsets(self._client, dict.fromkeys(partitions, place))
+        found = await list_offsets(self._client, dict.fromkeys(partitions, place), known=metadata)
         return {tp: one.offset for tp, one in found.items() if not isinstance(one, ApiError)}
 
     async def _groups(self, problems: list[str]) -> dict[str, GroupReading]:

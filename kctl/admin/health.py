@@ -39,6 +39,10 @@ class Reason:
     tp: TopicPartition | None = None
 
 
+_NOT_LISTED = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+"""Errors of brokers before 2.4 and for users without the permission, for which there are no reassignments."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The state of a cluster, as input of the check."""
@@ -48,6 +52,8 @@ class Observation:
     """Live brokers that do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
+    is_restricted: bool = False
+    """Whether the user may not describe the cluster; then topics may be hidden as well."""
 
 
 async def observe(client: ClusterClient) -> Observation:
@@ -65,9 +71,16 @@ async def observe(client: ClusterClient) -> Observation:
     found = zip(metadata.brokers, problems, strict=True)
     unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
     ongoing: Mapping[TopicPartition, Ongoing] = {}
+    is_restricted = False
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
-        ongoing = await ongoing_if_supported(client)
-    return Observation(metadata, unreachable, await min_insync_replicas(client, metadata.topics), ongoing)
+        try:
+            ongoing = await list_reassignments(client)
+        except ApiError as error:
+            if error.code not in _NOT_LISTED:
+                raise
+            is_restricted = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    minimum = await min_insync_replicas(client, metadata.topics)
+    return Observation(metadata, unreachable, minimum, ongoing, is_restricted)
 
 
 def health_reasons(seen: Observation) -> list[Reason]:
@@ -150,7 +163,7 @@ async def ongoing_if_supported(client: ClusterClient) -> Mapping[TopicPartition,
     try:
         return await list_reassignments(client)
     except ApiError as error:
-        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+        if error.code in _NOT_LISTED:
             return {}
         raise
 

@@ -86,6 +86,10 @@ async def describe_log_dirs(
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
             if response.error_code:
                 raise ApiError(ErrorCode.of(response.error_code))
+            if not response.results:
+                # Versions before 3 have no error code for it; every broker has a log directory.
+                text = "the broker shows no log directories: this needs the operation Describe on the cluster"
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
         except (ConnectionLost, AuthenticationFailed, ApiError) as error:
             return failure_of(str(broker_id), error)
         return [

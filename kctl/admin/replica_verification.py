@@ -18,7 +18,6 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches
 from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import DEBUGGING_CONSUMER, EARLIEST, LATEST, OffsetAt, list_offsets_of_replicas
-from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, AuthenticationFailed, ErrorCode
 from kctl.limits import VERIFY_FETCH_BYTES_MAX
@@ -94,9 +93,9 @@ async def verify_once(client: ClusterClient, partitions: Sequence[VerifiedPartit
     await _read_bounds(client, partitions)
     for one in partitions:
         one.end, one.high_watermarks, one.empty_fetches = None, {}, 0
-    metadata = await client.metadata([])
+    brokers = len({replica for one in partitions for replica in one.readable})
     while waiting := [one for one in partitions if not one.is_done][:_PARTITIONS_AT_ONCE]:
-        fetched = await _fetch(client, waiting, metadata)
+        fetched = await _fetch(client, waiting, partitions, brokers)
         moved = await _skip_deleted(client, [one for one in waiting if _is_out_of_range(fetched[one.tp])])
         for index, one in enumerate(waiting):
             if one.tp not in moved:
@@ -208,9 +207,13 @@ async def _read_bounds(client: ClusterClient, partitions: Sequence[VerifiedParti
 
 
 async def _fetch(
-    client: ClusterClient, partitions: Sequence[VerifiedPartition], metadata: ClusterMetadata
+    client: ClusterClient,
+    partitions: Sequence[VerifiedPartition],
+    all_partitions: Sequence[VerifiedPartition],
+    brokers: int,
 ) -> dict[TopicPartition, dict[int, FetchedPartition]]:
-    share = max(_PARTITION_BYTES // 16, VERIFY_FETCH_BYTES_MAX // max(1, len(metadata.brokers)))
+    """The records at the positions of `partitions`.  A broker that cannot be reached fails for `all_partitions`."""
+    share = max(_PARTITION_BYTES // 16, VERIFY_FETCH_BYTES_MAX // max(1, brokers))
     limits = FetchLimits(
         max_wait_ms=_WAIT_MS, min_bytes=0, max_bytes=share, partition_max_bytes=min(share, _PARTITION_BYTES)
     )
@@ -221,7 +224,7 @@ async def _fetch(
         return await fetch_batches(connection, wanted, limits=limits, replica_id=DEBUGGING_CONSUMER)
 
     by_partition: dict[TopicPartition, dict[int, FetchedPartition]] = {one.tp: {} for one in partitions}
-    for replica, responses in (await _on_replicas(client, partitions, read)).items():
+    for replica, responses in (await _on_replicas(client, partitions, read, all_partitions)).items():
         for response in responses:
             by_partition[response.tp][replica] = response
     return by_partition
@@ -231,8 +234,13 @@ async def _on_replicas(
     client: ClusterClient,
     partitions: Iterable[VerifiedPartition],
     send_to: Callable[[Connection, list[TopicPartition]], Awaitable[T]],
+    all_partitions: Sequence[VerifiedPartition] = (),
 ) -> dict[int, T]:
-    """The responses by replica; one that cannot be reached fails for all its partitions."""
+    """The responses by replica.
+
+    A broker that refuses the request fails for these partitions, and one that does not respond for `all_partitions`
+    too, so that it is waited for once.
+    """
     by_broker: dict[int, list[VerifiedPartition]] = {}
     for one in partitions:
         for replica in one.readable:
@@ -241,7 +249,10 @@ async def _on_replicas(
     async def send(replica: int) -> T | Outcome:
         try:
             return await send_to(await client.broker(replica), [one.tp for one in by_broker[replica]])
-        except (ApiError, ConnectionLost, AuthenticationFailed) as error:
+        except ConnectionLost as error:
+            by_broker[replica] += [one for one in all_partitions if replica in one.readable]
+            return failure_of(str(replica), error)
+        except (ApiError, AuthenticationFailed) as error:
             return failure_of(str(replica), error)
 
     brokers = sorted(by_broker)

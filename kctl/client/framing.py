@@ -104,8 +104,7 @@ def not_kafka(address: str, size: int) -> KctlError:
 def no_response(request: object, timeout_ms: int) -> str:
     """Error text for a request without a response in time."""
     name = definition_of(type(request)).name.removesuffix("Request")
-    hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not respond to it"
-    return f"no response to {name} within {timeout_ms} ms{hint if name == 'ApiVersions' else ''}"
+    return f"no response to {name} within {timeout_ms} ms"
 
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:

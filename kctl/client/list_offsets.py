@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes, on_leaders
+from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -47,13 +48,17 @@ async def list_offsets(
     timestamps: Mapping[TopicPartition, int],
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    known: ClusterMetadata | None = None,
 ) -> Outcomes[OffsetAt]:
-    """The first offset at or after each timestamp (ms since the epoch, LATEST or EARLIEST), by partition."""
+    """The first offset at or after each timestamp (ms since the epoch, LATEST or EARLIEST), by partition.
+
+    Leaders are those in `known`, or are looked up without it.
+    """
 
     async def send_to(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
         return await _send_one(connection, {tp: timestamps[tp] for tp in tps}, isolation)
 
-    return await on_leaders(client, timestamps, send_to)
+    return await on_leaders(client, timestamps, send_to, known=known)
 
 
 async def list_offsets_at(

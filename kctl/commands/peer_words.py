@@ -259,7 +259,11 @@ def option_meant(
     noun = command.partition(" ")[0]
     if noun == "configs" and flag in CONFIGS_OPTIONS:
         return CONFIGS_OPTIONS[flag]
-    close = [one for one in flags if one.startswith(f"{flag}-")] or difflib.get_close_matches(flag, flags, 1, 0.7)
+    close = (
+        [one for one in flags if one.startswith(f"{flag}-")]
+        or [one for one in flags if one.endswith(flag[1:]) and flag.startswith("--")]
+        or difflib.get_close_matches(flag, flags, 1, 0.7)
+    )
     verb = COMMAND_OF_OPTION.get(flag)
     if verb in verbs:
         return f"kctl {noun} {verb}"

@@ -95,6 +95,10 @@ def health(
     run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
+    if seen.is_restricted:
+        run.console.warn(
+            "the user has no permission to describe the cluster: topics that it may not describe are not checked"
+        )
     reasons = health_reasons(seen)
     rows = [_reason_row(reason) for reason in reasons]
     overview = HealthOverview(

@@ -11,7 +11,7 @@ from kctl.commands.compat import log_dirs as log_dir_compat
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.rows import code_error, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def show_log_dirs(
 
     With `compat`, the text of Kafka's tool of that version, for all replicas or those of the topics.
 
-    Raises UsageError for a broker that is not in the cluster.
+    Raises UsageError for a broker that is not in the cluster, and ApiError for a topic that does not exist.
     """
 
     async def query(client: ClusterClient) -> tuple[list[LogDir], list[Outcome]]:
@@ -109,10 +109,13 @@ def show_log_dirs(
             raise UsageError(f"broker {', '.join(map(str, unknown))} is not in the cluster")
         partitions: Collection[TopicPartition] | None = None
         if topics and not compat:
+            for topic in metadata.topics.values():
+                if topic.error is not ErrorCode.NONE:
+                    raise ApiError(topic.error, f"topic '{topic.name}': {topic.error.description}")
             partitions = [
-                TopicPartition(name, one.partition)
-                for name in topics
-                for one in (metadata.topics[name].partitions if name in metadata.topics else ())
+                TopicPartition(topic.name, one.partition)
+                for topic in metadata.topics.values()
+                for one in topic.partitions
             ]
         return await describe_log_dirs(client, requested, partitions)
 

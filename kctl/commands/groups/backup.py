@@ -44,7 +44,9 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
         if group.type in OTHER_TYPES:
             run.console.warn(f"group '{outcome.name}' is a {group.type} group: its offsets are not backed up")
         elif not outcome.is_done and outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise Refused(f"the offsets of group '{outcome.name}' cannot be backed up: {outcome.message}{HINT}")
+            raise Refused(
+                f"the offsets of group '{outcome.name}' cannot be backed up: {outcome.message.rstrip('.')}{HINT}"
+            )
     offsets = committed_of(group for group in groups if group.type not in OTHER_TYPES)
     if not offsets:
         return
@@ -53,7 +55,7 @@ def back_up(run: Invocation, groups: Sequence[GroupDescription], reason: str, *,
     try:
         path = save_backup(backup_folder(backup_dir, cluster_id), document)
     except OSError as error:
-        raise Refused(f"the committed offsets cannot be backed up: {error}{HINT}") from None
+        raise Refused(f"the committed offsets cannot be backed up: {error.filename}: {error.strerror}{HINT}") from None
     run.console.note(f"backup of the committed offsets: {path}")
 
 

@@ -74,7 +74,8 @@ def export(
     missing = [one.outcome.name for one in groups if one.outcome.name not in committed] if names else []
     if missing:
         raise KctlError(f"no committed offsets: {', '.join(missing)}")
-    offsets = in_scope(committed, topic, topic_regex)
+    # With --all, a cluster without groups is an empty document.
+    offsets = in_scope(committed, topic, topic_regex) if committed or not all_ else {}
     if as_ == "csv":
         lines = ((group, tp, offsets[group][tp].offset) for group in sorted(offsets) for tp in sorted(offsets[group]))
         text = format_offsets(lines, with_group=len(offsets) > 1)

@@ -21,7 +21,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.shown import shows
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +112,7 @@ def _committed_at(run: Invocation, group: str, time_ms: int) -> Mapping[TopicPar
     for tp in sorted(found.offsets.keys() - found.committed.keys()):
         run.console.warn(f"{tp}: the committed offset had been deleted before {format_time(time_ms)}; its offset stays")
     if not found.committed:
-        raise UsageError(f"no offsets of group '{group}' are known that were committed at {format_time(time_ms)}")
+        raise KctlError(f"no offsets of group '{group}' are known that were committed at {format_time(time_ms)}")
     return found.committed
 
 

@@ -11,7 +11,7 @@ from kctl.commands.groups import reset as group_reset
 from kctl.commands.groups.backup import back_up
 from kctl.commands.groups.change_rows import RESET_COLUMNS, reset_row
 from kctl.commands.groups.selection import matching_topics, topic_pattern
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.input_files import read_input
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def in_scope(
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """The offsets that --topic or --topic-regex selects; all without them.
 
-    Raises UsageError if none is left, and KctlError if no topic matches.
+    Raises KctlError if none is left, or if no topic matches.
     """
     scope: Mapping[str, list[int] | None] | None = None
     if (pattern := topic_pattern(topic_regex)) is not None:
@@ -56,7 +56,7 @@ def in_scope(
     }
     left = {group: offsets for group, offsets in chosen.items() if offsets}
     if not left:
-        raise UsageError("there are no saved offsets of these groups and topics")
+        raise KctlError("there are no saved offsets of these groups and topics")
     return left
 
 

@@ -72,12 +72,24 @@ class DescribeConfigsHandler:
                 continue
             without_overrides = describe_topic(self._configs, {})
             described = [self._described_or_error(resource, context, without_overrides) for resource in some]
+            shared: dict[frozenset[str] | None, tuple[list[DescribeConfigsResourceResult], int]] = {}
             for resource, found in zip(some, await asyncio.gather(*described), strict=True):
                 if left < 0:
                     results.append(_left_out(resource))
                     continue
-                results.append(_result(resource, found, request, context.api_version))
-                left -= sum(map(_size_of, results[-1].configs))
+                result = _result_without_configs(resource, found)
+                results.append(result)
+                if isinstance(found, ApiError):
+                    continue
+                keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
+                if found is not without_overrides:
+                    entries, size = _entries(found, keys, request, context.api_version)
+                elif (same := shared.get(keys)) is not None:
+                    entries, size = same
+                else:  # Of most topics, and built once for these.
+                    entries, size = shared[keys] = _entries(found, keys, request, context.api_version)
+                result.configs = entries
+                left -= size
             await pause()  # They may take milliseconds; other connections are served in between.
         return DescribeConfigsResponse(results=results)
 
@@ -126,11 +138,8 @@ class DescribeConfigsHandler:
             return self._configs.topic_overrides.get(name, {})
 
 
-def _result(
-    resource: DescribeConfigsResource,
-    described: list[DescribedConfig] | ApiError,
-    request: DescribeConfigsRequest,
-    version: int,
+def _result_without_configs(
+    resource: DescribeConfigsResource, described: list[DescribedConfig] | ApiError
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
@@ -140,10 +149,15 @@ def _result(
     )
     if isinstance(described, ApiError):
         result.error_code, result.error_message = described.code, described.message or ""
-        return result
-    keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
-    result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
     return result
+
+
+def _entries(
+    described: list[DescribedConfig], keys: frozenset[str] | None, request: DescribeConfigsRequest, version: int
+) -> tuple[list[DescribeConfigsResourceResult], int]:
+    """The properties with these names, all without names, and their approximate size in bytes."""
+    entries = [_entry(each, request, version) for each in described if not keys or each.name in keys]
+    return entries, sum(map(_size_of, entries))
 
 
 def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

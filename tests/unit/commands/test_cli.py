@@ -161,6 +161,7 @@ def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeC
     [
         (ApiError(ErrorCode.INVALID_CONFIG), 1),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), 4),
+        (ApiError(ErrorCode.NETWORK_EXCEPTION), 4),
         (ClusterUnreachable("x"), 4),
         (TimeoutError(), 4),
         (UsageError("x"), 2),
@@ -271,3 +272,29 @@ def test_module_that_is_missing_is_one_line(kctl: Kctl, monkeypatch: pytest.Monk
     ran = kctl("nothing at all --format json")
     assert ran.status == 1
     assert json.loads(ran.out)["error"]["code"] == "NOT_BUILT"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("line", "status", "message"),
+    [
+        ("--help", 1, "kctl: cannot write: No space left on device\n"),
+        ("completion bash", 1, "kctl: cannot write: No space left on device\n"),
+        ("topics list --format json --bootstrap-server 127.0.0.1:1", 4, "kctl: cannot reach 127.0.0.1:1: "),
+        ("topics list --format yaml --nope", 2, "kctl: no such option: --nope."),
+    ],
+)
+def test_full_disk_is_an_error_without_traceback(line: str, status: int, message: str, unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "kctl", *line.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert ran.returncode == status
+    assert ran.stderr.startswith(message)
+    assert ran.stderr.count("\n") == 1

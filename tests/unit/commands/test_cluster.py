@@ -9,9 +9,14 @@ import pytest
 
 from kctl.commands.exit_status import ExitStatus
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
-from kctl.errors import UsageError
+from kctl.errors import ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
+from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kctl.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kctl.server.dev_cluster import Layout, defaults_for, settle
 from tests.unit.admin.moving_cluster import TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
@@ -32,6 +37,28 @@ def test_healthy_cluster_is_status_0_and_no_rows(kctl: Kctl, cluster: MovingClus
     assert (ran.status, ran.out) == (ExitStatus.DONE, "")
     document = kctl("cluster health --format json").document
     assert (document["healthy"], document["brokers"], document["partitions"]) == (True, 3, 2)
+
+
+def test_health_warns_of_topics_that_the_user_may_not_describe(kctl: Kctl, cluster: MovingCluster) -> None:
+    refused = ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+    cluster.intercept(ListPartitionReassignmentsRequest, lambda _: refused)
+    ran = kctl("cluster health")
+    assert ran.status == 0
+    assert "no permission to describe the cluster" in ran.err
+
+
+def test_broker_that_shows_no_log_directories_is_an_error(kctl: Kctl, cluster: MovingCluster) -> None:
+    """Brokers before DescribeLogDirs 3 return nothing to a user without the permission."""
+    cluster.intercept(DescribeLogDirsRequest, lambda _: DescribeLogDirsResponse(error_code=0, results=[]))
+    ran = kctl("cluster log-dirs --format json")
+    assert ran.status == 1
+    assert {row["error"] for row in ran.document} == {"CLUSTER_AUTHORIZATION_FAILED"}
+
+
+def test_log_directories_of_a_topic_that_does_not_exist_are_an_error(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("cluster log-dirs --topic ordres")
+    assert (ran.status, ran.out) == (1, "")
+    assert "UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres'" in ran.err
 
 
 def test_unhealthy_cluster_is_status_3_and_reasons(kctl: Kctl, cluster: MovingCluster) -> None:

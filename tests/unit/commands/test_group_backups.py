@@ -180,7 +180,7 @@ def test_offsets_of_a_time_are_restored_from_the_log(kctl: Kctl, cluster: FakeCl
     assert "orders-2: the committed offset had been deleted before" in ran.err
     ((_, request),) = cluster.requested(OffsetCommitRequest)
     assert request.topics[0].partitions[0].committed_metadata == "m12"
-    assert kctl("groups restore billing --at -55m --execute").status == ExitStatus.USAGE
+    assert kctl("groups restore billing --at -55m --execute").status == ExitStatus.FAILED
 
 
 def test_history_names_offsets_times_and_members(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -294,3 +294,11 @@ def test_the_oldest_backups_are_deleted_and_none_is_overwritten(tmp_path: Path) 
     assert path == paths[-2]
     assert document.groups == {"billing": {P0: CommittedOffset(OFFSET_BACKUPS_MAX, 3, "m\u00e9")}}
     assert list(backups_of(tmp_path, "other")) == []
+
+
+def test_export_of_all_groups_of_a_cluster_without_groups_is_an_empty_document(
+    kctl: Kctl, cluster: FakeCluster
+) -> None:
+    assert not cluster.groups
+    ran = kctl("groups export --all")
+    assert (ran.status, json.loads(ran.out)["groups"]) == (ExitStatus.DONE, [])

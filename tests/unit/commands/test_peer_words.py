@@ -59,6 +59,8 @@ from tests.unit.commands.conftest import Kctl
         ("configs alter topic orders --add-config a=b", "--set"),
         ("configs describe --entity-type topics", "the type as the first argument"),
         ("topics create orders --partition 3", "--partitions"),
+        ("topics create orders --factor 3", "--replication-factor"),
+        ("records delete --file offsets.json", "--offset-json-file"),
     ],
 )
 def test_word_of_another_tool_leads_to_the_command(kctl: Kctl, line: str, meant: str) -> None:

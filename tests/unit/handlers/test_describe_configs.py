@@ -11,7 +11,7 @@ from kctl.limits import DESCRIBED_AT_ONCE
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.zookeeper import paths, znodes
-from tests.unit.handlers.world import BROKER_ID, World, exchange, play
+from tests.unit.handlers.world import BROKER_ID, World, context, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 
@@ -204,5 +204,24 @@ def test_overrides_of_topics_are_read_from_zookeeper_side_by_side(monkeypatch: p
         assert [result.resource_name for result in results] == names
         values = [by_name(result)["retention.ms"].value for result in results]
         assert (set(values[:-1]), values[-1]) == ({"604800000"}, "5")
+
+    play(scene)
+
+
+def test_properties_that_topics_share_are_built_once() -> None:
+    async def scene(world: World) -> None:
+        for name in "abc":
+            await world.topic(name, overrides={"retention.ms": "5"} if name == "b" else None)
+        handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None)
+                for name in "abc"
+            ]
+        )
+        first, with_override, last = (await handler.handle(request, context(4))).results
+        assert first.configs is last.configs
+        assert by_name(with_override)["retention.ms"].value == "5"
+        assert by_name(last)["retention.ms"].value != "5"
 
     play(scene)
