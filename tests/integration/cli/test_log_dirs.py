@@ -178,8 +178,16 @@ def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker:
 
 
 def test_directory_is_emptied_and_filled_again_by_planned_moves(broker: TwoDirs, tmp_path: Path) -> None:
+    assert broker.run("topics delete --topic-regex .* --yes").status in {0, 2}  # 2: there are none
+    probe.wait_until(
+        lambda: broker.run("cluster log-dirs --replicas --format json").document == [],
+        what="deletion of all replicas",
+        timeout_s=TIMEOUT_S,
+    )
     topic = filled(broker, "planned")
     one, two = broker.dirs
+    option = broker.plan(tmp_path / "start.json", topic, {0: one, 1: two})
+    assert broker.run(f"reassign execute {option} --wait").status == 0
     file, balanced = tmp_path / "drain.json", tmp_path / "balanced.json"
     plan = f"reassign plan-disks --drain 0:{one} --topic {topic} --output {file} --format json"
     ran = broker.run(plan)
