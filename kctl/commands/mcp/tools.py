@@ -32,6 +32,7 @@ READING = (
     *("groups list", "groups describe", "groups lag", "groups members", "groups history"),
     *("transactions list", "transactions describe", "transactions find-hanging"),
     *("cluster describe", "cluster health", "cluster log-dirs", "reassign list", "reassign plan"),
+    "reassign plan-disks",
     *("configs describe", "acls list", "acls check", "acls export", "quotas describe", "quotas check"),
     *("loggers list", "users list", "api-versions", "features describe", "metadata-quorum describe"),
     "tables status",
@@ -70,6 +71,7 @@ NOT_OFFERED = {
         "perf latency",
         "perf produce",
         "verify replicas",
+        "tables profile",
         "tables verify",
     ),
     "it starts, stops or examines processes of this machine": (

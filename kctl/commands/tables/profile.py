@@ -19,7 +19,7 @@ from kctl.commands.values import parse_offset, parse_partitions
 from kctl.console import Column, Format
 from kctl.errors import KctlError, UsageError
 from kctl.private_files import replace_private
-from kctl.quantities import format_duration
+from kctl.quantities import counted, format_duration
 from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.exec.target import PackageMissing
 from kctl.spark.plan import Isolation
@@ -148,7 +148,7 @@ def profile(
     if html is not None:
         _write(Path(html), page(found, version=__version__, created_ms=now_ms))
     if gone := sum(one.gone for one in found.partitions):
-        run.console.warn(f"{gone:,} offsets were deleted while the topic was read")
+        run.console.warn(f"{counted(gone, 'offset')} deleted while the topic was read")
     _show(run, found)
     return ExitStatus.DONE
 
@@ -195,7 +195,7 @@ def _facts(found: TopicProfile) -> _Facts:
         found.records,
         found.log_bytes,
         sum(one.uncompressed_bytes for one in found.codecs),
-        ", ".join(f"{one.codec} ({one.batches:,} batches)" for one in found.codecs),
+        ", ".join(f"{one.codec} ({counted(one.batches, 'batch', 'batches')})" for one in found.codecs),
         found.null_keys,
         found.null_values,
         found.with_headers,

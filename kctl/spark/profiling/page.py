@@ -110,18 +110,18 @@ def _partitions(profile: TopicProfile) -> str:
         shown = list(profile.partitions)
         note = ""
     else:
-        note = f"The {PARTITIONS_SHOWN_MAX} largest of {len(profile.partitions):,} partitions."
+        note = f"The {PARTITIONS_SHOWN_MAX} largest of {counted(len(profile.partitions), 'partition')}."
     bars = [
         Bar(
             f"partition {one.partition}",
             one.records,
-            f"{one.records:,} records ({one.share:.2%}), {format_size(one.log_bytes)}, "
+            f"{counted(one.records, 'record')} ({one.share:.2%}), {format_size(one.log_bytes)}, "
             f"offsets {one.start:,} to {one.end:,}",
         )
         for one in shown
     ]
     gone = sum(one.gone for one in profile.partitions)
-    alarm = f'<p class="alarm">{gone:,} offsets were deleted while the topic was read.</p>' if gone else ""
+    alarm = f'<p class="alarm">{counted(gone, "offset")} deleted while the topic was read.</p>' if gone else ""
     return _section("Partitions", note, rows_chart(bars, "Records by partition") + alarm)
 
 
@@ -131,16 +131,20 @@ def _times(profile: TopicProfile) -> str:
         return _section("Time", "No record has a timestamp.", "")
     form = 10 if width_ms >= 86_400_000 else 16 if width_ms >= 60_000 else 19
     bars = [
-        Bar(_short_time(one.start_ms, form), one.records, f"{one.records:,} records from {time_text(one.start_ms)}")
+        Bar(
+            _short_time(one.start_ms, form),
+            one.records,
+            f"{counted(one.records, 'record')} from {time_text(one.start_ms)}",
+        )
         for one in buckets
     ]
     note = f"Records in intervals of {format_duration(width_ms)}, by timestamp in UTC."
     if outside:
-        note += f" {outside:,} records lie far outside of the times shown."
+        note += f" Far outside of the times shown: {counted(outside, 'record')}."
     if profile.without_timestamp:
-        note += f" {profile.without_timestamp:,} records have no timestamp."
+        note += f" Without timestamp: {counted(profile.without_timestamp, 'record')}."
     if profile.append_time:
-        note += f" {profile.append_time:,} records have the time of the broker."
+        note += f" With the time of the broker: {counted(profile.append_time, 'record')}."
     return _section("Time", note, columns_chart(bars, "Records by time"))
 
 
@@ -171,14 +175,14 @@ def _keys(profile: TopicProfile) -> str:
     about = f"About {keys.distinct:,}" if keys.distinct_error else f"{keys.distinct:,}"
     note = f"{about} different keys"
     note += f" (standard error {keys.distinct_error:.1%})" if keys.distinct_error else ""
-    note += f"; {keys.in_several_partitions:,} have records in several partitions."
+    note += f". With records in several partitions: {counted(keys.in_several_partitions, 'key')}."
     if keys.records_per_key.counted:
         spread = keys.records_per_key
         note += f" Records per key: median {spread.p50:,}, 99 % of the keys at most {spread.p99:,}."
     if keys.frequency_error:
         note += f" The counts below may each be too low by up to {keys.frequency_error:,}."
     bars = [
-        Bar(one.key or "(empty)", one.records, f"{one.key}: {one.records:,} records ({one.share:.2%})")
+        Bar(one.key or "(empty)", one.records, f"{one.key}: {counted(one.records, 'record')} ({one.share:.2%})")
         for one in keys.top
     ]
     return _section("Keys", note, rows_chart(bars, "Most frequent keys"))
@@ -188,8 +192,8 @@ def _disorder(profile: TopicProfile) -> str:
     if not profile.out_of_order:
         return _section("Order of timestamps", "In each partition, no record is earlier than one before it.", "")
     note = (
-        f"{profile.out_of_order:,} records ({_percent(profile.out_of_order, profile.records)}) have an earlier "
-        "timestamp than a record before them in their partition. By how much, in milliseconds:"
+        "Records with an earlier timestamp than one before them in their partition: "
+        f"{profile.out_of_order:,} ({_percent(profile.out_of_order, profile.records)}). By how much, in milliseconds:"
     )
     return _section("Order of timestamps", note, _spread_chart(profile.lateness_ms, "Lateness in milliseconds"))
 
@@ -197,14 +201,14 @@ def _disorder(profile: TopicProfile) -> str:
 def _values(profile: TopicProfile) -> str:
     values = profile.values
     total = values.sampled or 1
-    bars = [Bar(one.kind, one.values, f"{one.values:,} of {total:,} sampled values") for one in values.kinds]
+    bars = [Bar(one.kind, one.values, f"{one.values:,} of {total:,}") for one in values.kinds]
     parts = [rows_chart(bars, "Kinds of values")]
     if values.schema_ids:
         rows = [
             HeatRow(
                 f"schema id {one.schema_id}",
                 _shares(one.by_slice, [each.records for each in profile.slices]),
-                f"{one.values:,} values",
+                counted(one.values, "value"),
             )
             for one in values.schema_ids[:FIELDS_SHOWN_MAX]
         ]
@@ -212,7 +216,7 @@ def _values(profile: TopicProfile) -> str:
         parts.append(heat_chart(rows, "Schema ids over time"))
     if values.fields:
         parts.append(_fields(values.fields, has_more=values.has_more_fields))
-    note = f"{values.sampled:,} values were examined, at equal distances of offsets."
+    note = f"Examined at equal distances of offsets: {counted(values.sampled, 'value')}."
     return _section("Values", note, "".join(parts))
 
 
