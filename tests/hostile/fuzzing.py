@@ -7,9 +7,10 @@ requests as fast as they can, then again while nothing else happens.  With `--ro
 each with another seed, so that memory which grows with the number of requests is found.
 
 It prints one JSON object: requests sent, latencies of the valid producer, memory, the iterations of the event loop, and
-whatever the broker logged as an error.  The latencies contain what other processes do to the machine, as the two quiet
-measurements show if they differ; the processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does not.  The exit
-status is 1 if a record of the valid client is missing or doubled, or the broker logged a traceback.
+whatever the broker logged as an error.  The second quiet measurement begins when the broker has done what the attack
+requested, such as deletions of topics (backlog_s).  The latencies contain what other processes do to the machine, as
+the two quiet measurements show if they differ; the processor time of the iterations (cpu_p99.9_ms, cpu_max_ms) does
+not.  The exit status is 1 if a record of the valid client is missing or doubled, or the broker logged a traceback.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.sasl_broker import ADMIN, ADMIN_PASSWORD, sasl_broker
 
 VALID = "valid"
+IDLE_S = 1.0
+IDLE_SHARE_MAX = 0.05
+"""A broker that uses less of a processor for IDLE_S is idle."""
+BACKLOG_S_MAX = 120.0
 _NAMES = ("a", "b.c", "fuzz-1", "fuzz-2", "__consumer_offsets", "__transaction_state", "../../victim", "..", "")
 _TEXTS = (
     *_NAMES,
@@ -586,6 +591,25 @@ def attacked_round(valid: ValidClient, pid: int, attacked_at: str, options: argp
     return Round(attack.sent, latencies_s, max(resident), resident_bytes(pid) >> 20)
 
 
+def wait_until_idle(pid: int) -> float:
+    """Waits until the broker has done what the attack requested, such as deletions of topics; returns the seconds."""
+    began_s = time.monotonic()
+
+    def is_idle() -> bool:
+        before_s = cpu_seconds(pid)
+        time.sleep(IDLE_S)
+        return cpu_seconds(pid) - before_s < IDLE_S * IDLE_SHARE_MAX
+
+    probe.wait_until(is_idle, what="the broker is idle", timeout_s=BACKLOG_S_MAX)
+    return time.monotonic() - began_s
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0, help="duration of each round")
@@ -607,6 +631,7 @@ def main() -> int:
             attacked_round(valid, broker.pid, attacked_at, options, options.seed + number)
             for number in range(options.rounds)
         ]
+        backlog_s = wait_until_idle(broker.pid)
         quiet_after = valid.produce(2_000)
         numbers = valid.consumed()
         broker.stop()
@@ -625,6 +650,7 @@ def main() -> int:
         "quiet_ms": percentiles_ms(quiet),
         "attacked_ms": percentiles_ms(attacked),
         "quiet_after_ms": percentiles_ms(quiet_after),
+        "backlog_s": round(backlog_s, 1),
         "p99_times_quiet": round(percentile_ms(attacked, 0.99) / percentile_ms([*quiet, *quiet_after], 0.99), 1),
         "resident_mb": {
             "before": before >> 20,
