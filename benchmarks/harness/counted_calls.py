@@ -46,12 +46,14 @@ class CallCounter:
 
     def write(self, path: Path) -> None:
         """Writes the counts so far, in one step."""
+        sys.setprofile(None)  # A garbage collection calls functions, which must not be added during the iteration.
         python: Counter[str] = Counter()
-        for code, count in list(self._python.items()):
+        for code, count in self._python.items():
             python[code.co_qualname] += count
         unfinished = path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps([python, self._builtin]))
         unfinished.rename(path)
+        sys.setprofile(self)
 
 
 def calls_of(pid: int, path: Path) -> Calls:

@@ -40,7 +40,7 @@ def send(bootstrap: str, frames: Frames, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [(LongFrames, 60), (FloodFrames, 600), (LengthFrames, 300), (SaslFrames, 300)]
+    ("kind", "count"), [(LongFrames, 30), (FloodFrames, 600), (LengthFrames, 300), (SaslFrames, 300)]
 )
 def test_a_flood_leaves_no_failure_and_others_are_served(broker: KctlBroker, kind: type, count: int) -> None:
     with connected(broker.bootstrap) as sock:
