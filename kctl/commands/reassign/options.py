@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from kctl.integers import parse_integer
+
 CompatVersion = Literal["kafka-2.8", "kafka-4"]
 JsonFile = Annotated[
     str | None,
@@ -25,3 +27,18 @@ StateDir = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+PlanOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
+    ),
+]
+
+
+def broker_ids(text: str | None) -> list[int] | None:
+    """Broker ids of a list such as `1,2`, each once; None stays None.  Raises UsageError."""
+    return (
+        None if text is None else sorted({parse_integer(one, "the id of a broker", low=0) for one in text.split(",")})
+    )

@@ -14,6 +14,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, least_duration_ms, throttle_rate
+from kctl.commands.reassign.options import PlanOutput, broker_ids
 from kctl.commands.reassign.plan_files import PlanFiles, note_files
 from kctl.commands.reassign.plan_rows import BROKER_COLUMNS, PlanReport, broker_row, planned_move
 from kctl.commands.shown import shows_one
@@ -91,14 +92,7 @@ def plan(
             "--max-moves", metavar="N", help="Split the plan into files of at most N partitions.", min=1, max=INT32_MAX
         ),
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
-        ),
-    ] = None,
+    output: PlanOutput = None,
 ) -> ExitStatus:
     """Plan a reassignment that empties brokers, uses new ones, sets a replication factor or balances the load.
 
@@ -125,7 +119,9 @@ def plan(
             " cancel the moves"
         )
     _warn_of_unknown_sizes(run, reading)
-    targets = _targets(reading, goal, value, topic, _brokers(to_brokers), _brokers(exclude), leaders_only=leaders_only)
+    targets = _targets(
+        reading, goal, value, topic, broker_ids(to_brokers), broker_ids(exclude), leaders_only=leaders_only
+    )
     moves = plan_moves(targets, reading.metadata, reading.ongoing, reading.sizes)
     parts = phases_of_at_most(moves, max_moves) if max_moves else phases_of_equal_size(moves, phases or 1)
     changes = [broker_row(change) for change in broker_changes(reading.state, targets)]
@@ -168,13 +164,6 @@ def _check_options(
         raise UsageError("give --phases or --max-moves, not both")
 
 
-def _brokers(text: str | None) -> list[int] | None:
-    """Broker ids of a list; None stays None."""
-    return (
-        None if text is None else sorted({parse_integer(one, "the id of a broker", low=0) for one in text.split(",")})
-    )
-
-
 def _targets(
     reading: PlacementReading,
     goal: Goal,
@@ -195,12 +184,12 @@ def _targets(
         raise UsageError("no live broker is left that may receive replicas")
     match goal:
         case "drain":
-            drained = _brokers(value) or []
+            drained = broker_ids(value) or []
             holding = {broker for replicas in state.replicas.values() for broker in replicas}
             _check_alive(reading, [broker for broker in drained if broker not in holding])
             return plan_drain(state, drained, movable, receivers)
         case "add":
-            added = _brokers(value) or []
+            added = broker_ids(value) or []
             _check_alive(reading, added)
             refused = [broker for broker in added if broker not in receivers]
             if refused:

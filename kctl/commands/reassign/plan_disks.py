@@ -14,6 +14,7 @@ from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text
+from kctl.commands.reassign.options import PlanOutput, broker_ids
 from kctl.commands.reassign.plan_files import PlanFiles, note_files
 from kctl.commands.rows import code_error
 from kctl.commands.shown import shows_one
@@ -111,14 +112,7 @@ def plan_disks_of(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC", help="Move only partitions of these topics.  Default: all."),
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="File for the plan, as Kafka's JSON; beside plan.json, plan-rollback.json contains the reverse plan.",
-        ),
-    ] = None,
+    output: PlanOutput = None,
 ) -> ExitStatus:
     """Plan moves of replicas between the log directories of each broker, so that these hold the same number of bytes.
 
@@ -132,7 +126,7 @@ def plan_disks_of(
     One row per log directory; with --format json also the moves.  Existing files are not overwritten.
     """
     run: Invocation = ctx.obj
-    chosen = _broker_ids(brokers)
+    chosen = broker_ids(brokers)
     drained = [_directory(text) for text in drain or []]
     files = PlanFiles(output)
     metadata, log_dirs, failed = run.on_brokers(lambda client: _read(client, chosen, drained))
@@ -189,11 +183,6 @@ async def _read(
     if copied is not None:
         raise Refused(f"replicas are being moved between log directories ({copied}, ...): wait, or cancel the moves")
     return metadata, sorted(log_dirs, key=lambda one: (one.broker_id, one.path)), failed
-
-
-def _broker_ids(text: str | None) -> list[int] | None:
-    """Broker ids of a list; None stays None."""
-    return None if text is None else [parse_integer(one, "the id of a broker", low=0) for one in text.split(",")]
 
 
 def _directory(text: str) -> tuple[int, str]:
