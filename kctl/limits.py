@@ -1196,6 +1196,12 @@ DUMPED_FRAMES_MAX = _limit(
     "frames",
     on_excess="further frames are left out",
 )
+SAMPLED_FRAMES_MAX = _limit(
+    "functions in a stack of the log line about a long iteration of the event loop",
+    16,
+    "functions",
+    on_excess="the outer ones are left out",
+)
 BUNDLE_LOG_BYTES_MAX = _limit(
     "end of a log file in the archive of `kctl broker bundle`",
     8 << 20,
