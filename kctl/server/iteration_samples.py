@@ -12,13 +12,14 @@ Owner: event loop; `_watch` runs in a thread of its own.
 
 from __future__ import annotations
 
+import asyncio
 import selectors
 import sys
 import threading
 from asyncio import events
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from kctl.limits import SAMPLED_FRAMES_MAX
 
@@ -26,8 +27,9 @@ SAMPLES_MAX = 4
 """The samples of one iteration that are kept: the first ones, and the last one."""
 _WAITING = selectors.DefaultSelector.select.__code__
 """The innermost function of Python of a loop that waits for events."""
-_OUTERMOST = events.Handle._run.__code__  # noqa: SLF001
-"""The function that runs all callbacks."""
+_RUN_ONCE: Any = getattr(asyncio.BaseEventLoop, "_run_once")  # noqa: B009 - typeshed does not have it
+_OUTERMOST = frozenset({events.Handle._run.__code__, _RUN_ONCE.__code__})  # noqa: SLF001
+"""The functions that run all callbacks."""
 
 
 class Iteration(Protocol):
@@ -96,7 +98,7 @@ def stack_of(innermost: FrameType) -> str:
     """The functions that are running in a callback, with their lines: `module:line:function<module:line:function`."""
     frames: list[str] = []
     frame: FrameType | None = innermost
-    while frame is not None and frame.f_code is not _OUTERMOST and len(frames) < SAMPLED_FRAMES_MAX:
+    while frame is not None and frame.f_code not in _OUTERMOST and len(frames) < SAMPLED_FRAMES_MAX:
         frames.append(f"{_module(frame)}:{frame.f_lineno}:{_function(frame.f_code)}")
         frame = frame.f_back
     return "<".join(frames) or "event_loop"

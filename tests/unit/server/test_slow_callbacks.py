@@ -141,12 +141,19 @@ def test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop(caplog: pyte
         loop = runner.get_loop()
         assert isinstance(loop, MeasuredEventLoop)
         loop.restart_measurements()
-        runner.run(run_task("controller"))
+        samples = loop._measuring.samples
+
+        def keep_busy_until_sampled() -> None:
+            while len(samples.of(loop.iteration.started_s)) < 2:
+                pass
+
+        runner.run(call(keep_busy_until_sampled))
         assert any(thread.name == "iteration-samples" for thread in threading.enumerate())
     stacks = re.search(r" stacks=(\S+)$", caplog.records[0].getMessage())
     assert stacks is not None
     module = __name__.rpartition(".")[2]
-    assert re.match(rf"\d+x:[\w.]*{module}:\d+:keep_busy<[\w.]*{module}:\d+:busy_task(\||$)", stacks.group(1))
+    function = "test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop.keep_busy_until_sampled"
+    assert re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", stacks.group(1))
     assert not any(thread.name == "iteration-samples" for thread in threading.enumerate())
 
 
