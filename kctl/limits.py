@@ -634,8 +634,8 @@ DECISIONS_PER_SLICE_MAX = _limit(
     on_excess="other connections are served in between; later events of the controller wait",
 )
 LOGS_CREATED_PER_SLICE_MAX = _limit(
-    "logs that a LeaderAndIsr request creates without a pause",
-    2,
+    "logs that a LeaderAndIsr request creates together",
+    20,
     "logs",
     on_excess="other connections are served in between; later requests of the controller wait",
 )

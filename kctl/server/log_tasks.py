@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
@@ -19,6 +18,7 @@ from kctl.errors import LogDirFailure
 from kctl.server.cleaners import LogCleaners
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.schedule import run_every
+from kctl.server.thread_pool import in_thread
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
@@ -104,7 +104,7 @@ class LogTasks:
         for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms()):
             started_ms = self._clock.monotonic_ms()
             try:
-                await self._in_thread(plan.run)
+                await in_thread(plan.run)
             except OSError as error:
                 if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
                     self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
@@ -118,14 +118,5 @@ class LogTasks:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))
 
     async def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
-        await self._in_thread(plan.run)
+        await in_thread(plan.run)
         self._logs.take_failures(plan)
-
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Runs work in a thread, shielded: a cancelled task must not leave a thread writing while logs are closed."""
-        running = self._loop.run_in_executor(None, work)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.gather(running, return_exceptions=True)
-            raise

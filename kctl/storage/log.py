@@ -324,6 +324,18 @@ class Log:
             self._metadata.write_topic_id(topic_id)
         self.topic_id = topic_id
 
+    def write_first_metadata(self, topic_id: UUID | None, leader_epoch: int | None) -> None:
+        """Write what is known of a new log, before it is shared: in any thread.  Raises OSError.
+
+        Files of another topic of this name stay as they are.
+        """
+        if topic_id is not None and self.topic_id is None:
+            self._metadata.write_topic_id(topic_id)
+            self.topic_id = topic_id
+        if leader_epoch is not None and topic_id in {None, self.topic_id}:  # noqa: SIM102 - the second has an effect
+            if self.leader_epochs.assign(leader_epoch, self.log_end_offset):
+                self._metadata.write_epochs(self.leader_epochs.entries)
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True) -> RecordsSlice:
