@@ -140,6 +140,11 @@ class Log:
         return self._segments.all()
 
     @property
+    def first_base_offset(self) -> int:
+        """The base offset of the first segment."""
+        return self._segments.first.base_offset
+
+    @property
     def segment_count(self) -> int:
         """The number of segments."""
         return len(self._segments)
@@ -470,9 +475,9 @@ class Log:
         self.log_start_offset = offset
         self._notify()
         self.producer_state.on_log_start_offset(offset)
-        if self.leader_epochs.truncate_from_start(offset):
-            with self.disk():
-                self._metadata.write_epochs(self.leader_epochs.entries)
+        # The file keeps the old epochs until it is written for another reason: they are removed whenever it is read.
+        # Replacing a file may wait for a disk (Kafka writes it in another thread since KAFKA-15046).
+        self.leader_epochs.truncate_from_start(offset)
         return True
 
     def truncate_to(self, offset: int) -> bool:
