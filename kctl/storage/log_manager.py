@@ -185,7 +185,7 @@ class LogManager:
                 if preferred is not None:
                     directory = self._directories.at(preferred)
                 else:
-                    counts = self._directories.numbers_of_logs(self._all()) if counts is None else counts
+                    counts = self._directories.numbers_of_logs(self.all()) if counts is None else counts
                     directory = self._directories.emptiest(counts)
                 works.append((new, directory.state, self._opener(directory, tp, str(tp), new.config)))
             except (ApiError, LogDirFailure):
@@ -225,7 +225,7 @@ class LogManager:
         if preferred is not None:
             return self._create_in(self._directories.at(preferred), tp, str(tp), config)
         failure: LogDirFailure | None = None
-        for directory in self._directories.emptiest_first(self._all()):
+        for directory in self._directories.emptiest_first(self.all()):
             try:
                 return self._create_in(directory, tp, str(tp), config)
             except LogDirFailure as error:
@@ -313,9 +313,13 @@ class LogManager:
     def _unique(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
 
-    def _all(self) -> list[Log]:
+    def all(self) -> list[Log]:
         """Return all logs and future logs."""
         return [*self._logs.values(), *self.futures.logs.values()]
+
+    def _is_current(self, log: Log) -> bool:
+        tp = log.topic_partition
+        return self._logs.get(tp) is log or self.futures.get(tp) is log
 
     # Moving logs to other directories
 
@@ -386,13 +390,17 @@ class LogManager:
 
     # Called by a scheduler
 
-    def apply_retention(self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int]) -> int:
+    def apply_retention(
+        self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int], logs: Iterable[Log] | None = None
+    ) -> int:
         """Delete the segments that retention allows to delete; returns their number.  Failing directories go
         offline.
+
+        `logs` are some of `all`; those that were deleted meanwhile are left out.
         """
         deleted = 0
-        for log in self._all():
-            if log.log_directory.is_online:
+        for log in self.all() if logs is None else logs:
+            if log.log_directory.is_online and self._is_current(log):
                 # A future log is incomplete: only the log start offset counts, not its size and age.
                 starts_only = self.futures.get(log.topic_partition) is log
                 try:
@@ -409,11 +417,14 @@ class LogManager:
                     )
         return deleted
 
-    def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:
-        """Return a plan for each log with a flush that is due; after running it call `log.flushed(plan, now_ms)`."""
+    def plan_flushes(self, now_ms: int, logs: Iterable[Log] | None = None) -> list[tuple[Log, FlushPlan]]:
+        """Return a plan for each log with a flush that is due; after running it call `log.flushed(plan, now_ms)`.
+
+        `logs` are some of `all`; those that were deleted meanwhile are left out.
+        """
         plans: list[tuple[Log, FlushPlan]] = []
-        for log in self._all():
-            if log.log_directory.is_online:
+        for log in self.all() if logs is None else logs:
+            if log.log_directory.is_online and self._is_current(log):
                 try:
                     plan = log.plan_due_flush(now_ms)
                 except LogDirFailure:
@@ -439,7 +450,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
-        close_logs(self._all(), self.executor)
+        close_logs(self.all(), self.executor)
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
         if high_watermarks is not None:
@@ -454,7 +465,7 @@ class LogManager:
 
     def release(self) -> None:
         """Release locks and files without writing anything, as a killed process does."""
-        for log in self._all():
+        for log in self.all():
             log.release()
         for directory in self._directories:
             if directory.lock is not None:

@@ -27,6 +27,7 @@ from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.slices import end_of
 from kctl.server.thread_pool import in_thread
 from kctl.storage.log_creation import NewLog
 
@@ -230,7 +231,7 @@ class ReplicaManager:
         if self._has_deletions:
             self._has_deletions = False
             self.traffic.keep({topic for topic, _ in self.partitions})
-            plans = self.logs.checkpoints.plan_after_deletions()
+            plans = [await end_of(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
             await in_thread(partial(_run_all, plans))
             for plan in plans:
                 self.logs.take_failures(plan)
@@ -238,6 +239,11 @@ class ReplicaManager:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of all partitions, for the checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
+
+    def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """The high watermark for the checkpoint; None without a replica here."""
+        partition = self.partitions.get(topic_partition)
+        return None if partition is None else partition.high_watermark
 
     def topic_configs_changed(self, topics: Collection[str]) -> None:
         """Applies the configuration of topics to their logs; visits all logs once."""
