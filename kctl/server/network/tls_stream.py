@@ -1,7 +1,7 @@
 """A TLS connection on a non-blocking socket, with the methods of a socket that a Connection uses.
 
-OpenSSL works on buffers in memory, not on the socket: there it needs two system calls for each record that it reads, and
-clients send records of some bytes.  Here one call receives many records, and one sends many.
+OpenSSL works on buffers in memory, not on the socket: there it needs two system calls for each record that it reads,
+and some clients send records of a few bytes.  Here one call receives many records, and one sends many.
 
 Owner: event loop.
 """
@@ -15,23 +15,25 @@ import ssl
 
 from kctl.limits import TLS_RECEIVE_BYTES_MAX, TLS_UNSENT_BYTES_MAX
 
-_RECORD_BYTES_MAX = 1 << 14
-"""OpenSSL's buffers in memory never shrink, so they are given little more than one record at a time."""
+_incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+"""What OpenSSL reads and writes.  All connections share these buffers, because they never shrink; each method that
+calls OpenSSL leaves them empty.
+"""
+
 _received = memoryview(mmap.mmap(-1, TLS_RECEIVE_BYTES_MAX))
-"""Encrypted bytes of the connection that receives at the moment."""
 
 
 class TlsStream:
     """Takes over an accepted socket; `handshake` comes first."""
 
-    __slots__ = ("_has_ended", "_incoming", "_outgoing", "_sock", "_tls", "_unsent")
+    __slots__ = ("_has_ended", "_sock", "_tls", "_undecrypted", "_unsent")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._sock = sock
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._unsent: list[bytes | memoryview] = []
+        self._tls = context.wrap_bio(_incoming, _outgoing, server_side=True)
+        self._undecrypted = b""
+        """Received bytes for which the caller had no room."""
+        self._unsent: memoryview | bytes = b""
         """Encrypted bytes that the socket has not taken."""
         self._has_ended = False
 
@@ -46,24 +48,23 @@ class TlsStream:
         while True:
             try:
                 self._tls.do_handshake()
+                has_finished = True
             except ssl.SSLWantReadError:
-                self._flush_handshake()
-                try:
-                    size = self._sock.recv_into(_received, _RECORD_BYTES_MAX)
-                except BlockingIOError:
-                    raise ssl.SSLWantReadError from None
-                self._feed(_received[:size])
-            except OSError:
-                with contextlib.suppress(OSError):
-                    self.flush()  # The alert.
-                raise
-            else:
-                self._flush_handshake()
+                has_finished = False
+            finally:  # Also sends the alert of a failure.
+                self._empty_buffers()
+                is_sent = self.flush()
+            if not is_sent:
+                raise ssl.SSLWantWriteError
+            if has_finished:
                 return
-
-    def _flush_handshake(self) -> None:
-        if not self.flush():
-            raise ssl.SSLWantWriteError
+            try:
+                size = self._sock.recv_into(_received)
+            except BlockingIOError:
+                raise ssl.SSLWantReadError from None
+            if not size:
+                raise ssl.SSLEOFError
+            _incoming.write(_received[:size])
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -73,7 +74,7 @@ class TlsStream:
     @property
     def has_pending(self) -> bool:
         """Whether more bytes, or the end, have been received already; the loop does not report them as readable."""
-        return self._has_ended or self._incoming.pending > 0 or self._tls.pending() > 0
+        return self._has_ended or bool(self._undecrypted) or self._tls.pending() > 0
 
     def recv_into(self, buffer: memoryview) -> int:
         """Receives up to TLS_RECEIVE_BYTES_MAX; 0 at the end of the connection.
@@ -81,24 +82,18 @@ class TlsStream:
         Raises BlockingIOError if nothing has arrived, OSError if the connection has failed.
         """
         if self.has_pending:
-            count = self._decrypt(buffer)
+            _incoming.write(self._undecrypted)
+            self._undecrypted = b""
         else:
-            count = 0
             size = self._sock.recv_into(_received, min(len(buffer), TLS_RECEIVE_BYTES_MAX))
-            for start in range(0, size or 1, _RECORD_BYTES_MAX):
-                self._feed(_received[start : min(start + _RECORD_BYTES_MAX, size)])
-                count += self._decrypt(buffer[count:])
-        if self._outgoing.pending:
-            self.flush()  # Alerts and changes of keys, which reading has caused.
+            _incoming.write(_received[:size])
+            self._has_ended = not size
+        count = self._decrypt(buffer)
+        self._empty_buffers()
+        self.flush()  # Alerts and changes of keys, which reading may cause.
         if not count and not self._has_ended:
             raise BlockingIOError
         return count
-
-    def _feed(self, received: memoryview) -> None:
-        if received:
-            self._incoming.write(received)
-        else:
-            self._incoming.write_eof()
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Decrypts until the buffer is full or more bytes are needed; returns the number of bytes."""
@@ -106,7 +101,7 @@ class TlsStream:
         read = self._tls.read
         try:
             while count < size and not self._has_ended:
-                part = read(size - count, buffer[count:])  # One record.
+                part: int = read(size - count, buffer[count:])  # type: ignore[assignment]  # One record.
                 count += part
                 self._has_ended = not part
         except ssl.SSLWantReadError:
@@ -115,48 +110,41 @@ class TlsStream:
             self._has_ended = True  # The bytes before the failure are processed first.
         return count
 
+    def _empty_buffers(self) -> None:
+        if _incoming.pending:
+            self._undecrypted = _incoming.read()
+        if _outgoing.pending:
+            self._unsent = bytes(self._unsent) + _outgoing.read() if self._unsent else _outgoing.read()
+
     def send(self, data: memoryview) -> bool:
         """Encrypts everything and sends what the socket takes; returns whether that is all.
 
         If not, `flush` sends the rest, and must have succeeded before the next call.
         """
-        for start in range(0, len(data), _RECORD_BYTES_MAX):
-            self._tls.write(data[start : start + _RECORD_BYTES_MAX])
-            self._unsent.append(self._outgoing.read())
+        done = 0
+        while done < len(data):
+            done += self._tls.write(data[done:])  # One record.
+        self._empty_buffers()
         return self.flush()
 
     @property
     def unsent_bytes(self) -> int:
         """Size of the encrypted bytes that the socket has not taken."""
-        return sum(map(len, self._unsent))
+        return len(self._unsent)
 
     def flush(self) -> bool:
         """Sends encrypted bytes; returns whether none are left.
 
-        Raises OSError when the peer is gone or does not read what it makes the broker send.
+        Raises OSError when the peer is gone, or does not read what it makes the broker send.
         """
-        unsent = self._unsent
-        if self._outgoing.pending:
-            unsent.append(self._outgoing.read())
-        if not unsent:
+        if not self._unsent:
             return True
-        try:
-            sent = self._sock.sendmsg(unsent)
-        except BlockingIOError:
-            sent = 0
-        done = 0
-        for data in unsent:
-            if sent < len(data):
-                break
-            sent -= len(data)
-            done += 1
-        del unsent[:done]
-        if not unsent:
-            return True
-        unsent[0] = memoryview(unsent[0])[sent:]
-        if self.unsent_bytes > TLS_UNSENT_BYTES_MAX:
+        with contextlib.suppress(BlockingIOError):
+            sent = self._sock.send(self._unsent)
+            self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
+        if len(self._unsent) > TLS_UNSENT_BYTES_MAX:
             raise ConnectionAbortedError("the client does not read the answers to its TLS messages")
-        return False
+        return not self._unsent
 
     def half_close(self) -> None:
         """Ends what is sent, after the alert of a failed handshake or after close_notify; call `discard` then."""
@@ -169,7 +157,7 @@ class TlsStream:
 
         Raises BlockingIOError if nothing has arrived, and other OSErrors.
         """
-        return self._sock.recv_into(_received, _RECORD_BYTES_MAX)
+        return self._sock.recv_into(_received)
 
     def close(self) -> None:
         """Sends close_notify, which shows that no bytes are missing, if the socket has room for it, and closes."""
@@ -179,5 +167,6 @@ class TlsStream:
     def _notify_close(self) -> None:
         with contextlib.suppress(OSError):
             self._tls.unwrap()
+        self._empty_buffers()
         with contextlib.suppress(OSError):
             self.flush()
