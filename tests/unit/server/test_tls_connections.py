@@ -456,24 +456,25 @@ def test_certificates_are_replaced_while_connections_are_open(
 KEY_STORE = "listener.name.secure.ssl.keystore.location"
 
 
+@pytest.mark.parametrize("store", ["/none/store", "/none\0/store", "/none\ud800"])
 def test_a_broker_starts_with_its_static_certificate_when_the_stored_one_cannot_be_used(
-    properties: dict[str, str], caplog: pytest.LogCaptureFixture
+    properties: dict[str, str], store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         view = ConfigView(properties)
-        view.set_dynamic_broker({KEY_STORE: "/none/store"})
+        view.set_dynamic_broker({KEY_STORE: store})
         certificates = ListenerCertificates(view)
         await certificates.load([ENDPOINT])
         context = certificates.context("SECURE")
         for threads in range(1, 4):
-            view.set_dynamic_broker({KEY_STORE: "/none/store", "log.cleaner.threads": f"{threads}"})
+            view.set_dynamic_broker({KEY_STORE: store, "log.cleaner.threads": f"{threads}"})
             certificates.check_files()
             await until(lambda: certificates._reloading is None)
         assert certificates.context("SECURE") is context
-        with pytest.raises(ApiError, match=r"ssl.keystore.location=/none/other") as caught:
-            await view.validate({KEY_STORE: "/none/other"}, per_broker=True)
+        with pytest.raises(ApiError, match=r"ssl.keystore.location=/none") as caught:
+            await view.validate({KEY_STORE: f"{store}-other"}, per_broker=True)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
-        await view.validate({KEY_STORE: "/none/store", "log.cleaner.threads": "2"}, per_broker=True)
+        await view.validate({KEY_STORE: store, "log.cleaner.threads": "2"}, per_broker=True)
         await certificates.close()
 
     asyncio.run(main())
