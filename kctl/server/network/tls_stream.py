@@ -20,6 +20,8 @@ _incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
 calls OpenSSL leaves them empty.
 """
 
+_HANDSHAKE_BYTES_MAX = 1 << 14
+"""Received at a time during a handshake: a refused client makes the broker hold the rest of them."""
 _received = memoryview(mmap.mmap(-1, TLS_RECEIVE_BYTES_MAX))
 
 
@@ -43,7 +45,7 @@ class TlsStream:
 
     def handshake(self) -> None:
         """Continues the handshake.  Raises ssl.SSLWantReadError and ssl.SSLWantWriteError when it has to wait, OSError
-        when it fails.
+        when it fails; `half_close` and `close` then send the alert with the reason.
         """
         while True:
             try:
@@ -51,15 +53,14 @@ class TlsStream:
                 has_finished = True
             except ssl.SSLWantReadError:
                 has_finished = False
-            finally:  # Also sends the alert of a failure.
+            finally:
                 self._empty_buffers()
-                is_sent = self.flush()
-            if not is_sent:
+            if not self.flush():
                 raise ssl.SSLWantWriteError
             if has_finished:
                 return
             try:
-                size = self._sock.recv_into(_received)
+                size = self._sock.recv_into(_received, _HANDSHAKE_BYTES_MAX)
             except BlockingIOError:
                 raise ssl.SSLWantReadError from None
             if not size:
@@ -88,8 +89,10 @@ class TlsStream:
             size = self._sock.recv_into(_received, min(len(buffer), TLS_RECEIVE_BYTES_MAX))
             _incoming.write(_received[:size])
             self._has_ended = not size
-        count = self._decrypt(buffer)
-        self._empty_buffers()
+        try:
+            count = self._decrypt(buffer)
+        finally:
+            self._empty_buffers()
         self.flush()  # Alerts and changes of keys, which reading may cause.
         if not count and not self._has_ended:
             raise BlockingIOError
@@ -122,9 +125,11 @@ class TlsStream:
         If not, `flush` sends the rest, and must have succeeded before the next call.
         """
         done = 0
-        while done < len(data):
-            done += self._tls.write(data[done:])  # One record.
-        self._empty_buffers()
+        try:
+            while done < len(data):
+                done += self._tls.write(data[done:])  # One record.
+        finally:
+            self._empty_buffers()
         return self.flush()
 
     @property
@@ -165,8 +170,10 @@ class TlsStream:
         self._sock.close()
 
     def _notify_close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._tls.unwrap()
-        self._empty_buffers()
+        try:
+            with contextlib.suppress(OSError):
+                self._tls.unwrap()
+        finally:
+            self._empty_buffers()
         with contextlib.suppress(OSError):
             self.flush()
