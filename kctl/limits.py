@@ -640,8 +640,8 @@ DECISIONS_PER_SLICE_MAX = _limit(
     on_excess="other connections are served in between; later events of the controller wait",
 )
 LOGS_CREATED_PER_SLICE_MAX = _limit(
-    "logs that a LeaderAndIsr request creates without a pause",
-    2,
+    "logs that a LeaderAndIsr request creates together",
+    20,
     "logs",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
@@ -1201,6 +1201,12 @@ DUMPED_FRAMES_MAX = _limit(
     40,
     "frames",
     on_excess="further frames are left out",
+)
+SAMPLED_FRAMES_MAX = _limit(
+    "functions in a stack of the log line about a long iteration of the event loop",
+    16,
+    "functions",
+    on_excess="the outer ones are left out",
 )
 BUNDLE_LOG_BYTES_MAX = _limit(
     "end of a log file in the archive of `kctl broker bundle`",

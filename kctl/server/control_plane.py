@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kctl.config.dynamic import ConfigView
@@ -97,8 +97,10 @@ class BrokerControlPlane:
         async with self._turn:
             self._check_epochs(request)
             try:
-                await self._in_slices(pieces_of_leader_and_isr(request, self._has_replica), apply)
+                pieces = pieces_of_leader_and_isr(request, self._has_replica)
+                await self._in_slices(pieces, apply, prepare=self._replicas.create_logs)
             finally:
+                self._replicas.discard_created_logs()
                 self._follow(changed)
             self._fetchers.close_idle()
         return errors
@@ -149,17 +151,29 @@ class BrokerControlPlane:
         async with self._turn:
             pass
 
-    async def _in_slices(self, pieces: Iterator[T], apply: Callable[[T], None]) -> None:
+    async def _in_slices(
+        self,
+        pieces: Iterator[T],
+        apply: Callable[[T], None],
+        prepare: Callable[[T], Awaitable[None]] | None = None,
+    ) -> None:
         """Applies the pieces of one request, with an iteration of the event loop between two of them.
 
-        Raises ApiError(STALE_BROKER_EPOCH) when the broker has begun to stop, and what `apply` raises.
+        Each piece waits for `prepare` before it is applied.  Raises ApiError(STALE_BROKER_EPOCH) when the broker
+        has begun to stop, and what `apply` raises.
         """
         for number, piece in enumerate(pieces):
             if number:
                 await asyncio.sleep(0)
-            if self._is_closed:
-                raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+            self._check_open()
+            if prepare is not None:
+                await prepare(piece)
+                self._check_open()
             apply(piece)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
 
     def _apply_roles(
         self, request: LeaderAndIsrRequest, all_changed: list[Partition]

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock, Random
 from kctl.errors import LogDirFailure
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
 from kctl.server.cleaners import LogCleaners
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.slices import end_of, pause, pieces
 from kctl.server.schedule import run_every
+from kctl.server.thread_pool import in_thread
+from kctl.storage.flushing import FlushPlan
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
+from kctl.storage.offset_checkpoints import PlanSteps
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
 
 log = logging.getLogger(__name__)
@@ -70,15 +74,17 @@ class LogTasks:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Writes the high watermark checkpoints."""
-        await self._run(self._logs.checkpoints.plan_high_watermarks(self._replicas.high_watermarks()))
+        await self._plan_and_run(
+            self._logs.checkpoints.plan_high_watermarks(self._replicas.checkpointed_high_watermark)
+        )
 
     async def checkpoint_recovery_points(self) -> None:
         """Writes the recovery point checkpoints."""
-        await self._run(self._logs.checkpoints.plan_recovery_points())
+        await self._plan_and_run(self._logs.checkpoints.plan_recovery_points())
 
     async def checkpoint_log_start_offsets(self) -> None:
         """Writes the log start offset checkpoints."""
-        await self._run(self._logs.checkpoints.plan_log_start_offsets())
+        await self._plan_and_run(self._logs.checkpoints.plan_log_start_offsets())
 
     async def remove_files(self) -> None:
         """Deletes files and directories whose file.delete.delay.ms has passed."""
@@ -86,9 +92,12 @@ class LogTasks:
         if plan:
             await self._run(plan)
 
-    def apply_retention(self) -> None:
+    async def apply_retention(self) -> None:
         """Deletes segments by the retention properties."""
-        deleted = self._logs.apply_retention(self._clock.now_ms(), self._replicas.high_watermark_of)
+        deleted, now_ms = 0, self._clock.now_ms()
+        for logs in pieces(self._logs.all(), COSTLY_ELEMENTS_PER_SLICE_MAX):
+            deleted += self._logs.apply_retention(now_ms, self._replicas.high_watermark_of, logs)
+            await pause()
         if deleted:
             log.info("retention deleted segments=%s", deleted)
 
@@ -101,31 +110,30 @@ class LogTasks:
 
     async def flush(self) -> None:
         """Flushes closed segments, and the logs that flush.ms requires."""
-        for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms()):
-            started_ms = self._clock.monotonic_ms()
-            try:
-                await self._in_thread(plan.run)
-            except OSError as error:
-                if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
-                    self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
-            except LogDirFailure as failure:
-                self._replicas.log_dir_failed(failure)
-            else:
-                self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
-                partition_log.flushed(plan, self._clock.now_ms())
+        for logs in pieces(self._logs.all()):
+            for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms(), logs):
+                await self._flush(partition_log, plan)
+            await pause()
+
+    async def _flush(self, partition_log: Log, plan: FlushPlan) -> None:
+        started_ms = self._clock.monotonic_ms()
+        try:
+            await in_thread(plan.run)
+        except OSError as error:
+            if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
+                self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+        else:
+            self._replicas.flushes.times.record(self._clock.monotonic_ms() - started_ms)
+            partition_log.flushed(plan, self._clock.now_ms())
 
     def _last_stable_offset_of(self, partition_log: Log) -> int:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))
 
-    async def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
-        await self._in_thread(plan.run)
-        self._logs.take_failures(plan)
+    async def _plan_and_run(self, steps: PlanSteps) -> None:
+        await self._run(await end_of(steps))
 
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Runs work in a thread, shielded: a cancelled task must not leave a thread writing while logs are closed."""
-        running = self._loop.run_in_executor(None, work)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.gather(running, return_exceptions=True)
-            raise
+    async def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
+        await in_thread(plan.run)
+        self._logs.take_failures(plan)

@@ -5,7 +5,7 @@ end of one wait and the start of the next.  Optionally the CPU time is measured 
 the machine, but reading it costs system calls in each iteration.
 
 A log line names what a long iteration did (kctl/server/slow_callbacks.py) and where its time went
-(kctl/server/iteration_times.py).
+(kctl/server/iteration_times.py); kctl/server/iteration_samples.py adds the stacks of the loop's thread.
 
 Owner: event loop.
 """
@@ -16,8 +16,9 @@ import asyncio
 import selectors
 from bisect import bisect_left
 from time import monotonic, thread_time
-from typing import Any, Protocol
+from typing import Any
 
+from kctl.server.iteration_samples import Iteration, IterationSamples
 from kctl.server.iteration_times import ThreadClocks
 from kctl.server.slow_callbacks import SLOW_S, DueCallbacks, SlowIterations
 
@@ -113,6 +114,7 @@ class _MeasuringSelector(selectors.DefaultSelector):
         if measures_cpu:
             self.lag.slow.info_s = SLOW_S
         self._clocks = ThreadClocks()
+        self.samples = IterationSamples(self, self.lag.slow.threshold_s, self._needs_samples)
         self.restart()
 
     def restart(self) -> None:
@@ -132,8 +134,9 @@ class _MeasuringSelector(selectors.DefaultSelector):
         if self._measures_cpu:
             self.lag.cpu.observe((thread_time() - self._reading.thread_s) * 1000)
         if busy_s >= SLOW_S:
-            self.lag.slow.report(self.started_s, busy_s, self._reading, self._clocks.read, due)
+            self.lag.slow.report(self.started_s, busy_s, self._reading, self._clocks.read, due, self.samples.of)
             due.time(now_s)
+            self.sample()
         ready = super().select(timeout)
         self.started_s = now_s = monotonic()
         if due.is_timed:
@@ -143,8 +146,17 @@ class _MeasuringSelector(selectors.DefaultSelector):
             self._reading = self._clocks.read()
         return ready
 
+    def sample(self) -> None:
+        """Takes samples from now on, if a long iteration is logged and another one is likely."""
+        if self.lag.slow.is_on and self._needs_samples():
+            self.samples.start()
+
+    def _needs_samples(self) -> bool:
+        return self._due.is_timed or self.lag.slow.threshold_s() <= SLOW_S
+
     def close(self) -> None:
         super().close()
+        self.samples.stop()
         self._clocks.close()
 
 
@@ -167,20 +179,12 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
         """Forgets all measurements, also of this iteration; long iterations are logged from now on."""
         self._measuring.restart()
         self.lag.slow.is_on = True
+        self._measuring.sample()
 
     @property
     def iteration(self) -> Iteration:
         """Describes the iteration that is running whenever it is read."""
         return self._measuring
-
-
-class Iteration(Protocol):
-    """The current iteration of a loop."""
-
-    @property
-    def started_s(self) -> float:
-        """Its start, in the loop's time."""
-        ...
 
 
 class _UnmeasuredIteration:

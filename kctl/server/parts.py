@@ -248,7 +248,7 @@ def assemble(
         isr_changes=IsrChanges(replicas, states, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms),
         moves=moves,
         throttles=throttles,
-        record_work=RecordWork(),
+        record_work=RecordWork(thread_pool=base.world.thread_pool),
         log_tasks=LogTasks(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
         transactions=transactions,

@@ -29,6 +29,7 @@ from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
 from kctl.server.service_manager import ServiceManager
+from kctl.server.thread_pool import started_pool
 from kctl.zookeeper.jaas_file import refuse_client_section
 
 if TYPE_CHECKING:
@@ -175,7 +176,13 @@ def run_host(
     """Runs a host, made in the event loop, until SIGINT or SIGTERM.  Raises KctlError; then nothing is left running."""
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.get_loop().set_default_executor(started_pool(_threads_max(), "asyncio"))
         runner.run(_serve(host_of, properties, on_serving, service or ServiceManager.of_process()))
+
+
+def _threads_max() -> int:
+    """As many threads as asyncio's own executor has at most."""
+    return min(32, (os.cpu_count() or 1) + 4)
 
 
 async def _serve(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -108,10 +108,23 @@ class SlowIterations:
         """Notes a garbage collection, of whichever thread: it stops all of them."""
         self._collections.append((end_s, duration_s, generation))
 
+    def threshold_s(self) -> float:
+        """The duration from which on iterations are logged."""
+        return SLOW_S if log.isEnabledFor(logging.DEBUG) else self.info_s
+
     def report(
-        self, started_s: float, busy_s: float, before: Reading, read: Callable[[], Reading], due: DueCallbacks
+        self,
+        started_s: float,
+        busy_s: float,
+        before: Reading,
+        read: Callable[[], Reading],
+        due: DueCallbacks,
+        stacks_of: Callable[[float], Sequence[str]],
     ) -> None:
-        """Logs an iteration of at least SLOW_S, which has ended; `before` was read when it began."""
+        """Logs an iteration of at least SLOW_S, which has ended; `before` was read when it began.
+
+        `stacks_of` returns the stacks that were sampled in the iteration with this start.
+        """
         level = logging.INFO if busy_s >= self.info_s else logging.DEBUG
         if not self.is_on or not log.isEnabledFor(level):
             return
@@ -119,12 +132,13 @@ class SlowIterations:
         times = times_between(before, read(), busy_s=busy_s, collections_s=sum(each_s for each_s, _ in collections))
         log.log(
             level,
-            "event loop was busy %s generations=%s callbacks=%s latest_request=%s",
+            "event loop was busy %s generations=%s callbacks=%s latest_request=%s stacks=%s",
             times,
             ",".join(str(generation) for _, generation in collections) or "none",
             ",".join(f"{name}:{duration_s * 1000:.1f}ms" for name, duration_s in due.long)
             or ("none" if due.is_timed else "not_timed"),
             self.latest_request() or "none",
+            "|".join(f"{count}x:{stack}" for stack, count in Counter(stacks_of(started_s)).items()) or "none",
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import OpenChannel
 from kctl.server.network.listen_settings import ListeningState, ListenSettings
+from kctl.server.thread_pool import started_pool
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.security import ZooKeeperSecurity
@@ -82,6 +84,8 @@ class World:
     transport: Transport
     listen: Listen
     open_session: OpenSession
+    thread_pool: Callable[[int, str], ThreadPoolExecutor] = ThreadPoolExecutor
+    """Creates a pool of so many threads with this prefix of their names."""
 
 
 def real_world() -> World:
@@ -93,4 +97,5 @@ def real_world() -> World:
         transport=AsyncioTransport(),
         listen=Acceptor,
         open_session=ZooKeeperSession,
+        thread_pool=started_pool,
     )

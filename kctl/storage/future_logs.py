@@ -75,6 +75,10 @@ class FutureLogs:
         """Create the partition's log in this directory, when it is created."""
         self._preferred[tp] = path
 
+    def preferred(self, tp: TopicPartition) -> str | None:
+        """Return the directory that is preferred for the log, if any."""
+        return self._preferred.get(tp)
+
     def take_preferred(self, tp: TopicPartition) -> str | None:
         """Return and forget the directory that was preferred for the log, if any."""
         return self._preferred.pop(tp, None)

@@ -140,6 +140,11 @@ class Log:
         return self._segments.all()
 
     @property
+    def first_base_offset(self) -> int:
+        """The base offset of the first segment."""
+        return self._segments.first.base_offset
+
+    @property
     def segment_count(self) -> int:
         """The number of segments."""
         return len(self._segments)
@@ -324,6 +329,18 @@ class Log:
             self._metadata.write_topic_id(topic_id)
         self.topic_id = topic_id
 
+    def write_first_metadata(self, topic_id: UUID | None, leader_epoch: int | None) -> None:
+        """Write what is known of a new log, before it is shared: in any thread.  Raises OSError.
+
+        Files of another topic of this name stay as they are.
+        """
+        if topic_id is not None and self.topic_id is None:
+            self._metadata.write_topic_id(topic_id)
+            self.topic_id = topic_id
+        if leader_epoch is not None and topic_id in {None, self.topic_id}:  # noqa: SIM102 - the second has an effect
+            if self.leader_epochs.assign(leader_epoch, self.log_end_offset):
+                self._metadata.write_epochs(self.leader_epochs.entries)
+
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True) -> RecordsSlice:
@@ -458,9 +475,9 @@ class Log:
         self.log_start_offset = offset
         self._notify()
         self.producer_state.on_log_start_offset(offset)
-        if self.leader_epochs.truncate_from_start(offset):
-            with self.disk():
-                self._metadata.write_epochs(self.leader_epochs.entries)
+        # The file keeps the old epochs until it is written for another reason: they are removed whenever it is read.
+        # Replacing a file may wait for a disk (Kafka writes it in another thread since KAFKA-15046).
+        self.leader_epochs.truncate_from_start(offset)
         return True
 
     def truncate_to(self, offset: int) -> bool:

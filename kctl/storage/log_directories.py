@@ -174,6 +174,17 @@ class LogDirectories:
         """Return the directory of a log."""
         return next(found for found in self._all if found.state is log.log_directory)
 
+    def numbers_of_logs(self, logs: Iterable[Log]) -> Counter[str]:
+        """Return the number of logs in each directory by its path, or nothing if only one is online."""
+        return Counter(log.log_directory.path for log in logs) if len(self.online) > 1 else Counter()
+
+    def emptiest(self, counts: Counter[str]) -> LogDirectoryFiles:
+        """Return the online directory with the fewest logs, the first of several; counts one more there."""
+        online = (directory for directory in self._all if directory.state.is_online)
+        emptiest = min(online, key=lambda directory: counts[directory.state.path])
+        counts[emptiest.state.path] += 1
+        return emptiest
+
     def emptiest_first(self, logs: Iterable[Log]) -> list[LogDirectoryFiles]:
         """Return the online directories by ascending number of logs, ties in the order of `log.dirs`."""
         online = [directory for directory in self._all if directory.state.is_online]

@@ -8,15 +8,17 @@
 The entry of a log is in the directory of the log only, and is removed when the log is deleted or moved, because a new
 topic of the same name must start empty.  A file is replaced as a whole and contains all entries.
 
-Each `plan_` method returns a plan that can be run in any thread, after which `LogManager.take_failures` must be called;
-the `write_` methods do both.  Kafka's LogManager with its OffsetCheckpointFiles.  Owner: event loop.
+Each `plan_` method is a generator that makes a plan, which can be run in any thread, and after which
+`LogManager.take_failures` must be called; the `write_` methods do all of that.  Kafka's LogManager with its
+OffsetCheckpointFiles.  Owner: event loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 
+from kctl.limits import SLICE_OBJECTS
 from kctl.model import TopicPartition
 from kctl.storage.checkpoints import offsets_text
 from kctl.storage.files import Files
@@ -29,7 +31,10 @@ from kctl.storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kctl.storage.plans import CheckpointPlan
+from kctl.storage.plans import CheckpointPlan, next_plan_number
+
+PlanSteps = Generator[None, None, CheckpointPlan]
+"""Makes a plan in steps of SLICE_OBJECTS logs, between which the event loop may serve clients."""
 
 
 class OffsetCheckpoints:
@@ -44,37 +49,37 @@ class OffsetCheckpoints:
         self._logs = logs
         self._futures = futures
 
-    def plan_recovery_points(self) -> CheckpointPlan:
-        """Return a plan to write the recovery points."""
+    def plan_recovery_points(self) -> PlanSteps:
+        """Make a plan to write the recovery points."""
         return self._plan(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
     def write_recovery_points(self) -> None:
         """Write the recovery points."""
-        self._write(self.plan_recovery_points())
+        self._write_all(self.plan_recovery_points())
 
-    def plan_log_start_offsets(self) -> CheckpointPlan:
-        """Return a plan to write the log start offsets that differ from the base offset of the first segment."""
+    def plan_log_start_offsets(self) -> PlanSteps:
+        """Make a plan to write the log start offsets that differ from the base offset of the first segment."""
         return self._plan(
             LOG_START_OFFSET_CHECKPOINT,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
+            lambda log: log.log_start_offset if log.log_start_offset > log.first_base_offset else None,
         )
 
     def write_log_start_offsets(self) -> None:
         """Write the log start offsets."""
-        self._write(self.plan_log_start_offsets())
+        self._write_all(self.plan_log_start_offsets())
 
-    def plan_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointPlan:
-        """Return a plan to write the high watermarks to the directories of their logs; future logs have none."""
+    def plan_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], int | None]) -> PlanSteps:
+        """Make a plan to write the high watermarks to the directories of their logs; future logs have none."""
         return self._plan(
             HIGH_WATERMARK_CHECKPOINT,
             lambda log: (
-                None if self._futures.get(log.topic_partition) is log else high_watermarks.get(log.topic_partition)
+                None if self._futures.get(log.topic_partition) is log else high_watermark_of(log.topic_partition)
             ),
         )
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks."""
-        self._write(self.plan_high_watermarks(high_watermarks))
+        self._write_all(self.plan_high_watermarks(high_watermarks.get))
 
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
         """Return the offset up to which the log has been compacted; None if it was never compacted."""
@@ -100,14 +105,14 @@ class OffsetCheckpoints:
         for directory in self._directories:
             directory.cleaner_offsets.pop(tp, None)
 
-    def plan_after_deletions(self) -> list[CheckpointPlan]:
-        """Return plans that remove the entries of deleted logs from all checkpoints but the high watermarks."""
+    def plan_after_deletions(self) -> list[PlanSteps]:
+        """Make plans that remove the entries of deleted logs from all checkpoints but the high watermarks."""
         return [self.plan_recovery_points(), self.plan_log_start_offsets()]
 
     def write_after_deletions(self) -> None:
         """Run `plan_after_deletions`."""
-        for plan in self.plan_after_deletions():
-            self._write(plan)
+        for steps in self.plan_after_deletions():
+            self._write_all(steps)
 
     def moved(self, tp: TopicPartition, *, old: LogDirectoryFiles, new: LogDirectoryFiles) -> None:
         """Move the cleaner offset of a log that was moved to another directory."""
@@ -119,15 +124,18 @@ class OffsetCheckpoints:
                     self._write(self._plan_cleaner_offsets(directory))
         self.write_after_deletions()
 
-    def _plan(self, name: str, offset_of: Callable[[Log], int | None]) -> CheckpointPlan:
+    def _plan(self, name: str, offset_of: Callable[[Log], int | None]) -> PlanSteps:
+        number = next_plan_number()  # A plan that is begun later, after a deletion for example, replaces this one.
         online = self._directories.online
         offsets: dict[str, dict[TopicPartition, int]] = {state.path: {} for state in online}
-        for log in (*self._logs.values(), *self._futures.logs.values()):
+        for count, log in enumerate((*self._logs.values(), *self._futures.logs.values()), 1):
+            if not count % SLICE_OBJECTS:
+                yield
             offset = offset_of(log)
             if offset is not None and log.log_directory.path in offsets:
                 offsets[log.log_directory.path][log.topic_partition] = offset
         writes = [(state, f"{state.path}/{name}", partial(offsets_text, offsets[state.path])) for state in online]
-        return CheckpointPlan(self._files, writes)
+        return CheckpointPlan(self._files, writes, number)
 
     def _plan_cleaner_offsets(self, directory: LogDirectoryFiles) -> CheckpointPlan:
         path = directory.path(CLEANER_CHECKPOINT)
@@ -138,6 +146,15 @@ class OffsetCheckpoints:
     def _directory_of(self, tp: TopicPartition) -> LogDirectoryFiles | None:
         log = self._logs.get(tp)
         return None if log is None else self._directories.of(log)
+
+    def _write_all(self, steps: PlanSteps) -> None:
+        """Make the plan and run it."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._write(end.value)
+                return
 
     def _write(self, plan: CheckpointPlan) -> None:
         plan.run()

@@ -15,6 +15,11 @@ from kctl.storage.log_directory import LogDirectory
 _plan_numbers = count()
 
 
+def next_plan_number() -> int:
+    """The number of a plan whose content is collected from now on."""
+    return next(_plan_numbers)
+
+
 class CheckpointPlan:
     """Replaces checkpoint files, one per log directory.
 
@@ -24,10 +29,18 @@ class CheckpointPlan:
 
     __slots__ = ("_files", "_number", "_writes", "failures")
 
-    def __init__(self, files: Files, writes: Sequence[tuple[LogDirectory, str, Callable[[], bytes]]]) -> None:
-        """`writes`: directory, path and the function that makes the content, which `run` calls."""
+    def __init__(
+        self,
+        files: Files,
+        writes: Sequence[tuple[LogDirectory, str, Callable[[], bytes]]],
+        number: int | None = None,
+    ) -> None:
+        """`writes`: directory, path and the function that makes the content, which `run` calls.
+
+        `number` is the `next_plan_number` of the time when collecting the content began; None for now.
+        """
         self._files = files
-        self._number = next(_plan_numbers)
+        self._number = next_plan_number() if number is None else number
         self._writes = [(directory.checkpoint_writers, path, content) for directory, path, content in writes]
         self.failures: list[tuple[str, OSError]] = []
 

@@ -23,6 +23,7 @@ import os
 import random
 import re
 import select
+import signal
 import socket
 import ssl
 import struct
@@ -591,6 +592,27 @@ def attacked_round(valid: ValidClient, pid: int, attacked_at: str, options: argp
     return Round(attack.sent, latencies_s, max(resident), resident_bytes(pid) >> 20)
 
 
+@contextlib.contextmanager
+def state_on_failure(broker: KctlBroker) -> Iterator[None]:
+    """If a round fails, writes the end of the broker's log to stderr, and its tasks and threads if it still runs."""
+    try:
+        yield
+    except BaseException:
+        dump = broker.data_dir / "broker.dump"
+        if broker.is_running:
+            os.kill(broker.pid, signal.SIGUSR1)
+            with contextlib.suppress(TimeoutError):
+                probe.wait_until(dump.exists, what="the broker has written its dump", timeout_s=10)
+        lines = [line[:_LINE_MAX] for line in broker.log_text.splitlines()[-_LOG_LINES:]]
+        dumped = dump.read_text() if dump.exists() else "no dump"
+        sys.stderr.write("\n".join([f"the broker runs: {broker.is_running}", *lines, dumped, ""]))
+        raise
+
+
+_LOG_LINES = 300
+_LINE_MAX = 1_000
+
+
 def wait_until_idle(pid: int) -> float:
     """Waits until the broker has done what the attack requested, such as deletions of topics; returns the seconds."""
     began_s = time.monotonic()
@@ -627,10 +649,11 @@ def main() -> int:
         valid.produce(200)
         quiet = valid.produce(2_000)
         before = resident_bytes(broker.pid)
-        rounds = [
-            attacked_round(valid, broker.pid, attacked_at, options, options.seed + number)
-            for number in range(options.rounds)
-        ]
+        with state_on_failure(broker):
+            rounds = [
+                attacked_round(valid, broker.pid, attacked_at, options, options.seed + number)
+                for number in range(options.rounds)
+            ]
         backlog_s = wait_until_idle(broker.pid)
         quiet_after = valid.produce(2_000)
         numbers = valid.consumed()

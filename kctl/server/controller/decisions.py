@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sized
 from typing import TypeAlias
 
 from kctl.limits import DECISIONS_PER_SLICE_MAX
@@ -21,6 +21,11 @@ Decision: TypeAlias = Generator[None, None, list[Action]]
 def is_slice_full(number: int) -> bool:
     """True if a loop over partitions should yield before the partition with this number."""
     return number % DECISIONS_PER_SLICE_MAX == DECISIONS_PER_SLICE_MAX - 1
+
+
+def is_long(objects: Sized) -> bool:
+    """True if a loop over these objects without a pause should be in a slice of its own."""
+    return len(objects) >= DECISIONS_PER_SLICE_MAX
 
 
 def made_at_once(decision: Decision) -> list[Action]:

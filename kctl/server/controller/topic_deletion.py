@@ -14,7 +14,7 @@ from itertools import count
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, DeleteTopicNodes
-from kctl.server.controller.decisions import Decision, is_slice_full
+from kctl.server.controller.decisions import Decision, is_long, is_slice_full
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
@@ -29,8 +29,12 @@ def resume_deletions(state: ControllerState) -> Decision:
         if is_slice_full(next(numbers)):
             yield
         replicas = _replicas(state, topic)
+        if is_long(replicas):
+            yield
         if not _may_start(state, topic, replicas):
             continue
+        if is_long(replicas):
+            yield
         if topic not in state.deletions_started:
             state.deletions_started.add(topic)
             for topic_partition in state.partitions_of(topic):
@@ -63,6 +67,8 @@ def deletion_responded(state: ControllerState, broker_id: int, errors: Mapping[T
         if is_slice_full(next(numbers)):
             yield
         replicas = _replicas(state, topic)
+        if is_long(replicas):
+            yield
         if not all(state.replica_phase(replica) is ReplicaPhase.DELETION_SUCCESSFUL for replica in replicas):
             continue
         for replica in replicas:

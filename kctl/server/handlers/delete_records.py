@@ -8,11 +8,12 @@ deleted.  Topics with cleanup.policy=compact get POLICY_VIOLATION, internal ones
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.delete_records import (
     DeleteRecordsPartitionResult,
@@ -26,7 +27,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
-from kctl.server.requests.slices import Pace
+from kctl.server.requests.slices import Pace, pause, pieces
 
 HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1
@@ -58,7 +59,7 @@ class _Deletion:
 class _Wait:
     """A DelayedOperation that completes when all partitions of a request are complete."""
 
-    def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
+    def __init__(self, deletions: Sequence[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
         self._waiting: dict[TopicPartition, list[_Deletion]] = {}
         for deletion in deletions:
             self._waiting.setdefault(deletion.partition.topic_partition, []).append(deletion)
@@ -119,7 +120,12 @@ class DeleteRecordsHandler:
                     deletions.append(_Deletion(partition, offset, result))
                 except ApiError as error:
                     result.error_code = error.code
-        await self._replicated(deletions, request.timeout_ms)
+        waits: list[asyncio.Future[None]] = []
+        for some in pieces(deletions, REQUEST_ELEMENTS_PER_SLICE_MAX):
+            if waits:
+                await pause()
+            waits.append(self._replicated(some, request.timeout_ms))
+        await asyncio.gather(*waits)
         return DeleteRecordsResponse(topics=topics)
 
     def _delete(self, topic: str, index: int, requested_offset: int) -> tuple[Partition, int]:
@@ -140,7 +146,7 @@ class DeleteRecordsHandler:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
         return partition, offset
 
-    def _replicated(self, deletions: list[_Deletion], timeout_ms: int) -> asyncio.Future[None]:
+    def _replicated(self, deletions: Sequence[_Deletion], timeout_ms: int) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         keys = [deletion.partition.topic_partition for deletion in deletions]
         self._purgatory.complete_or_watch(_Wait(deletions, self._metadata, done), keys, timeout_ms)

@@ -90,27 +90,29 @@ class OffsetCommitHandler:
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
-            offsets=self._offsets(request, existing),
+            offsets=(yield from self._offsets(request, existing)),
         )
         outcome = self._coordinator.commit(request.group_id, event)
         return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused})))
 
     def _offsets(
         self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> Generator[None, None, dict[TopicPartition, OffsetAndMetadata]]:
+        """Yields after each partition."""
         now_ms = self._clock.now_ms()
         has_retention = request.retention_time_ms != DEFAULT_RETENTION
         expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX) if has_retention else None
-        return {
-            tp: OffsetAndMetadata(
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, partition in partitions.items():
+            offsets[tp] = OffsetAndMetadata(
                 offset=partition.committed_offset,
                 leader_epoch=partition.committed_leader_epoch,
                 metadata=partition.committed_metadata or "",
                 commit_timestamp_ms=now_ms if partition.commit_timestamp == NOW else partition.commit_timestamp,
                 expire_timestamp_ms=expire_ms,
             )
-            for tp, partition in partitions.items()
-        }
+            yield
+        return offsets
 
     async def _store_in_zookeeper(
         self,

@@ -23,6 +23,7 @@ from kctl.model import LeaderAndIsr
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.state_stores import StateStore
+from kctl.server.requests.slices import pause, pieces
 from kctl.server.schedule import run_every
 
 log = logging.getLogger(__name__)
@@ -51,13 +52,15 @@ class IsrChanges:
         self._tasks = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
         self._store.start()
 
-    def shrink(self) -> None:
+    async def shrink(self) -> None:
         """Removes lagging followers from the ISR of every partition that this broker leads."""
-        now_ms = self._clock.monotonic_ms()
-        for partition in list(self._replicas.led()):
-            lagging = partition.lagging(now_ms)
-            if lagging and partition.pending_isr is None:
-                self._change(partition, tuple(r for r in partition.isr if r not in lagging))
+        for partitions in pieces(list(self._replicas.partitions.values())):
+            now_ms = self._clock.monotonic_ms()
+            for partition in partitions:
+                lagging = partition.lagging(now_ms) if partition.is_leader else None
+                if lagging and partition.pending_isr is None:
+                    self._change(partition, tuple(r for r in partition.isr if r not in lagging))
+            await pause()
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
         """Adds the follower to the ISR if it has caught up."""

@@ -20,7 +20,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
@@ -28,13 +27,13 @@ from kctl.model import TopicPartition
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.truncation import UNDEFINED, truncation
+from kctl.server.thread_pool import in_thread
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.names import future_directory_name
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 DIRECTORY_NAME_LENGTH_MAX = 255
 _CREDIT_MS_MAX = 1_000
@@ -253,7 +252,7 @@ class LogDirMoves:
         piece = move.log.read(offset, self._piece_bytes, max_offset=end)
         directory = move.log.log_directory
         try:
-            records = await _in_thread(piece.read)
+            records = await in_thread(piece.read)
         except OSError as error:
             raise directory.fail(error) from error
         if not self._is_current(move, copy) or copy.log_end_offset != offset:
@@ -282,7 +281,7 @@ class LogDirMoves:
     async def _prepare(self, current: Log, copy: Log) -> None:
         plans = self._logs.plan_replacement(current.topic_partition)
         try:
-            await _in_thread(plans[1].run)
+            await in_thread(plans[1].run)
         finally:
             self._logs.replacement_prepared(current, copy, plans, self._clock.now_ms())
 
@@ -301,13 +300,3 @@ def _bring_into_range(current: Log, copy: Log) -> None:
     elif copy.log_end_offset > current.log_end_offset:
         copy.truncate_to(current.log_end_offset)
     copy.increment_log_start_offset(min(current.log_start_offset, copy.log_end_offset))
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Runs the work in a thread, shielded: a cancelled worker must not leave a thread writing while logs are closed."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.gather(running, return_exceptions=True)
-        raise

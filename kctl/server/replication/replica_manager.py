@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,6 +27,9 @@ from kctl.server.replication.fetch_session import FetchSession
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.traffic import BrokerTraffic
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.slices import end_of
+from kctl.server.thread_pool import in_thread
+from kctl.storage.log_creation import NewLog
 
 if TYPE_CHECKING:
     from kctl.records.allowance import Allowance
@@ -148,6 +152,20 @@ class ReplicaManager:
         self.woken_sessions.clear()
         self._fetch_purgatory.check(*keys)
 
+    async def create_logs(self, request: LeaderAndIsrRequest) -> None:
+        """Creates the logs of replicas that are new to this broker, in a thread.
+
+        Call `become_leader_or_follower` with the same request next, and `discard_created_logs` in any case.
+        """
+        plan = self.logs.plan_creation(self._new_logs(request))
+        if plan:
+            await in_thread(plan.run)
+            self.logs.take_created(plan)
+
+    def discard_created_logs(self) -> None:
+        """Closes the created logs whose partition got no role."""
+        self.logs.discard_created()
+
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
@@ -213,14 +231,19 @@ class ReplicaManager:
         if self._has_deletions:
             self._has_deletions = False
             self.traffic.keep({topic for topic, _ in self.partitions})
-            plans = self.logs.checkpoints.plan_after_deletions()
-            await asyncio.get_running_loop().run_in_executor(None, _run_all, plans)
+            plans = [await end_of(steps, is_urgent=True) for steps in self.logs.checkpoints.plan_after_deletions()]
+            await in_thread(partial(_run_all, plans))
             for plan in plans:
                 self.logs.take_failures(plan)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of all partitions, for the checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
+
+    def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """The high watermark for the checkpoint; None without a replica here."""
+        partition = self.partitions.get(topic_partition)
+        return None if partition is None else partition.high_watermark
 
     def topic_configs_changed(self, topics: Collection[str]) -> None:
         """Applies the configuration of topics to their logs; visits all logs once."""
@@ -305,6 +328,23 @@ class ReplicaManager:
                 found.directory,
                 uuid_text(found.topic_id),
                 uuid_text(topic_id),
+            )
+
+    def _new_logs(self, request: LeaderAndIsrRequest) -> Iterable[NewLog]:
+        for topic_partition, topic_id, state in _partition_states(request):
+            if topic_partition in self.partitions or self.broker_id not in state.replicas:
+                continue
+            try:
+                check_partition_name(topic_partition)
+                check_role(state)
+            except ApiError:
+                continue  # `_apply` raises it too.
+            yield NewLog(
+                topic_partition,
+                self._log_config(topic_partition.topic),
+                topic_id=None if topic_id == ZERO_UUID else topic_id,
+                leader_epoch=state.leader_epoch if state.leader == self.broker_id else None,
+                is_new=state.is_new,
             )
 
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Partition:

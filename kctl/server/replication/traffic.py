@@ -6,7 +6,7 @@ Owner: event loop.  Pure.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from kctl.server.metrics.durations import Durations
 
@@ -40,8 +40,8 @@ class TopicTraffic:
 
     def add(self, other: TopicTraffic) -> None:
         """Adds the counters of another topic."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for name in TopicTraffic.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True)

@@ -27,10 +27,11 @@ class RecordWork:
         self,
         *,
         threads: int = RECORD_WORK_THREADS,
+        thread_pool: Callable[[int, str], ThreadPoolExecutor] = ThreadPoolExecutor,
         bytes_max: int = RECORD_WORK_BYTES_MAX,
         waiting_bytes_max: int = RECORD_WORK_WAITING_BYTES_MAX,
     ) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="record-work")
+        self._threads = thread_pool(threads, "record-work")
         self._bytes_max = bytes_max
         self._free_bytes = bytes_max
         self._waiting_bytes_max = waiting_bytes_max

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.model import GROUP_METADATA_TOPIC
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
+from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
+from kctl.server.requests.purgatory import DelayedOperation, Purgatory
+from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
@@ -154,3 +157,35 @@ def test_a_leader_that_resigns_meanwhile_responds_not_leader(tmp_path: Path) -> 
         assert await waiting == (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     play(tmp_path, scene, live=(0, 1))
+
+
+class Watched(Purgatory[TopicPartition]):
+    """Notes how many partitions each waiting request has."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(WheelTimer(disk.clock, asyncio.get_running_loop()))
+        self.sizes: list[int] = []
+
+    def complete_or_watch(
+        self, operation: DelayedOperation[TopicPartition], keys: Iterable[TopicPartition], timeout_ms: int
+    ) -> None:
+        watched = list(keys)
+        self.sizes.append(len(watched))
+        super().complete_or_watch(operation, watched, timeout_ms)
+
+
+def test_a_request_for_thousands_of_partitions_waits_for_some_at_a_time(tmp_path: Path) -> None:
+    """Checking 10,000 partitions at once took 23 ms."""
+
+    async def scene(disk: Disk) -> None:
+        disk.append(disk.lead("a"), 10)
+        purgatory = Watched(disk)
+        handler = DeleteRecordsHandler(disk.replicas, disk.metadata, disk.configs, purgatory)
+        count = 2 * REQUEST_ELEMENTS_PER_SLICE_MAX + 1
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=4)] * count
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=partitions)], timeout_ms=5000)
+        response: Any = await exchange(handler.handle, request, 2)
+        assert [each.low_watermark for each in response.topics[0].partitions] == [4] * count
+        assert purgatory.sizes == [REQUEST_ELEMENTS_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, 1]
+
+    play(tmp_path, scene)

@@ -42,6 +42,12 @@ class CountingState(ControllerState):
     """Counts how often the state of a partition or a replica is looked up."""
 
     lookups = 0
+    listed = 0
+    """How often the replicas of a partition are looked up."""
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        self.listed += 1
+        return super().replicas(topic_partition)
 
     def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
         self.lookups += 1
@@ -59,6 +65,8 @@ class Histories:
         self.sliced, self.whole = CountingState(1), ControllerState(1)
         self.pauses = 0
         """Between the slices of the last decision."""
+        self.listing_slices = 0
+        """Slices of the last decision that only list the replicas of a large topic."""
 
     def feed(self, event: Event) -> list[Action]:
         """The actions that follow, as the runner would collect them."""
@@ -77,15 +85,17 @@ class Histories:
     def _decided(self, event: Event) -> list[Action]:
         decision = decide(self.sliced, event, 0)
         self.pauses = -1
+        self.listing_slices = 0
         while True:
             self.pauses += 1
-            self.sliced.lookups = 0
+            self.sliced.lookups = self.sliced.listed = 0
             try:
                 next(decision)
             except StopIteration as end:
                 actions: list[Action] = end.value
                 return actions
             finally:
+                self.listing_slices += self.sliced.listed >= len(TOPIC.replicas) and not self.sliced.lookups
                 assert self.sliced.lookups <= PHASES_PER_PARTITION_MAX * DECISIONS_PER_SLICE_MAX
 
 
@@ -106,6 +116,7 @@ def test_decisions_about_a_large_topic_are_made_in_slices() -> None:
     leaders = dict(histories.whole.leaders)
     histories.feed(Elected(2, 2, brokers(1, 2), {"large": TOPIC}, leaders, frozenset(), frozenset(), {}))
     assert histories.feed(DeletionsRead(frozenset({"large"})))
+    assert histories.listing_slices == 1, "the replicas of a topic are listed in a slice of their own"
 
 
 def test_decisions_about_many_small_topics_are_made_in_slices() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Collection
 from uuid import UUID
 
@@ -194,3 +195,92 @@ def test_malformed_partition_metadata_is_logged_and_rewritten(caplog: pytest.Log
         assert disk.read(path) == sound
         (line,) = [each.getMessage() for each in caplog.records if "corrupt partition.metadata" in each.getMessage()]
         assert f"{path} at position 0: topic_id is missing or malformed" in line
+
+
+class ThreadsOfFiles(SimFiles):
+    """Notes the threads that use files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[int] = set()
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self.threads.add(threading.get_ident())
+
+
+TOPIC_ID = UUID(int=7)
+
+
+def roles(*, leader: int, partitions: int = 3) -> LeaderAndIsrRequest:
+    """Roles of partitions that are new to broker 1."""
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=index,
+            controller_epoch=1,
+            leader=leader,
+            leader_epoch=5,
+            isr=[leader],
+            partition_epoch=0,
+            replicas=[1, 2],
+            is_new=True,
+        )
+        for index in range(partitions)
+    ]
+    topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=states)
+    return LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_leaders=[])
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_the_event_loop_does_not_wait_for_files_of_new_logs(leader: int) -> None:
+    async def main() -> None:
+        disk = ThreadsOfFiles()
+        manager = replica_manager(disk, asyncio.get_running_loop())
+        disk.threads.clear()
+        request = roles(leader=leader)
+        await manager.create_logs(request)
+        assert not manager.partitions, "nothing is served before it has a role"
+        assert not manager.logs.logs
+        outcome, changed = manager.become_leader_or_follower(request)
+        assert set(outcome.values()) == {ErrorCode.NONE}
+        assert len(changed) == len(manager.logs.logs) == 3
+        assert disk.threads
+        assert threading.get_ident() not in disk.threads
+        for partition in changed:
+            assert partition.log.topic_id == TOPIC_ID
+            assert partition.log.leader_epochs.latest_epoch == (5 if leader == 1 else -1)
+        manager.logs.clean_shutdown()
+        again = replica_manager(disk, asyncio.get_running_loop()).logs.logs
+        assert {log.topic_id for log in again.values()} == {TOPIC_ID}
+
+    asyncio.run(main())
+
+
+def test_logs_of_invalid_roles_are_not_created() -> None:
+    async def main() -> None:
+        disk = CountingFiles()
+        manager = replica_manager(disk, asyncio.get_running_loop())
+        disk.steps.clear()
+        for name, replicas, epoch in (("../victim", [1], 0), (TOPIC, [2], 0), (TOPIC, [1], -1)):
+            request = roles(leader=1, partitions=1)
+            request.topic_states[0].topic_name = name
+            request.topic_states[0].partition_states[0].replicas = replicas
+            request.topic_states[0].partition_states[0].leader_epoch = epoch
+            await manager.create_logs(request)
+            assert ErrorCode.NONE not in manager.become_leader_or_follower(request)[0].values()
+        assert not disk.steps
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_fails_while_logs_are_created_goes_offline() -> None:
+    async def main() -> None:
+        disk = SimFiles()
+        manager = replica_manager(disk, asyncio.get_running_loop())
+        disk.fail_at(0)
+        request = roles(leader=1)
+        await manager.create_logs(request)
+        assert not manager.logs.online_directories
+        assert set(manager.become_leader_or_follower(request)[0].values()) == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+    asyncio.run(main())

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import selectors
+import socket
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
+from kctl.limits import SAMPLED_FRAMES_MAX
+from kctl.server.iteration_samples import SAMPLES_MAX, IterationSamples, stack_of
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.slow_callbacks import SLOW_S, TIMED_S, DueCallbacks
 
@@ -90,7 +98,7 @@ def test_a_long_iteration_is_logged_with_its_callback(
     line = next(line for line in lines if f"{name}:" in line)
     assert line.startswith("event loop was busy cause=")
     assert " garbage_collection_ms=15.0 generations=1,0 " in line
-    assert line.endswith(" latest_request=delete_groups")
+    assert " latest_request=delete_groups stacks=" in line
     fields = dict(field.split("=") for field in line.split() if "=" in field)
     parts = [float(fields[f"{name}_ms"]) for name in ("cpu", "without_processor", "blocked")]
     assert sum(parts) == pytest.approx(float(fields["busy_ms"]), abs=0.2)
@@ -123,3 +131,86 @@ def test_the_line_about_an_iteration_without_timed_callbacks_says_so(caplog: pyt
         loop.restart_measurements()
         runner.run(call(keep_busy))
     assert " callbacks=not_timed " in caplog.records[0].getMessage()
+
+
+def test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.DEBUG, "kctl.server.slow_callbacks"),
+        asyncio.Runner(loop_factory=MeasuredEventLoop) as runner,
+    ):
+        loop = runner.get_loop()
+        assert isinstance(loop, MeasuredEventLoop)
+        loop.restart_measurements()
+        samples = loop._measuring.samples
+
+        def keep_busy_until_sampled() -> None:
+            while len(samples.of(loop.iteration.started_s)) < 2:
+                pass
+
+        runner.run(call(keep_busy_until_sampled))
+        assert any(thread.name == "iteration-samples" for thread in threading.enumerate())
+    stacks = re.search(r" stacks=(\S+)$", caplog.records[0].getMessage())
+    assert stacks is not None
+    module = __name__.rpartition(".")[2]
+    function = "test_the_line_about_a_long_iteration_has_the_stacks_of_the_loop.keep_busy_until_sampled"
+    assert re.search(rf"\d+x:[^|]*\b{module}:\d+:{function}(\||$)", stacks.group(1))
+    assert not any(thread.name == "iteration-samples" for thread in threading.enumerate())
+
+
+class Started:
+    """An iteration that began at a given time."""
+
+    def __init__(self) -> None:
+        self.started_s = 1.0
+
+
+def test_few_stacks_are_kept_and_only_those_of_the_latest_iteration() -> None:
+    iteration = Started()
+    samples = IterationSamples(iteration, lambda: SLOW_S)
+    for _ in range(2 * SAMPLES_MAX):
+        samples.take(1.0)
+    assert len(samples.of(1.0)) == SAMPLES_MAX
+    samples.take(2.0)
+    assert len(samples.of(1.0)) == SAMPLES_MAX, "the loop is not in that iteration any more"
+    iteration.started_s = 2.0
+    samples.take(2.0)
+    assert not samples.of(1.0)
+    assert len(samples.of(2.0)) == 1
+
+
+def test_a_loop_that_waits_is_not_sampled() -> None:
+    samples = IterationSamples(Started(), lambda: SLOW_S)
+    main = threading.get_ident()
+
+    def sample_when_waiting() -> None:
+        while sys._current_frames()[main].f_code is not selectors.DefaultSelector.select.__code__:
+            pass
+        samples.take(1.0)
+        writing.send(b"x")
+
+    reading, writing = socket.socketpair()
+    with reading, writing, selectors.DefaultSelector() as selector, ThreadPoolExecutor(1) as executor:
+        selector.register(reading, selectors.EVENT_READ)
+        done = executor.submit(sample_when_waiting)
+        selector.select()
+        done.result()
+    assert not samples.of(1.0)
+
+
+def test_a_stack_is_bounded() -> None:
+    def recurse(depth: int) -> str:
+        return recurse(depth - 1) if depth else stack_of(sys._getframe())
+
+    assert stack_of(sys._getframe()).count("<") < SAMPLED_FRAMES_MAX
+    assert recurse(2 * SAMPLED_FRAMES_MAX).split("<")[0].endswith("_bounded.recurse")
+    assert recurse(2 * SAMPLED_FRAMES_MAX).count("<") == SAMPLED_FRAMES_MAX - 1
+
+
+def test_the_thread_of_samples_ends_when_they_are_not_needed() -> None:
+    is_over = threading.Event()
+    samples = IterationSamples(Started(), lambda: 0.0, lambda: not is_over.is_set())
+    samples.start()
+    watching = next(thread for thread in threading.enumerate() if thread.name == "iteration-samples")
+    is_over.set()
+    watching.join()
+    samples.stop()

@@ -9,7 +9,9 @@ import pytest
 from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.storage.config import LogConfig
+from kctl.storage.log_creation import CreationPlan, NewLog
 from kctl.storage.log_directories import LogDirectoryLocked
+from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS
@@ -137,3 +139,58 @@ def test_retention_and_flushes_go_over_all_logs() -> None:
     assert manager.plan_flushes(NOW_MS) == []
     assert manager.apply_retention(NOW_MS + 11, lambda tp: tp.partition) == 3
     assert len(manager.plan_removals(NOW_MS + 11)) > 3
+
+
+def created(manager: LogManager, partitions: int, *, config: LogConfig | None = None) -> CreationPlan:
+    """New logs of a topic, created as in a thread."""
+    wanted = [NewLog(TopicPartition("orders", each), config or LogConfig()) for each in range(partitions)]
+    plan = manager.plan_creation(wanted)
+    plan.run()
+    manager.take_created(plan)
+    return plan
+
+
+def test_logs_created_in_a_thread_are_spread_and_adopted_with_the_present_configuration() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/a", "/b")
+    logs = created(manager, 4).created
+    assert [log.log_directory.path for log in logs] == ["/a", "/b", "/a", "/b"]
+    config = LogConfig(segment_bytes=12_345)
+    operations = disk.operations
+    assert [manager.get_or_create(log.topic_partition, config=config) for log in logs] == logs
+    assert {log.config for log in logs} == {config}
+    assert disk.operations == operations
+
+
+def test_a_log_whose_directory_changed_while_it_was_created_is_created_again() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/a", "/b")
+    created(manager, 1)
+    manager.futures.prefer(TopicPartition("orders", 0), "/b")
+    assert manager.get_or_create(TopicPartition("orders", 0)).log_directory.path == "/b"
+    assert not disk.exists("/a/orders-0")
+    manager.clean_shutdown()
+    assert set(manager_on(disk, "/a", "/b").logs) == {TopicPartition("orders", 0)}
+
+
+def test_a_created_log_that_was_not_adopted_is_opened_when_it_is_needed() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/a")
+    created(manager, 1)
+    manager.discard_created()
+    log = manager.get_or_create(TopicPartition("orders", 0))
+    produce(log, 3)
+    assert not created(manager, 1).created, "it exists"
+    assert manager.get_or_create(TopicPartition("orders", 0)).log_end_offset == 3
+
+
+def test_a_failed_creation_takes_its_directory_offline_and_another_one_is_used() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/a", "/b")
+    plan = manager.plan_creation([NewLog(TopicPartition("orders", 0), LogConfig())])
+    disk.fail_at(3)
+    plan.run()
+    disk.fail_at(None)
+    manager.take_created(plan)
+    assert [state.path for state in manager.online_directories] == ["/b"]
+    assert manager.get_or_create(TopicPartition("orders", 0)).log_directory.path == "/b"

@@ -6,8 +6,10 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
+from kctl.storage import offset_checkpoints
+from kctl.storage.config import LogConfig
 from kctl.testing.sim_files import SimFiles
-from tests.unit.storage.log_builder import read_records
+from tests.unit.storage.log_builder import NOW_MS, read_records
 from tests.unit.storage.manager_builder import TP, manager_on, produce
 
 DAMAGE = pytest.mark.parametrize(
@@ -96,3 +98,34 @@ def test_checkpoints_keep_values_that_segments_lack() -> None:
     disk.kill()
     again = manager_on(disk)
     assert (again.logs[TP].log_start_offset, again.high_watermarks[TP]) == (3, 2)
+
+
+def test_a_checkpoint_begun_before_a_deletion_has_no_entry_of_the_deleted_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that is created again under the name would begin with the recovery point of the old one."""
+    monkeypatch.setattr(offset_checkpoints, "SLICE_OBJECTS", 2)
+    disk = SimFiles()
+    manager = manager_on(disk)
+    for partition in range(5):
+        produce(manager.get_or_create(TopicPartition("orders", partition)), 4)
+        manager.logs[TopicPartition("orders", partition)].flush()
+    steps = manager.checkpoints.plan_recovery_points()
+    next(steps)
+    next(steps)
+    manager.delete(TP)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    end.value.value.run()
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"".join(
+        [b"0\n4\n", *(b"orders %d 4\n" % partition for partition in range(1, 5))]
+    )
+
+
+def test_periodic_work_leaves_out_logs_that_were_deleted_meanwhile() -> None:
+    disk = SimFiles()
+    manager = manager_on(disk)
+    produce(manager.get_or_create(TP, config=LogConfig(retention_bytes=0, segment_bytes=100, flush_ms=0)), 4)
+    logs = manager.all()
+    manager.delete(TP)
+    assert manager.plan_flushes(NOW_MS, logs) == []
+    assert manager.apply_retention(NOW_MS, lambda _: 4, logs) == 0
+    assert manager.online_directories
