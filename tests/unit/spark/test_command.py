@@ -91,6 +91,8 @@ def test_a_wrong_home_of_spark_is_named(
         (("--to", "out", "--engine", "local", "--archives", "a.zip"), "--archives is an option of --engine spark"),
         (("--to", "out", "--engine", "local", "--deploy-mode", "client"), "--deploy-mode is an option"),
         (("--to", "out", "--follow", "--dry-run"), "exclude each other"),
+        (("--to", "out", "--every", "5m"), "--every is an option of --follow"),
+        (("--to", "out", "--metrics-listen", "::"), "--metrics-listen is an option of --follow"),
         (("--to", "out", "--follow", "--every", "1ms"), "--every takes between 100ms and 1d"),
         (("--to", "out", "--follow", "--format", "json"), "use --format jsonl"),
         (("--to", "out", "--metrics-port", "0"), "--metrics-port is an option of --follow"),
