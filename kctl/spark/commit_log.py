@@ -50,6 +50,7 @@ from kctl.spark.plan import (
     advance,
 )
 from kctl.spark.position_json import topics_from_json, topics_to_json
+from kctl.spark.unmarked import unmarked_files
 
 FORMAT_VERSION = 3
 """Version of entries of exports with decoded keys or values.  Others have UNTYPED_VERSION, which earlier kctl can read.
@@ -238,6 +239,9 @@ class CommitLog:
         """
         planned = pending.shares() if pending else {}
         found = self.data_files({*topics, *positions.topics})
+        if positions.last_batch < 0 and not pending:
+            unknown = unmarked_files(self._files, self.topic_directories(topics))
+            return Inventory(unknown=tuple(unknown), may_adopt=not self._mark and found.issuperset(unknown))
         present = {path for path in found if without_partitions(path) not in planned}
         if NO_PATHS.plus(present) == positions.files:
             return Inventory()
@@ -246,6 +250,7 @@ class CommitLog:
         return Inventory(
             missing=tuple(sorted((path, batch) for path, batch in committed.items() if path not in present)),
             unknown=tuple(sorted(present - set(committed) - hidden)),
+            may_adopt=not self._mark,
         )
 
     def placed(self, plan: Plan) -> Plan:

@@ -194,7 +194,7 @@ class Exporter:
     def _prepare_new_folder(self) -> ClusterView:
         """Performs all steps that may fail before the folder is created."""
         inventory = self._log.inventory(Positions(), None, self._request.selection.topics)
-        if inventory.unknown and not self._request.adopts:
+        if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
         with self._timed("plan"):
             view = self._look(self._request) if inventory.unknown else self._plannable(Positions())
@@ -267,7 +267,7 @@ class Exporter:
             if self._request.on_data_loss is OnDataLoss.FAIL:
                 raise DataLoss(inventory.missing_text())
             self._report.warnings.append(inventory.missing_text())
-        if inventory.unknown and not self._request.adopts:
+        if inventory.unknown and not (self._request.adopts and inventory.may_adopt):
             raise UnknownFiles(inventory.unknown_text())
         return inventory
 

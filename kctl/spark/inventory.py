@@ -20,6 +20,8 @@ class Inventory:
     """(path, batch) of missing committed files."""
     unknown: tuple[str, ...] = ()
     """Paths of data files that neither a commit nor the pending plan names."""
+    may_adopt: bool = True
+    """Whether --adopt can rebuild the commits of such an export."""
 
     def missing_text(self) -> str:
         """Error text for the missing files."""
@@ -28,9 +30,10 @@ class Inventory:
 
     def unknown_text(self) -> str:
         """Error text for the unknown files."""
+        adopt = ", or take the files over with --adopt" if self.may_adopt else ""
         return (
-            f"no commit names {self.unknown[0]}{_more(self.unknown)}: if the folder was copied without _kctl, copy "
-            "that too, or take the files over with --adopt; else export to another folder"
+            f"no commit names {self.unknown[0]}{_more(self.unknown)}: if the folder was copied without _kctl and other "
+            f"names that begin with _, copy these too{adopt}; else export to another folder"
         )
 
 

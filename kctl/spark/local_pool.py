@@ -54,6 +54,8 @@ class LocalSettings:
 @contextlib.contextmanager
 def local_runner(settings: LocalSettings) -> Iterator[TaskRunner]:
     """Starts the local engine for one run."""
+    # Read when numpy is imported: its linear algebra, of which an export needs none, starts a thread per processor.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     yield LocalRunner(settings.processes)
 
 

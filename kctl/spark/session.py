@@ -138,6 +138,9 @@ def require_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[spark]'")
+    home = os.environ.get("SPARK_HOME")
+    if home is not None and not Path(home, "bin", "spark-submit").is_file():
+        raise SparkMissing(f"SPARK_HOME is '{home}', where no bin/spark-submit is: correct or unset it")
     if java() is None:
         raise SparkMissing("Spark needs Java 17 or newer: install a JRE (openjdk-17-jre-headless) or set JAVA_HOME")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 EVERY_DEFAULT = "1m"
+METRICS_LISTEN_DEFAULT = "127.0.0.1"
 EVERY_MS_MIN, EVERY_MS_MAX = 100, 86_400_000
 
 COLUMNS = (
@@ -86,9 +87,25 @@ COLUMNS = (
 )
 
 
+class ExportCommand(ClusterCommand):
+    """`kctl export`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Adds what to use instead of a format that users of Spark expect.  Raises UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            if "'variant' is not one of" not in str(error):
+                raise
+            raise UsageError(
+                f"{error}  pyarrow cannot write Parquet's type VARIANT: use json, which keeps members without a column "
+                "as JSON in value_rest, or string"
+            ) from None
+
+
 @app.command(
     "export",
-    cls=ClusterCommand,
+    cls=ExportCommand,
     epilog=examples(
         "kctl export orders --to /data/orders",
         "kctl export orders payments --to /data/shop --from @2026-11-01 --include-headers",
@@ -297,8 +314,13 @@ def export(
         bool, typer.Option("--follow", help="Repeat the export until SIGINT or SIGTERM; errors are retried.")
     ] = False,
     every: Annotated[
-        str, typer.Option("--every", metavar="DURATION", help="With --follow: time between the starts of two rounds.")
-    ] = EVERY_DEFAULT,
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="DURATION",
+            help=f"With --follow: time between the starts of two rounds.  Default: {EVERY_DEFAULT}.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -310,8 +332,13 @@ def export(
         ),
     ] = None,
     metrics_listen: Annotated[
-        str, typer.Option("--metrics-listen", metavar="HOST", help="Address on which that endpoint listens.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            "--metrics-listen",
+            metavar="HOST",
+            help=f"Address on which that endpoint listens.  Default: {METRICS_LISTEN_DEFAULT}.",
+        ),
+    ] = None,
 ) -> ExitStatus:
     """Export topics to Parquet files or to Iceberg or Delta tables, each record exactly once.
 
@@ -382,13 +409,15 @@ def export(
         raise UsageError("--target-file-size must be greater than 0")
     if follows and dry_run:
         raise UsageError("--follow and --dry-run exclude each other")
-    if metrics_port is not None and not follows:
-        raise UsageError("--metrics-port is an option of --follow")
+    for name, given in (("every", every), ("metrics-port", metrics_port), ("metrics-listen", metrics_listen)):
+        if given is not None and not follows:
+            raise UsageError(f"--{name} is an option of --follow")
     if follows and run.console.format.is_document:
         raise UsageError(
             f"--format {run.console.format.value} is one document, which --follow never ends; use --format jsonl"
         )
-    rounds = _Rounds(_every_ms(every), metrics_listen, metrics_port) if follows else None
+    every_ms = _every_ms(every or EVERY_DEFAULT)
+    rounds = _Rounds(every_ms, metrics_listen or METRICS_LISTEN_DEFAULT, metrics_port) if follows else None
     command = command_of(run, ctx, request, request.engine) if isinstance(request.engine, SparkSettings) else []
     return _run(run, request, command, rounds, dry_run=dry_run, show_progress=not no_progress)
 

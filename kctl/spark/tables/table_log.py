@@ -29,6 +29,7 @@ from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
+from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
 """Other programs may commit to a table at the same time, for example to compact it."""
@@ -102,8 +103,14 @@ class TableLog:
         """None: see above."""
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-        """Empty: the tables name their files, and their readers report missing ones."""
-        return Inventory()
+        """The data files of a target without an export, see kctl.spark.unmarked.
+
+        Else empty: the tables name their files, and their readers report missing ones.
+        """
+        if LayoutMark(self._files).held():
+            return Inventory()
+        directories = [directory or layout.SHARED_DIRECTORY for directory in self._tables]
+        return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with files in folders of their batch, whose names depend on everything that their contents do."""

@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.spark import session
-from kctl.spark.class_archive import make_archive
 from tests.integration.spark.peer import (
     RUN_TIMEOUT_S,
     TIMEOUT_S,
@@ -66,6 +64,7 @@ def test_a_killed_jvm_is_reported_as_the_reason(kctl_bootstrap: str, make_topic:
     assert "Spark's Java process was killed by SIGKILL" in output
     assert "Traceback" not in output
     assert "Connection refused" not in output
+    topic.engine = "local"
     export(topic, tmp_path)
     assert_exact(topic, tmp_path)
 
@@ -128,7 +127,7 @@ def test_an_executor_without_packages_is_named(
     assert status == 1
     assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in output
     assert "lacks numpy, pyarrow" in output
-    monkeypatch.delenv("PYSPARK_PYTHON")
+    topic.engine = "local"
     export(topic, tmp_path / "out")
     assert_exact(topic, tmp_path / "out")
 
@@ -154,15 +153,6 @@ def test_an_unreachable_broker_leaves_nothing_behind(tmp_path: Path) -> None:
     status, document, _ = run_export(topic, tmp_path / "new", "--timeout", "1s")
     assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_warmup_waits_for_the_archive_longer_than_an_export_waits_for_the_jvm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a loaded machine writing the archive takes longer than any export would wait."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(session, "JVM_END_TIMEOUT_S", 0.001)
-    assert make_archive().stat().st_size > 1 << 20
 
 
 @LOCAL

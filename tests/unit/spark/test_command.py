@@ -57,6 +57,16 @@ def test_without_java_one_line_explains_how_to_install_it(
     assert err.count("\n") == 1
 
 
+def test_a_wrong_home_of_spark_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "moved"))
+    assert main(command("--to", str(tmp_path / "new"))) == 1
+    expected = f"kctl: SPARK_HOME is '{tmp_path / 'moved'}', where no bin/spark-submit is: correct or unset it\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -67,6 +77,10 @@ def test_without_java_one_line_explains_how_to_install_it(
         (("--to", "s3://key:secret@bucket/orders"), "set credentials in the environment"),
         (("--to", "s3://bucket/orders?region=x"), "has a query"),
         (("--to", "out", "--compression", "lzma"), "lzma"),
+        (
+            ("--to", "out", "--value", "variant"),
+            "'variant' is not one of binary, string, json, avro, protobuf.  pyarrow",
+        ),
         (("--to", "out", "--from", "yesterday"), "is not a valid offset"),
         (("--to", "out", "--partitions", "a"), "a"),
         (("--to", "out", "--target-file-size", "0"), "must be greater than 0"),
@@ -77,6 +91,8 @@ def test_without_java_one_line_explains_how_to_install_it(
         (("--to", "out", "--engine", "local", "--archives", "a.zip"), "--archives is an option of --engine spark"),
         (("--to", "out", "--engine", "local", "--deploy-mode", "client"), "--deploy-mode is an option"),
         (("--to", "out", "--follow", "--dry-run"), "exclude each other"),
+        (("--to", "out", "--every", "5m"), "--every is an option of --follow"),
+        (("--to", "out", "--metrics-listen", "::"), "--metrics-listen is an option of --follow"),
         (("--to", "out", "--follow", "--every", "1ms"), "--every takes between 100ms and 1d"),
         (("--to", "out", "--follow", "--format", "json"), "use --format jsonl"),
         (("--to", "out", "--metrics-port", "0"), "--metrics-port is an option of --follow"),

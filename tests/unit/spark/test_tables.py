@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.exec.partitioning import DATE, HOUR, NONE, Partitioning
 from kctl.spark.exec.target import PackageMissing
 from kctl.spark.export import Listener
+from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
@@ -101,6 +103,27 @@ def test_duckdb_finds_every_offset_once(tmp_path: Path, table: TableOptions) -> 
         columns = '"partition", count(*), count(distinct "offset"), min("offset"), max("offset")'
         found = connection.sql(f"select {columns} from orders group by 1 order by 1").fetchall()
     assert found == [(0, 12, 12, 0, 11), (1, 17, 17, 0, 16)]
+
+
+@pytest.mark.parametrize("other", [ICEBERG, DELTA, TableOptions()], ids=["iceberg", "delta", "parquet"])
+def test_files_of_a_copy_without_its_logs_are_neither_exported_again_nor_deleted(
+    tmp_path: Path, table: TableOptions, other: TableOptions
+) -> None:
+    cluster = filled()
+    run(cluster, tmp_path / "lake", table=table)
+    cluster.append(0, 5)
+    run(cluster, tmp_path / "lake", table=table)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "lake", copy, ignore=shutil.ignore_patterns("_*", "metadata"))
+    before = data_files(copy)
+    assert len(before) == 3
+    cluster.append(1, 5)
+    with pytest.raises(UnknownFiles, match=r"no commit names orders/data/.* \(and 2 more\).*export to another folder$"):
+        run(cluster, copy, table=other)
+    with pytest.raises(UnknownFiles):
+        run(cluster, copy, table=other, adopts=True)
+    assert data_files(copy) == before
+    assert [path.name for path in copy.iterdir()] == ["orders"]
 
 
 @pytest.mark.parametrize("has_batch", [True, False])
