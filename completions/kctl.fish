@@ -254,7 +254,7 @@ complete -c kctl -n '__fish_seen_subcommand_from copy' -l codec -x -a 'none gzip
 complete -c kctl -n '__fish_seen_subcommand_from copy' -l rate -x -d 'Write at most so many bytes per second, such as 5m or 5m/s.'
 complete -c kctl -n '__fish_seen_subcommand_from copy' -l resume-group -x -a '(__kctl_names groups)' -d 'Continue where the offsets of this group in the target cluster are, and commit them while copying.'
 complete -c kctl -n '__fish_seen_subcommand_from copy' -l transactional-id -x -d 'With --resume-group: write records and offsets in transactions, so that each is copied exactly once.'
-complete -c kctl -n '__fish_seen_subcommand_from copy' -l groups -x -a '(__kctl_names groups)' -d 'Afterwards, commit the offsets that these groups have in SRC, translated, for DST.'
+complete -c kctl -n '__fish_seen_subcommand_from copy' -l groups -x -a '(__kctl_names groups)' -d 'Commit the offsets that these groups have in SRC, translated, for DST.'
 complete -c kctl -n '__fish_seen_subcommand_from copy' -l dry-run -d 'Read and count the records that would be copied; write nothing.'
 complete -c kctl -n '__fish_seen_subcommand_from copy' -s b -l bootstrap-server -x -d 'Brokers to connect to first; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__fish_seen_subcommand_from copy' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'

@@ -93,6 +93,8 @@ class FakeGroup:
     type: str = "classic"
     state: str = ""
     """NON_EMPTY_GROUP unless it is Stable or Empty."""
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
+    """Of commits of clients."""
 
     @property
     def reported_state(self) -> str:
@@ -535,7 +537,10 @@ class FakeCluster:
             topic = topics.setdefault(tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
             topic.partitions.append(
                 offset_fetch.OffsetFetchResponsePartition(
-                    partition_index=tp.partition, committed_offset=offset, metadata="", error_code=0
+                    partition_index=tp.partition,
+                    committed_offset=offset,
+                    metadata=group.metadata.get(tp, ""),
+                    error_code=0,
                 )
             )
         return offset_fetch.OffsetFetchResponse(topics=list(topics.values()))
@@ -547,7 +552,8 @@ class FakeCluster:
         for topic in request.topics:
             for one in topic.partitions:
                 if not error:
-                    group.offsets[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+                    tp = TopicPartition(topic.name, one.partition_index)
+                    group.offsets[tp], group.metadata[tp] = one.committed_offset, one.committed_metadata or ""
             partitions = [
                 offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
                 for one in topic.partitions
