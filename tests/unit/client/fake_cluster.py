@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
 
+from kctl.client.guard import is_change
 from kctl.client.settings import ClientSettings
 from kctl.model import TopicPartition, topic_name_problem
 from kctl.protocol.apis import (
@@ -110,6 +111,8 @@ class FakeCluster:
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
         self.intercepts: dict[type, Response] = {}
+        self.on_change: Response | None = None
+        """Returns the response to a request that changes something; None means the usual one."""
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
@@ -220,6 +223,8 @@ class FakeCluster:
             self.requests.append((broker, request))
             intercept = self.intercepts.get(known.request)
             response = intercept(request) if intercept else None
+            if response is None and self.on_change is not None and is_change(request):
+                response = self.on_change(request)
             if response is None:
                 response = getattr(self, f"_{known.name}")(broker, request)
         if response is DROP:
