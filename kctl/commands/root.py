@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import typer
@@ -151,8 +152,12 @@ def _option_meant(flag: str, context: Any) -> str | None:
     )
 
 
+@cache
 def all_commands() -> dict[str, dict[str, Any]]:
-    """All commands by noun and verb; a noun that is a verb has one command of its own name.  Imports every module."""
+    """All commands by noun and verb; a noun that is a verb has one command of its own name.
+
+    The first call imports every module, which takes half a second.
+    """
     found: dict[str, dict[str, Any]] = {}
     for noun, member in NOUNS.items():
         loaded = load(member)

@@ -62,12 +62,12 @@ from kctl.server.registration import (
     update_registration,
 )
 from kctl.server.replication.replica_manager import ReplicaManager
-from kctl.server.requests.context import Measuring
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.requests.timing import Measuring
 from kctl.server.sasl.listeners import Channels
 from kctl.server.sasl.mechanisms import Secrets
 from kctl.server.sasl.scram_credentials import ScramCredentials

@@ -21,7 +21,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from kctl.testing.sim_process import SimProcess, current_process, process_of
 from kctl.testing.sim_trace import SimTrace
@@ -29,11 +29,10 @@ from kctl.testing.sim_trace import SimTrace
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from kctl.testing.sim_network import ProtocolFactory, SimNetwork, SimServer
-    from kctl.testing.sim_transport import SimTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 _SLEEP_S_MAX = 86_400.0
 _CLEANUP_S = 600.0
@@ -90,6 +89,24 @@ class _VirtualSelector:
         pass
 
 
+class LoopNetwork(Protocol):
+    """What the loop needs of a network; kctl.testing.sim_network has the only one."""
+
+    def listen(self, factory: ProtocolFactory, port: int | None) -> asyncio.AbstractServer:
+        """Implements loop.create_server.  Raises OSError if the port is in use."""
+        ...
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Implements loop.create_connection.  Raises OSError as a socket would."""
+        ...
+
+    def close(self) -> None:
+        """Closes all listeners and connections at the end of the run."""
+        ...
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Event loop that starts at time 0.  `random` and `trace` belong to the run; a SimNetwork sets `network`."""
 
@@ -98,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.seed = seed
         self.random = random.Random(f"{seed} loop")
         self.trace = SimTrace()
-        self.network: SimNetwork | None = None
+        self.network: LoopNetwork | None = None
         self.on_step: Callable[[], None] | None = None
         """Called after all callbacks due at one time have run; an exception ends the run."""
         self.unhandled: list[BaseException] = []
@@ -196,17 +213,17 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: Any = None, port: int | None = None, **options: Any
-    ) -> SimServer:
+    ) -> asyncio.AbstractServer:
         """Listens on the simulated network."""
         return self._connected().listen(protocol_factory, port)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: str | None = None, port: int | None = None, **options: Any
-    ) -> tuple[SimTransport, asyncio.BaseProtocol]:
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Connects through the simulated network.  Raises OSError as a socket would."""
         return await self._connected().connect(protocol_factory, host or "", port or 0)
 
-    def _connected(self) -> SimNetwork:
+    def _connected(self) -> LoopNetwork:
         if self.network is None:
             raise OSError("no SimNetwork was made for this loop")
         return self.network

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kctl.testing.sim_link import LinkConditions, Segment, Signal
-from kctl.testing.sim_loop import SimLoop
+from kctl.testing.sim_loop import ProtocolFactory, SimLoop
 from kctl.testing.sim_process import SimProcess, current_process
 from kctl.testing.sim_transport import Address, SimTransport
 
@@ -33,8 +33,6 @@ CONNECT_TIMEOUT_S = 127.0
 
 _FIRST_EPHEMERAL_PORT = 49_152
 _LOCAL_NAMES = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104 - names only
-
-ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class SimNetwork:

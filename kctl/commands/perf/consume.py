@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.admin.perf.load_client import choose_client
+from kctl.admin.perf.client_choice import choose_client
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from kctl.admin.perf.load_client import ProducedRecords, choose_client
+from kctl.admin.perf.client_choice import choose_client
+from kctl.admin.perf.load_client import ProducedRecords
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kctl.admin.perf.load_client import ClientName
+from kctl.admin.perf.client_choice import ClientName
 from kctl.admin.perf.measurement import Load
 from kctl.admin.perf.payloads import SizeDistribution, SizeRange, random_values, values_of_lines
 from kctl.commands.times import parse_duration_ms

@@ -22,7 +22,8 @@ from kctl.server.network.tls_handshakes import TlsHandshakes
 from kctl.server.network.tls_stream import TlsStream
 from kctl.server.network.turns import Turns
 from kctl.server.network.unread_responses import UnreadResponses
-from kctl.server.requests.context import ConnectionTiming, Peer
+from kctl.server.requests.context import Peer
+from kctl.server.requests.timing import ConnectionTiming
 
 log = logging.getLogger(__name__)
 

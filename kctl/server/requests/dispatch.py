@@ -26,10 +26,11 @@ from kctl.server.network.channel import KeepsFrame, Reply, ThrottledReply
 from kctl.server.network.outbox import Chunk
 from kctl.server.quotas.accounts import EXEMPT_KEYS, FETCH_KEY, PRODUCE_KEY
 from kctl.server.quotas.client_quotas import ClientQuotas
-from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext, RequestTimes
+from kctl.server.requests.context import EVERYTHING_ALLOWED, AccessControl, Peer, RequestContext
 from kctl.server.requests.recorder import RequestRecorder
 from kctl.server.requests.request_log import RequestLog
 from kctl.server.requests.slices import held, pause
+from kctl.server.requests.timing import RequestTimes
 from kctl.server.requests.waiting_reply import WaitingReply
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Dispatcher:
             record = context.record = recorder.apis[api.name]
             record.until_timed -= 1
             if record.until_timed < 0:
-                context.times = record.begin(peer, len(frame))
+                context.times = record.begin(peer.timing, len(frame))
         if self._request_log is not None:
             self._request_log.begin(context, len(frame))
         decoded: tuple[Any, int] | None

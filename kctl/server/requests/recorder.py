@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Peer, RequestTimes
+from kctl.server.requests.timing import ConnectionTiming, RequestTimes
 
 FETCH_KEY = 1
 TIMED_OF_MAX = 64
@@ -56,14 +56,13 @@ class ApiRecord:
         """The number of requests."""
         return sum(self.versions.values())
 
-    def begin(self, peer: Peer, request_bytes: int) -> RequestTimes:
+    def begin(self, timing: ConnectionTiming | None, request_bytes: int) -> RequestTimes:
         """A request that is timed is about to be decoded."""
         now_s = self._now_s()
         is_early = now_s - self._timed_s < TIMED_EVERY_S
         self._timed_of = min(self._timed_of * 2, TIMED_OF_MAX) if is_early else max(self._timed_of // 2, 1)
         self._timed_s = now_s
         self.until_timed = self._timed_of - 1
-        timing = peer.timing
         return RequestTimes(request_bytes, now_s if timing is None else timing.received_s or now_s, now_s)
 
     def ready(self, times: RequestTimes, timing: ConnectionTiming | None) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.admin.perf.client_choice import choose_client
 from kctl.admin.perf.histogram import VALUE_MAX, LatencyHistogram
-from kctl.admin.perf.load_client import choose_client
 from kctl.admin.perf.measurement import NS_PER_S, Load, Measurement, Schedule
 from kctl.admin.perf.payloads import random_values, values_of_lines
 from kctl.client.settings import ClientSettings

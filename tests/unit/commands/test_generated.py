@@ -158,7 +158,7 @@ def test_reference_is_up_to_date() -> None:
 
 
 def test_help_pages_are_up_to_date() -> None:
-    assert PATH.read_text(encoding="utf-8") == help_pages(), "run ./dev docs"
+    assert Path(PATH).read_text(encoding="utf-8") == help_pages(), "run ./dev docs"
 
 
 def test_help_page_is_found_by_the_name_of_a_command() -> None:

@@ -7,8 +7,9 @@ from kctl.protocol.apis.api_versions import ApiVersionsResponse
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kctl.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kctl.server.metrics.quantiles import SAMPLES_MAX
-from kctl.server.requests.context import ConnectionTiming, Measuring, Peer, RequestContext
+from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.recorder import RequestRecorder
+from kctl.server.requests.timing import ConnectionTiming, Measuring
 
 PEER = Peer("/127.0.0.1", "PLAINTEXT")
 
@@ -31,7 +32,7 @@ def record(recorder: RequestRecorder, response: object, *, api: str = "produce",
     context = RequestContext(9, 1, "client", PEER, record=one)
     one.until_timed -= 1
     if one.until_timed < 0:
-        context.times = one.begin(PEER, 50)
+        context.times = one.begin(PEER.timing, 50)
     counted = recorder.follower_fetches if is_follower else one
     counted.versions[context.api_version] += 1
     if response is None:
@@ -90,7 +91,7 @@ def test_the_stages_of_a_request_are_in_order() -> None:
     timing = ConnectionTiming(Measuring(for_metrics=True))
     timing.received_s = 90.0
     one, peer = recorder.apis["produce"], Peer("/127.0.0.1", "PLAINTEXT", timing=timing)
-    times = one.begin(peer, 50)
+    times = one.begin(peer.timing, 50)
     times.handled_s = clock()
     one.ready(times, timing)
     timing.flushing_s = clock()

@@ -41,8 +41,9 @@ from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.network.connection import Connection
 from kctl.server.network.turns import Turns
 from kctl.server.network.unread_responses import UnreadResponses
-from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, ConnectionTiming, Measuring, Peer
+from kctl.server.requests.context import ANONYMOUS, EVERYTHING_ALLOWED, Peer
 from kctl.server.requests.recorder import RequestRecorder
+from kctl.server.requests.timing import ConnectionTiming, Measuring
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.zookeeper.operations import ZooKeeper

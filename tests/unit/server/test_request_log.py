@@ -7,8 +7,9 @@ import logging
 import pytest
 
 from kctl.config.dynamic import ConfigView
-from kctl.server.requests.context import ConnectionTiming, Measuring, Peer, RequestContext
+from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.request_log import RequestLog
+from kctl.server.requests.timing import ConnectionTiming, Measuring
 
 
 class Loop:

@@ -17,8 +17,8 @@ from kctl.server.metrics.definitions import (
 )
 from kctl.server.metrics.quantiles import summarize
 from kctl.server.metrics.sources import Sources
-from kctl.server.requests.context import RequestTimes
 from kctl.server.requests.recorder import ApiRecord
+from kctl.server.requests.timing import RequestTimes
 
 
 def _definition(name: str, kind: Kind, unit: str, doc: str, *labels: str) -> Definition:
