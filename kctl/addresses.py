@@ -7,12 +7,18 @@ from kctl.integers import PORT_MAX, parse_integer
 
 _LABEL_LENGTH_MAX = 63
 """RFC 1035.  Python's idna codec raises for longer labels."""
-_NOT_IN_HOSTS = frozenset("@/?#\\ \t")
+_NOT_IN_HOSTS = frozenset("/?#\\ \t")
 """They separate parts of a URL, as which kazoo reads an address."""
 
 
 def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], ...]:
-    """Hosts and ports of a list like `host:port,[::1]:9092,host`.  Raises UsageError."""
+    """Hosts and ports of a list like `host:port,[::1]:9092,host`.  Raises UsageError.
+
+    The error does not show a user and a password before @, as in URLs.
+    """
+    shown = without_user(text)
+    if shown != text:
+        raise UsageError(f"'{shown}' is given with a user or a password (@); write HOST:PORT")
     addresses = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
@@ -25,6 +31,11 @@ def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], .
     if not addresses:
         raise UsageError(f"'{text}' names no host; write HOST:PORT[,...]")
     return tuple(addresses)
+
+
+def without_user(text: str) -> str:
+    """The text after @, for errors about addresses: what comes before may be a user and a password."""
+    return text.rpartition("@")[2]
 
 
 def _can_be_host(host: str) -> bool:

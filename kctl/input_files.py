@@ -26,7 +26,11 @@ _OWN_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 def check_regular(path: str) -> None:
     """Raises OSError with the path if the file does not exist, is not accessible or is not a regular file."""
-    _refuse_others(os.stat(path), path)
+    try:
+        status = os.stat(path)
+    except ValueError:  # It contains NUL, or characters that no file name has.
+        raise OSError(errno.EINVAL, "is not the path of a file", path) from None
+    _refuse_others(status, path)
 
 
 def open_regular(path: str) -> int:

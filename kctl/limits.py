@@ -224,10 +224,16 @@ TLS_HANDSHAKE_STEPS_MAX = _limit(
     on_excess="other connections are served first",
 )
 TLS_RECEIVE_BYTES_MAX = _limit(
-    "bytes of one TLS connection that are decrypted in a row",
-    1 << 20,
+    "bytes of one TLS connection that are received and decrypted in a row",
+    1 << 18,
     "bytes",
     on_excess="other connections are served first",
+)
+TLS_UNSENT_BYTES_MAX = _limit(
+    "encrypted bytes that one TLS connection holds until its client reads them",
+    1 << 18,
+    "bytes",
+    on_excess="responses are encrypted later; a client that makes TLS itself send more is disconnected",
 )
 KEY_STORE_FILE_BYTES_MAX = _limit(
     "size of a key store or trust store",

@@ -170,8 +170,6 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = [_VERSIONS[name] for name in _versions_with_ciphers(settings)]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    # Python 3.12 and later; the kernel then encrypts, if it has the tls module, so that sendfile can be used.
-    context.options |= getattr(ssl, "OP_ENABLE_KTLS", 0)
     ciphers = openssl_ciphers(settings.cipher_suites)
     if ciphers:
         try:

@@ -18,6 +18,6 @@ def states_of(paths: Iterable[str]) -> FileStates:
 def _state(path: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the path contains NUL, for example.
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kctl.addresses import parse_addresses
+from kctl.addresses import parse_addresses, without_user
 from kctl.errors import ConfigError, NoNodeError, SessionLostError, UsageError, ZooKeeperError
 from kctl.zookeeper.kazoo_link import KazooLink
 from kctl.zookeeper.operations import (
@@ -199,7 +199,7 @@ def split_connect_string(connect: str) -> tuple[str, str]:
     try:
         parse_addresses(hosts, default_port=DEFAULT_PORT)
     except UsageError as error:
-        raise ConfigError("zookeeper.connect", connect, str(error)) from None
+        raise ConfigError("zookeeper.connect", without_user(connect), str(error)) from None
     # kazoo raises ValueError for the empty parts that parse_addresses ignores.
     named = ",".join(filter(None, (part.strip() for part in hosts.split(","))))
     return named, (slash + chroot).rstrip("/")

@@ -35,7 +35,7 @@ def run_on_zookeeper(
         try:
             session = ZooKeeperSession(connect, create_chroot=False, security=security)
         except ConfigError as error:
-            raise UsageError(f"--zookeeper {connect}: {error.reason}") from None
+            raise UsageError(f"--zookeeper {error.value}: {error.reason}") from None
         try:
             await session.start(CONNECT_TIMEOUT_MS)
         except ZooKeeperError as error:

@@ -114,20 +114,6 @@ class Outbox(ABC):
     def _send_slice(self, left: SliceLeft) -> bool:
         """Sends some or all of the slice at the head; returns whether more may be sent in this flush."""
 
-    def _send_file(self, descriptor: int, left: SliceLeft) -> bool:
-        """Sends the slice at the head by sendfile."""
-        sent = send_file(descriptor, left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))
-        if sent == 0:
-            raise ConnectionAbortedError("the file ended before its slice did")
-        self._sent += sent
-        left.position += sent
-        left.remaining -= sent
-        if left.remaining:
-            # The socket is full; other connections get a turn.
-            return False
-        self._chunks.popleft()
-        return True
-
 
 class PlainOutbox(Outbox):
     """Sends to a socket without TLS."""
@@ -166,4 +152,14 @@ class PlainOutbox(Outbox):
         return True
 
     def _send_slice(self, left: SliceLeft) -> bool:
-        return self._send_file(self._sock.fileno(), left)
+        sent = send_file(self._sock.fileno(), left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX))
+        if sent == 0:
+            raise ConnectionAbortedError("the file ended before its slice did")
+        self._sent += sent
+        left.position += sent
+        left.remaining -= sent
+        if left.remaining:
+            # The socket is full; other connections get a turn.
+            return False
+        self._chunks.popleft()
+        return True

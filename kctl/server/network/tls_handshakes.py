@@ -66,7 +66,7 @@ class _Handshake:
         self.unread_bytes_max = TLS_REFUSED_BYTES_MAX
 
     def fileno(self) -> int:
-        return self.sock.fileno() if self.stream is None else self.stream.fileno()
+        return self.sock.fileno()
 
 
 class TlsHandshakes:
@@ -131,9 +131,7 @@ class TlsHandshakes:
     def _step(self, handshake: _Handshake) -> None:
         try:
             if handshake.stream is None:
-                self._loop.remove_reader(handshake.sock)
                 handshake.stream = TlsStream(handshake.sock, self._tls.context(handshake.peer.listener))
-                self._loop.add_reader(handshake.stream, self._on_event, handshake)
             handshake.stream.handshake()
             principal = self._tls.principal(handshake.peer.listener, handshake.stream.peer_certificate)
         except ssl.SSLWantReadError:

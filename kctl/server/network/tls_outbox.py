@@ -1,7 +1,7 @@
 """The outbox of a TLS connection.
 
-Small chunks are joined, because each record costs a header, a tag and a system call.  File slices are read in pieces
-into a buffer that all connections share; if the kernel encrypts (kTLS), they are sent by sendfile.
+Small chunks are joined, because each record costs a header and a tag.  File slices are read in pieces into a buffer
+that all connections share.
 
 Owner: event loop.
 """
@@ -12,47 +12,44 @@ from kctl.operating_system import read_into
 from kctl.server.network.outbox import Outbox, SliceLeft
 from kctl.server.network.tls_stream import TlsStream
 
-_RECORD_BYTES_MAX = 1 << 14
 _shared = memoryview(bytearray(1 << 17))
-"""The size of the buffer for joined chunks and pieces of files.
-
-If the socket is full, OpenSSL keeps the record that it has encrypted, and the next call must pass at least the same
-bytes again.  They are then joined and read again: the chunks at the head do not change until they have been sent.
-"""
+"""Joined chunks and pieces of files, which are encrypted and sent together."""
 
 
 class TlsOutbox(Outbox):
     """Sends records of at most 16 KiB."""
 
-    __slots__ = ("_has_sendfile", "_stream")
+    __slots__ = ("_stream",)
 
     def __init__(self, stream: TlsStream) -> None:
         super().__init__()
         self._stream = stream
-        self._has_sendfile = stream.is_encrypted_by_kernel
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the queued chunks that are in memory, and of encrypted bytes."""
+        return super().memory_bytes + self._stream.unsent_bytes
+
+    def flush(self) -> bool:
+        """See Outbox.flush."""
+        return self._stream.flush() and super().flush()
 
     def _send_bytes(self) -> bool:
         head = self._chunks[0]
         assert not isinstance(head, SliceLeft)
-        if len(head) >= _RECORD_BYTES_MAX:
-            self._drop(self._stream.send(head))
-        else:
-            self._send_joined()
-        return True
+        if len(head) < len(_shared):
+            return self._send_joined()
+        data = memoryview(head)[: len(_shared)]
+        self._drop(len(data))
+        return self._stream.send(data)
 
     def _send_slice(self, left: SliceLeft) -> bool:
-        if self._has_sendfile:
-            return self._send_file(self._stream.fileno(), left)
-        self._send_joined()
-        return True
+        return self._send_joined()
 
-    def _send_joined(self) -> None:
+    def _send_joined(self) -> bool:
         size = self._fill()
-        done = 0
-        while done < size:
-            sent = self._stream.send(_shared[done:size])
-            done += sent
-            self._drop(sent)
+        self._drop(size)
+        return self._stream.send(_shared[:size])
 
     def _fill(self) -> int:
         """Copies the next bytes into the shared buffer; returns how many."""
@@ -66,8 +63,6 @@ class TlsOutbox(Outbox):
                 _shared[size : size + len(part)] = part
                 size += len(part)
                 continue
-            if self._has_sendfile:
-                break
             piece_bytes = min(room, chunk.remaining)
             if read_into(chunk.source.fileno(), _shared[size : size + piece_bytes], chunk.position) < piece_bytes:
                 raise ConnectionAbortedError("the file ended before its slice did")
@@ -75,7 +70,7 @@ class TlsOutbox(Outbox):
         return size
 
     def _drop(self, sent: int) -> None:
-        """Removes sent bytes from the queue."""
+        """Removes encrypted bytes from the queue."""
         self._sent += sent
         chunks = self._chunks
         while sent:

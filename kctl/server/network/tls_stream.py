@@ -1,41 +1,71 @@
 """A TLS connection on a non-blocking socket, with the methods of a socket that a Connection uses.
 
+OpenSSL works on buffers in memory, not on the socket: there it needs two system calls for each record that it reads,
+and some clients send records of a few bytes.  Here one call receives many records, and one sends many.
+
 Owner: event loop.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import socket
 import ssl
 
-from kctl.limits import TLS_RECEIVE_BYTES_MAX
+from kctl.limits import TLS_RECEIVE_BYTES_MAX, TLS_UNSENT_BYTES_MAX
 
-_SOL_TLS = 282
-_TLS_TX = 1
-"""Linux: linux/tls.h."""
-_DISCARDED_BYTES = 16_384
+_incoming, _outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+"""What OpenSSL reads and writes.  All connections share these buffers, because they never shrink; each method that
+calls OpenSSL leaves them empty.
+"""
+
+_HANDSHAKE_BYTES_MAX = 1 << 14
+"""Received at a time during a handshake: a refused client makes the broker hold the rest of them."""
+_received = memoryview(mmap.mmap(-1, TLS_RECEIVE_BYTES_MAX))
 
 
 class TlsStream:
-    """Wraps an accepted socket; `handshake` comes first."""
+    """Takes over an accepted socket; `handshake` comes first."""
 
-    __slots__ = ("_has_ended", "_tls")
+    __slots__ = ("_has_ended", "_sock", "_tls", "_undecrypted", "_unsent")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        """Takes over the socket.  Raises OSError if it is not connected any more."""
+        self._sock = sock
+        self._tls = context.wrap_bio(_incoming, _outgoing, server_side=True)
+        self._undecrypted = b""
+        """Received bytes for which the caller had no room."""
+        self._unsent: memoryview | bytes = b""
+        """Encrypted bytes that the socket has not taken."""
         self._has_ended = False
-        self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def fileno(self) -> int:
         """The descriptor, for the event loop; -1 after `close`."""
-        return self._tls.fileno()
+        return self._sock.fileno()
 
     def handshake(self) -> None:
         """Continues the handshake.  Raises ssl.SSLWantReadError and ssl.SSLWantWriteError when it has to wait, OSError
-        when it fails.
+        when it fails; `half_close` and `close` then send the alert with the reason.
         """
-        self._tls.do_handshake()
+        while True:
+            try:
+                self._tls.do_handshake()
+                has_finished = True
+            except ssl.SSLWantReadError:
+                has_finished = False
+            finally:
+                self._empty_buffers()
+            if not self.flush():
+                raise ssl.SSLWantWriteError
+            if has_finished:
+                return
+            try:
+                size = self._sock.recv_into(_received, _HANDSHAKE_BYTES_MAX)
+            except BlockingIOError:
+                raise ssl.SSLWantReadError from None
+            if not size:
+                raise ssl.SSLEOFError
+            _incoming.write(_received[:size])
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -43,64 +73,107 @@ class TlsStream:
         return self._tls.getpeercert(binary_form=True)
 
     @property
-    def is_encrypted_by_kernel(self) -> bool:
-        """Whether the kernel encrypts what is sent (kTLS), so that sendfile works."""
-        try:
-            return bool(self._tls.getsockopt(_SOL_TLS, _TLS_TX, 4))
-        except OSError:
-            return False
-
-    @property
     def has_pending(self) -> bool:
-        """Whether received bytes, or the end, are decrypted already; the loop does not report them as readable."""
-        return self._has_ended or self._tls.pending() > 0
+        """Whether more bytes, or the end, have been received already; the loop does not report them as readable."""
+        return self._has_ended or bool(self._undecrypted) or self._tls.pending() > 0
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receives until the buffer is full, up to TLS_RECEIVE_BYTES_MAX; 0 at the end of the connection.
+        """Receives up to TLS_RECEIVE_BYTES_MAX; 0 at the end of the connection.
 
-        OpenSSL returns one record of at most 16 KiB at a time.  Raises BlockingIOError if nothing has arrived.
+        Raises BlockingIOError if nothing has arrived, OSError if the connection has failed.
         """
-        size = min(len(buffer), TLS_RECEIVE_BYTES_MAX)
-        received = 0
+        if self.has_pending:
+            _incoming.write(self._undecrypted)
+            self._undecrypted = b""
+        else:
+            size = self._sock.recv_into(_received, min(len(buffer), TLS_RECEIVE_BYTES_MAX))
+            _incoming.write(_received[:size])
+            self._has_ended = not size
         try:
-            while received < size:
-                count = self._tls.recv_into(buffer[received:size])
-                if not count:
-                    self._has_ended = True
-                    break
-                received += count
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            if not received:
-                raise BlockingIOError from None
-        except OSError:
-            if not received:
-                raise
-            self._has_ended = True  # The bytes before the failure are processed first; the next call fails again.
-        return received
+            count = self._decrypt(buffer)
+        finally:
+            self._empty_buffers()
+        self.flush()  # Alerts and changes of keys, which reading may cause.
+        if not count and not self._has_ended:
+            raise BlockingIOError
+        return count
 
-    def send(self, chunk: bytes | bytearray | memoryview) -> int:
-        """Sends the first bytes, at most one record.  Raises BlockingIOError when the socket is full."""
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Decrypts until the buffer is full or more bytes are needed; returns the number of bytes."""
+        count, size = 0, len(buffer)
+        read = self._tls.read
         try:
-            return self._tls.send(chunk)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
+            while count < size and not self._has_ended:
+                part: int = read(size - count, buffer[count:])  # type: ignore[assignment]  # One record.
+                count += part
+                self._has_ended = not part
+        except ssl.SSLWantReadError:
+            pass
+        except OSError:
+            self._has_ended = True  # The bytes before the failure are processed first.
+        return count
+
+    def _empty_buffers(self) -> None:
+        if _incoming.pending:
+            self._undecrypted = _incoming.read()
+        if _outgoing.pending:
+            self._unsent = bytes(self._unsent) + _outgoing.read() if self._unsent else _outgoing.read()
+
+    def send(self, data: memoryview) -> bool:
+        """Encrypts everything and sends what the socket takes; returns whether that is all.
+
+        If not, `flush` sends the rest, and must have succeeded before the next call.
+        """
+        done = 0
+        try:
+            while done < len(data):
+                done += self._tls.write(data[done:])  # One record.
+        finally:
+            self._empty_buffers()
+        return self.flush()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the encrypted bytes that the socket has not taken."""
+        return len(self._unsent)
+
+    def flush(self) -> bool:
+        """Sends encrypted bytes; returns whether none are left.
+
+        Raises OSError when the peer is gone, or does not read what it makes the broker send.
+        """
+        if not self._unsent:
+            return True
+        with contextlib.suppress(BlockingIOError):
+            sent = self._sock.send(self._unsent)
+            self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
+        if len(self._unsent) > TLS_UNSENT_BYTES_MAX:
+            raise ConnectionAbortedError("the client does not read the answers to its TLS messages")
+        return not self._unsent
 
     def half_close(self) -> None:
         """Ends what is sent, after the alert of a failed handshake or after close_notify; call `discard` then."""
-        with contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()
+        self._notify_close()
         with contextlib.suppress(OSError):
-            self._tls.shutdown(socket.SHUT_WR)
+            self._sock.shutdown(socket.SHUT_WR)
 
     def discard(self) -> int:
         """Drops bytes that the client has sent after `half_close`, and returns how many; 0 at the end.
 
         Raises BlockingIOError if nothing has arrived, and other OSErrors.
         """
-        return len(self._tls.recv(_DISCARDED_BYTES))
+        return self._sock.recv_into(_received)
 
     def close(self) -> None:
         """Sends close_notify, which shows that no bytes are missing, if the socket has room for it, and closes."""
-        with contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()
-        self._tls.close()
+        self._notify_close()
+        self._sock.close()
+
+    def _notify_close(self) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                self._tls.unwrap()
+        finally:
+            self._empty_buffers()
+        with contextlib.suppress(OSError):
+            self.flush()

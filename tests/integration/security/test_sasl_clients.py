@@ -228,7 +228,7 @@ def test_the_java_admin_client_manages_delegation_tokens(broker: SaslBroker, tmp
 
 @pytest.mark.clients
 def test_secrets_are_in_no_log_and_no_response(broker: SaslBroker) -> None:
-    """CVE-2026-33558: those of properties, users and tokens that the other tests of this folder have used."""
+    """Those of properties, users and tokens that the other tests of this folder have used."""
     from confluent_kafka.admin import AdminClient, ConfigResource  # noqa: PLC0415
 
     admin = AdminClient(admin_settings(broker))

@@ -116,6 +116,7 @@ def assert_nothing_is_disclosed(planted: Planted, *others: str) -> None:
         if any(secret in line for secret in secrets)
     ]
     assert shown == []
+    assert " kctl.request request api=" in places["log"]
 
 
 def test_secret_properties_are_not_disclosed(planted: Planted) -> None:
@@ -185,6 +186,7 @@ def test_credentials_of_clients_are_not_disclosed(planted: Planted) -> None:
 
 
 def test_new_credentials_and_tokens_are_returned_to_their_creator_only(planted: Planted) -> None:
+    """CVE-2026-33558: SCRAM salts, HMACs of tokens and bytes of SASL exchanges were in the log of requests."""
     with authenticate(planted, "PLAIN", f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()) as client:
         for name, salt in (("eve", b"salt-of-" + PLANTED.encode()), ("", b"")):
             upsertion = ScramCredentialUpsertion(

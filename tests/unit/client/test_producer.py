@@ -233,14 +233,30 @@ def test_producer_id_request_is_retried_while_the_broker_fetches_a_block(cluster
 
 def test_batch_with_a_lost_response_is_resent_as_it_was(cluster: FakeCluster) -> None:
     """CVE-2026-35554: Kafka's producer reused the buffer of a batch that was still in flight for another topic."""
-    cluster.create("orders")
-    drops = [DROP]
+    topics = ("orders", "refunds")
+    for topic in topics:
+        cluster.create(topic)
+    drops = [DROP, DROP]
     cluster.intercept(ProduceRequest, lambda _: drops.pop() if drops else None)
-    (delivery,) = produce(cluster, sending("a"))
-    assert delivery.error is None
-    assert [header.base_sequence for header in headers_of(cluster)] == [0, 0]
-    first, again = (request.topic_data[0] for _, request in cluster.requested(ProduceRequest))
-    assert (first.name, bytes(first.partition_data[0].records)) == (again.name, bytes(again.partition_data[0].records))
+
+    async def send_to_both(producer: Producer) -> None:
+        for number in range(20):  # Further batches are built while the first ones are in flight and sent again.
+            for topic in topics:
+                await producer.send(topic, f"{topic} {number}".encode())
+
+    deliveries = produce(cluster, send_to_both, batch_records=4)
+    assert [delivery.error for delivery in deliveries] == [None] * 10
+    assert not drops
+    for topic in topics:
+        expected = [f"{topic} {number}".encode() for number in range(20)]
+        assert [record.value for record in cluster.records_of(topic, 0)] == expected
+    sent: dict[tuple[str, int], set[bytes]] = {}
+    for _, request in cluster.requested(ProduceRequest):
+        for data in request.topic_data:
+            records = bytes(data.partition_data[0].records)
+            sent.setdefault((data.name, parse_header(records, 0).base_sequence), set()).add(records)
+    assert len(sent) == 10
+    assert all(len(versions) == 1 for versions in sent.values())
 
 
 def test_batch_follows_its_leader(cluster: FakeCluster) -> None:

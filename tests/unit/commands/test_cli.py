@@ -98,6 +98,8 @@ def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -
         ("topics list --timeout 0", "--timeout must be greater than 0"),
         ("topics list --timeout soon", "'soon' is not a valid duration"),
         ("topics list --bootstrap-server host:port", "'host:port' is not an address"),
+        ("topics list -b user:pa,ss@host:9092", "'host:9092' is given with a user or a password (@); write HOST:PORT"),
+        ("zookeeper get / --zookeeper user:pa,ss@host:1/x", "--zookeeper host:1/x: 'host:1' is given with a user"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
         ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),

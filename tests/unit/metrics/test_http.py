@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.config.config_loading import load_broker_config
 from kctl.limits import METRICS_CONNECTIONS_MAX, METRICS_HEAD_BYTES_MAX
 from kctl.server.metrics.endpoint import MetricsEndpoint
 from kctl.server.metrics.http_request import Refused, parse_head
@@ -127,6 +128,12 @@ def test_headers_do_not_change_what_is_permitted(path: bytes, method: bytes) -> 
     claims = (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1", b"Authorization: digest root:root")
     assert {call(request.replace(b"Host: a", claim)) for claim in claims} == {plain}
     assert plain.startswith(b"HTTP/1.1 200") == (method == b"GET" and path == b"/metrics")
+
+
+def test_the_endpoint_without_authentication_is_off_and_local_by_default() -> None:
+    """CVE-2025-61673: a registry accepted requests without an Authorization header."""
+    defaults, _ = load_broker_config({})
+    assert (defaults.metrics_port, defaults.metrics_host) == (-1, "127.0.0.1")
 
 
 def test_a_failure_of_a_scrape_closes_one_connection() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
+import random
 import socket
 import ssl
 import struct
@@ -12,11 +14,13 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.limits import TLS_UNSENT_BYTES_MAX
 from kctl.model import Endpoint
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.network import tls_handshakes
@@ -24,9 +28,11 @@ from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.connection_limits import ConnectionLimits, LimitSettings
 from kctl.server.network.listen_settings import ListenSettings
+from kctl.server.network.tls_stream import TlsStream
 from kctl.server.requests.context import Peer
 from tests.peers.certificates import PASSWORD, CertificateAuthority
 
+T = TypeVar("T")
 ENDPOINT = Endpoint("SECURE", "127.0.0.1", 0, "SSL")
 
 
@@ -132,6 +138,117 @@ def test_large_requests_and_responses_pass_unchanged(
     expected = b"head" + content[5 : 5 + (1 << 20)] + b"middle" * 9000 + content + b"tail"
     assert asyncio.run(main()) == expected * len(requests)
     assert received == requests
+
+
+class MemoryClient:
+    """A client whose encrypted bytes the test sends itself."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+
+    async def connect(self, port: int) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
+        await self._until_done(self.tls.do_handshake)
+
+    async def read(self, size: int) -> bytes:
+        content = b""
+        while missing := size - len(content):
+            content += await self._until_done(partial(self.tls.read, missing))
+        return content
+
+    def encrypted(self, payload: bytes) -> bytes:
+        self.tls.write(payload)
+        return self.outgoing.read()
+
+    async def _until_done(self, step: Callable[[], T]) -> T:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self.writer.write(self.outgoing.read())
+                self.incoming.write(await self.reader.read(1 << 16))
+            finally:
+                self.writer.write(self.outgoing.read())
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_connections_that_receive_parts_of_records_by_turns_do_not_mix_their_bytes(
+    authority: CertificateAuthority, properties: dict[str, str], version: str
+) -> None:
+    chance = random.Random(11)
+    sizes = [1, 27, 1041, 16_384, 40_000, 3, 150_000, 500]
+    requests = [[chance.randbytes(size) for size in chance.sample(sizes, len(sizes))] for _ in range(4)]
+
+    async def main() -> None:
+        async with listening(lambda frame, _: [b"<", bytes(frame), b">"], properties) as (_, port):
+            clients = [MemoryClient(client_context(authority, version)) for _ in requests]
+            for client in clients:
+                await client.connect(port)
+            unsent = [
+                b"".join(client.encrypted(framed(request)) for request in own)
+                for client, own in zip(clients, requests, strict=True)
+            ]
+            while any(unsent):
+                turn = chance.choice([number for number, rest in enumerate(unsent) if rest])
+                size = chance.choice([1, 4, 700, 5_000, 70_000])
+                clients[turn].writer.write(unsent[turn][:size])
+                unsent[turn] = unsent[turn][size:]
+                await asyncio.sleep(0)
+            for client, own in zip(clients, requests, strict=True):
+                expected = b"".join(b"<" + request + b">" for request in own)
+                assert await client.read(len(expected)) == expected
+                client.writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_request_before_a_damaged_record_is_handled(
+    authority: CertificateAuthority, properties: dict[str, str]
+) -> None:
+    handled: list[bytes] = []
+
+    def handle(frame: memoryview, _: Peer) -> Reply:
+        handled.append(bytes(frame))
+        return None
+
+    async def main() -> None:
+        async with listening(handle, properties) as (acceptor, port):
+            client = MemoryClient(client_context(authority))
+            await client.connect(port)
+            good, damaged = client.encrypted(framed(b"valid")), bytearray(client.encrypted(framed(b"damaged")))
+            damaged[-1] ^= 1
+            client.writer.write(good + damaged)
+            with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):
+                await client.read(1)
+            await until(lambda: acceptor.connection_count == 0)
+            client.writer.close()
+
+    asyncio.run(main())
+    assert handled == [b"valid"]
+
+
+def test_what_a_client_does_not_read_is_bounded(authority: CertificateAuthority) -> None:
+    ours, theirs = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("server").pem)
+    with ours, theirs:
+        ours.setblocking(False)
+        stream = TlsStream(ours, context)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            connected = pool.submit(client_context(authority).wrap_socket, theirs, server_hostname="127.0.0.1")
+            while not connected.done():
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    stream.handshake()
+                    break
+        piece = memoryview(bytes(TLS_UNSENT_BYTES_MAX // 2))
+        while stream.send(piece):
+            pass
+        assert 0 < stream.unsent_bytes <= len(piece) + 8 * 22  # A record of 16 KiB has 22 more bytes.
+        stream.send(piece)
+        with pytest.raises(ConnectionAbortedError):
+            stream.send(piece)
+        connected.result().close()
 
 
 def test_the_principal_is_the_mapped_name_of_the_client_certificate(
@@ -339,24 +456,25 @@ def test_certificates_are_replaced_while_connections_are_open(
 KEY_STORE = "listener.name.secure.ssl.keystore.location"
 
 
+@pytest.mark.parametrize("store", ["/none/store", "/none\0/store", "/none\ud800"])
 def test_a_broker_starts_with_its_static_certificate_when_the_stored_one_cannot_be_used(
-    properties: dict[str, str], caplog: pytest.LogCaptureFixture
+    properties: dict[str, str], store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         view = ConfigView(properties)
-        view.set_dynamic_broker({KEY_STORE: "/none/store"})
+        view.set_dynamic_broker({KEY_STORE: store})
         certificates = ListenerCertificates(view)
         await certificates.load([ENDPOINT])
         context = certificates.context("SECURE")
         for threads in range(1, 4):
-            view.set_dynamic_broker({KEY_STORE: "/none/store", "log.cleaner.threads": f"{threads}"})
+            view.set_dynamic_broker({KEY_STORE: store, "log.cleaner.threads": f"{threads}"})
             certificates.check_files()
             await until(lambda: certificates._reloading is None)
         assert certificates.context("SECURE") is context
-        with pytest.raises(ApiError, match=r"ssl.keystore.location=/none/other") as caught:
-            await view.validate({KEY_STORE: "/none/other"}, per_broker=True)
+        with pytest.raises(ApiError, match=r"ssl.keystore.location=/none") as caught:
+            await view.validate({KEY_STORE: f"{store}-other"}, per_broker=True)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
-        await view.validate({KEY_STORE: "/none/store", "log.cleaner.threads": "2"}, per_broker=True)
+        await view.validate({KEY_STORE: store, "log.cleaner.threads": "2"}, per_broker=True)
         await certificates.close()
 
     asyncio.run(main())
