@@ -7,6 +7,8 @@ from kctl.integers import PORT_MAX, parse_integer
 
 _LABEL_LENGTH_MAX = 63
 """RFC 1035.  Python's idna codec raises for longer labels."""
+_NOT_IN_HOSTS = frozenset("/?#\\ \t")
+"""They separate parts of a URL, as which kazoo reads an address."""
 
 
 def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], ...]:
@@ -37,6 +39,8 @@ def without_user(text: str) -> str:
 
 
 def _can_be_host(host: str) -> bool:
+    if _NOT_IN_HOSTS.intersection(host):
+        return False
     labels = host.removesuffix(".").split(".")
     if not all(0 < len(label) <= _LABEL_LENGTH_MAX for label in labels):
         return False

@@ -15,6 +15,7 @@ class OffsetTranslation:
 
     def __init__(self, watched: Iterable[int], begin: int) -> None:
         """`watched`: the source offsets to translate; those before `begin` have no translation."""
+        self.begin = begin
         self.translated: dict[int, int] = {}
         """Target offsets by source offset."""
         self._waiting = deque(sorted({offset for offset in watched if offset >= begin}))
@@ -37,7 +38,11 @@ class OffsetTranslation:
             self.translated[watched] = base_offset + number - self._records_delivered
         self._records_delivered = end
 
-    def finish(self, source_end: int, target_end: int) -> None:
-        """The source has been copied up to `source_end`: later records will be at `target_end` or after it."""
-        while self._waiting and self._waiting[0] <= source_end:
+    def is_behind(self, source_position: int) -> bool:
+        """Whether an offset up to this position waits for a record at or after it."""
+        return bool(self._waiting) and self._waiting[0] <= source_position
+
+    def reached(self, source_position: int, target_end: int) -> None:
+        """The source has been copied up to this position: later records will be at `target_end` or after it."""
+        while self.is_behind(source_position):
             self.translated[self._waiting.popleft()] = target_end

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kctl.admin.copy_offsets import OffsetTranslation
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.offset_document import CommittedOffset
 from kctl.admin.pacing import Pacer
@@ -25,6 +24,7 @@ from kctl.errors import ApiError, KctlError
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
+    from kctl.admin.copy_groups import CopiedGroups
     from kctl.admin.record_filter import RecordFilter
     from kctl.client.cluster import ClusterClient
     from kctl.client.list_offsets import IsolationLevel
@@ -53,6 +53,8 @@ class CopyPlan:
     progress_group: str | None = None
     progress_topic: str = ""
     """The topic whose partitions the committed offsets of the group name."""
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets of groups before these have no translation, because the records there were not copied by this plan."""
 
 
 @dataclass(slots=True)
@@ -69,11 +71,9 @@ class CopiedPartition:
 
 @dataclass(slots=True)
 class CopyCounts:
-    """The counts of a copy, and the translations of offsets if partitions are kept."""
+    """The counts of a copy."""
 
     partitions: dict[TopicPartition, CopiedPartition]
-    translations: dict[TopicPartition, OffsetTranslation] = field(default_factory=dict)
-    """By source partition."""
 
     @property
     def selected(self) -> int:
@@ -97,14 +97,14 @@ class Copier:
         settings: ProducerSettings,
         *,
         transaction: Transaction | None = None,
-        watched: Mapping[TopicPartition, set[int]] | None = None,
+        groups: CopiedGroups | None = None,
         on_poll: Callable[[], None] = lambda: None,
     ) -> None:
-        """`target` None: counts the records without writing.  `watched`: source offsets to translate."""
+        """`target` None: counts the records without writing.  `groups` require that partitions are kept."""
         self.plan = plan
         self.counts = CopyCounts({tp: CopiedPartition(start) for tp, (start, _) in plan.bounds.items()})
-        for tp, offsets in (watched or {}).items():
-            self.counts.translations[tp] = OffsetTranslation(offsets, plan.bounds[tp][0])
+        self._groups = groups
+        self._translations = groups.translations if groups is not None else {}
         self._source = source
         self._target = target
         self._transaction = transaction
@@ -176,7 +176,7 @@ class Copier:
     async def _send(self, tp: TopicPartition, record: Record) -> None:
         if self._producer is None:
             return
-        if (translation := self.counts.translations.get(tp)) is not None:
+        if (translation := self._translations.get(tp)) is not None:
             translation.sent(record.offset)
         await self._producer.send(
             self.plan.target,
@@ -199,9 +199,9 @@ class Copier:
     def _delivered(self, delivery: Delivery) -> None:
         if delivery.error is not None:
             self._failure = self._failure or delivery.error
-        elif self.plan.keeps_partitions:
+        elif self._translations:
             source = TopicPartition(next(iter(self.plan.bounds)).topic, delivery.tp.partition)
-            if (translation := self.counts.translations.get(source)) is not None:
+            if (translation := self._translations.get(source)) is not None:
                 translation.delivered(delivery.base_offset, len(delivery.records))
 
     def _raise_failure(self) -> None:
@@ -209,12 +209,18 @@ class Copier:
             raise self._failure
 
     async def _checkpoint(self) -> None:
-        """Makes what has been sent durable, then commits the positions, with the transaction if there is one."""
+        """Makes what has been sent durable, then commits the positions, with the transaction if there is one.
+
+        Offsets of groups come first: a later run does not read what is before the positions.  After a transaction that
+        is aborted they are at records that nobody reads, before those that the later run writes.
+        """
         if self._producer is None or self._target is None:
             return
         await self._producer.flush()
         self._raise_failure()
         self._checkpoint_ms = self._now_ms()
+        if self._groups is not None:
+            await self._groups.commit(self.counts.positions)
         group = self.plan.progress_group
         moved = {tp: offset for tp, offset in self.counts.positions.items() if self._committed.get(tp) != offset}
         if group is not None and moved:

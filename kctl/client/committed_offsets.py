@@ -21,7 +21,15 @@ STABLE_VERSION_MIN = 7
 async def committed_offsets(
     connection: Connection, group_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Committed offsets of the partitions that have one.
+    """Committed offsets of the partitions that have one.  Raises ApiError like `commits_with_metadata`."""
+    found = await commits_with_metadata(connection, group_id, partitions)
+    return {tp: offset for tp, (offset, _) in found.items()}
+
+
+async def commits_with_metadata(
+    connection: Connection, group_id: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str]]:
+    """Committed offset and metadata of the partitions that have an offset.
 
     Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
     commits is open (KIP-447; brokers before 2.5 return the offset committed before it).
@@ -37,12 +45,13 @@ async def committed_offsets(
     )
     response = await connection.send(request, OffsetFetchResponse)
     _raise_for(response.error_code)
-    committed: dict[TopicPartition, int] = {}
+    committed: dict[TopicPartition, tuple[int, str]] = {}
     for topic in response.topics:
         for one in topic.partitions:
             _raise_for(one.error_code)
             if one.committed_offset >= 0:
-                committed[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+                tp = TopicPartition(topic.name, one.partition_index)
+                committed[tp] = one.committed_offset, one.metadata or ""
     return committed
 
 

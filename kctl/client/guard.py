@@ -6,8 +6,8 @@ All of it is where requests are sent, so that it holds for every command.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -54,33 +54,63 @@ READING_APIS = frozenset(
     }
 )
 """Keys of the requests that change nothing; any other key counts as a change."""
+BROKER_RESOURCES = frozenset({4, 8})
+"""BROKER and BROKER_LOGGER among the types of Kafka's ConfigResource."""
+ITEMS_SHOWN = 10
+
+
+class _Requests:
+    """How many requests of one name there are, and how often each item occurs in them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.items: Counter[str] = Counter()
+
+    def add(self, items: Iterable[str], *, count: int = 1) -> None:
+        """Adds a request with these items; `count` -1 takes it away."""
+        self.count += count
+        for item in items:
+            self.items[item] += count
+
+    def described(self, name: str) -> str:
+        """For example `2 OffsetCommit requests (billing, audit)`."""
+        items = list(+self.items)
+        more = f" and {len(items) - ITEMS_SHOWN} more" if len(items) > ITEMS_SHOWN else ""
+        shown = f" ({', '.join(items[:ITEMS_SHOWN])}{more})" if items else ""
+        return f"{counted(self.count, name)}{shown}"
 
 
 class SentChanges:
     """The requests of a command that change something, by name, with and without a response."""
 
     def __init__(self) -> None:
-        self.answered: Counter[str] = Counter()
-        self.unanswered: Counter[str] = Counter()
+        self._answered: defaultdict[str, _Requests] = defaultdict(_Requests)
+        self._unanswered: defaultdict[str, _Requests] = defaultdict(_Requests)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any was sent."""
+        return any(one.count for group in (self._answered, self._unanswered) for one in group.values())
 
     @contextmanager
-    def sending(self, name: str) -> Iterator[None]:
+    def sending(self, name: str, items: Sequence[str] = ()) -> Iterator[None]:
         """Counts a request as answered if the block ends, and as unanswered while it runs or if it fails.
 
-        After ApiError it is not counted: no broker supports the request, and it was not sent.
+        After ApiError it is not counted: no broker supports the request, and it was not sent.  `items` are what it
+        changes.
         """
-        self.unanswered[name] += 1
+        self._unanswered[name].add(items)
         try:
             yield
         except ApiError:
-            self.unanswered[name] -= 1
+            self._unanswered[name].add(items, count=-1)
             raise
-        self.unanswered[name] -= 1
-        self.answered[name] += 1
+        self._unanswered[name].add(items, count=-1)
+        self._answered[name].add(items)
 
     def __str__(self) -> str:
         """A sentence without its end about what was done."""
-        answered, unanswered = (_requests(+counts) for counts in (self.answered, self.unanswered))
+        answered, unanswered = _described(self._answered), _described(self._unanswered)
         if not (answered or unanswered):
             return "no request that changes something was sent"
         parts = [f"there are responses to {answered}"] if answered else []
@@ -88,8 +118,25 @@ class SentChanges:
         return f"{', '.join(parts)}, and no other change was requested"
 
 
-def _requests(counts: Counter[str]) -> str:
-    return ", ".join(counted(count, name) for name, count in counts.items())
+def _described(requests: Mapping[str, _Requests]) -> str:
+    return " and ".join(one.described(name) for name, one in requests.items() if one.count)
+
+
+def changed_items(request: object) -> list[str]:
+    """Names of the groups, topics and other resources that a request changes; none for what has no name."""
+    if (group := getattr(request, "group_id", "")) != "":
+        return [str(group)]
+    if resources := getattr(request, "resources", None):
+        return [_resource(one.resource_type, one.resource_name) for one in resources]
+    names = [*getattr(request, "groups_names", ()), *getattr(request, "topic_names", ())]
+    topics = getattr(request, "topics", None) or ()
+    return names + [str(topic.name) for topic in topics if getattr(topic, "name", None)]
+
+
+def _resource(kind: int, name: str) -> str:
+    if kind not in BROKER_RESOURCES:
+        return name
+    return f"broker {name}" if name else "all brokers"
 
 
 class Guard(NamedTuple):
@@ -166,4 +213,5 @@ class _GuardedConnection:
         """Raises GuardRefused."""
         if self._refusal is not None:
             raise GuardRefused(self._refusal)
-        return self._changes.sending(type(request).__name__.removesuffix("Request") + " request")
+        name = type(request).__name__.removesuffix("Request")
+        return self._changes.sending(f"{name} request", changed_items(request))

@@ -26,7 +26,13 @@ from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from kctl.quantities import counted
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
@@ -376,7 +382,7 @@ class Producer:
                 return {tp: (result.base_offset, result.log_append_time_ms)}
             if code in LEADER_MOVED:
                 self._metadata.pop(tp.topic, None)
-            return {tp: ApiError(code, result.error_message)}
+            return {tp: ApiError(code, _refusal(result))}
 
         deadline = self._client.deadline()
         while True:
@@ -395,6 +401,16 @@ class Producer:
             requests = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(requests, name="get a producer id")
         return await asyncio.shield(self._producer)  # other partitions wait for it too
+
+
+def _refusal(result: PartitionProduceResponse) -> str | None:
+    """The message of the broker, with that about the first invalid record (KIP-467) if it has none (before 3.9)."""
+    details = [one.batch_index_error_message for one in result.record_errors if one.batch_index_error_message]
+    message = result.error_message or ""
+    if not details or details[0] in message:
+        return result.error_message
+    more = f" and {len(details) - 1} more" if len(details) > 1 else ""
+    return f"{message} ({details[0].rstrip('.')}{more})".strip()
 
 
 def _is_too_large(delivery: Delivery) -> bool:

@@ -32,7 +32,7 @@ from kctl.commands.parameters import Parameter, flags_of
 from kctl.commands.shown import shown_by
 from kctl.commands.values_of_parameters import check
 from kctl.console import Console, Format
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 
 class LocalCommand(typer.core.TyperCommand):
@@ -160,13 +160,18 @@ class ChangingCommand(ConfirmedCommand):
         return run
 
     def run(self, ctx: Any, common: dict[str, Any]) -> Any:
-        """After an interruption, writes what was done, unless the command itself does."""
+        """After an interruption or an error, writes what was done, unless the command itself does."""
         try:
             return super().run(ctx, common)
         except KeyboardInterrupt:
             changes = ctx.obj.changes
             if changes is not None:
                 ctx.obj.console.warn(f"interrupted: {changes}")
+            raise
+        except KctlError:
+            changes = ctx.obj.changes
+            if changes is not None and changes.has_any:
+                ctx.obj.console.warn(f"not completed: {changes}")
             raise
 
 

@@ -200,4 +200,6 @@ def split_connect_string(connect: str) -> tuple[str, str]:
         parse_addresses(hosts, default_port=DEFAULT_PORT)
     except UsageError as error:
         raise ConfigError("zookeeper.connect", without_user(connect), str(error)) from None
-    return hosts, (slash + chroot).rstrip("/")
+    # kazoo raises ValueError for the empty parts that parse_addresses ignores.
+    named = ",".join(filter(None, (part.strip() for part in hosts.split(","))))
+    return named, (slash + chroot).rstrip("/")

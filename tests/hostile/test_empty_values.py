@@ -60,6 +60,8 @@ def test_every_option_and_argument_refuses_an_empty_text(
         ("zookeeper ls / --zookeeper :2181", "':2181' is not an address"),
         ("zookeeper ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is not an address"),
         ("zookeeper ls / --zookeeper /kafka", "names no host"),
+        ("zookeeper ls / --zookeeper @", "is given with a user or a password (@)"),
+        ("zookeeper ls / --zookeeper a?b", "'a?b' is not an address"),
         ("topics create x --config =1", "--config takes NAME=VALUE"),
         ("configs alter topic x --set =1", "--set takes NAME=VALUE"),
         ("produce x --header =1", "--header takes NAME=VALUE"),

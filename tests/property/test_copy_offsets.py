@@ -33,7 +33,7 @@ def test_an_offset_is_translated_to_the_first_copied_record_at_or_after_it(
     translation.delivered(target, len(waiting))
     stored.update((one, target + index) for index, one in enumerate(waiting))
     target += len(waiting)
-    translation.finish(end, target)
+    translation.reached(end, target)
     expected = {
         offset: next((stored[one] for one in records if one >= offset), target)
         for offset in watched

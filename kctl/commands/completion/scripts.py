@@ -231,9 +231,9 @@ def _fish(commands: Commands) -> Iterator[str]:
         f'    command kctl {PROGRAM_WORD} $argv[1] "$word" "$line" 2> /dev/null',
         "end",
     )
+    yield from _fish_words(commands)
     yield "complete -c kctl -f"
-    nouns = " ".join(commands)
-    alone = f"not __fish_seen_subcommand_from {nouns}"
+    alone = "__kctl_in none"
     for noun in commands:
         yield f"complete -c kctl -n '{alone}' -a {noun} -d {_quoted_fish(str(NOUNS[noun].summary))}"
     yield f"complete -c kctl -n '{alone}' -l version -d 'Print the version.'"
@@ -241,18 +241,50 @@ def _fish(commands: Commands) -> Iterator[str]:
     for parameter in _common():
         yield f"complete -c kctl -n '{alone}' {_fish_option(parameter)}"
     for noun, verbs in commands.items():
-        seen = f"__fish_seen_subcommand_from {noun}"
         if noun not in verbs:
-            names = " ".join(verbs)
+            condition = f"__kctl_lacks {noun} {' '.join(verbs)}"
             for verb, command in verbs.items():
-                condition = f"{seen}; and not __fish_seen_subcommand_from {names}"
                 yield f"complete -c kctl -n '{condition}' -a {verb} -d {_quoted_fish(summary_of(command))}"
         for verb, command in verbs.items():
-            condition = seen if noun in verbs else f"{seen}; and __fish_seen_subcommand_from {verb}"
+            condition = f"__kctl_in {noun}" if noun in verbs else f"__kctl_in {noun} {verb}"
             for parameter in command.params:
                 described = _fish_parameter(parameter)
                 if described:
                     yield f"complete -c kctl -n '{condition}' {described}"
+
+
+def _fish_words(commands: Commands) -> Iterator[str]:
+    """Functions that know the noun, the first one in the line: some are also verbs of other nouns."""
+    yield from (
+        "function __kctl_read",
+        "    set -l line (commandline -cp | string collect)",
+        '    if not set -q __kctl_line; or test "$line" != "$__kctl_line"',
+        "        set -g __kctl_line $line",
+        "        set -g __kctl_noun none",
+        "        set -g __kctl_rest",
+        "        for word in (commandline -opc)[2..-1]",
+        '            if test "$__kctl_noun" != none',
+        "                set -a __kctl_rest $word",
+        f"            else if contains -- $word {' '.join(commands)}",
+        "                set -g __kctl_noun $word",
+        "            end",
+        "        end",
+        "    end",
+        "end",
+        "function __kctl_in  # NOUN [VERB]",
+        "    __kctl_read",
+        '    test "$argv[1]" = "$__kctl_noun"; or return',
+        "    test (count $argv) -eq 1; or contains -- $argv[2] $__kctl_rest",
+        "end",
+        "function __kctl_lacks  # NOUN VERB...",
+        "    __kctl_read",
+        '    test "$argv[1]" = "$__kctl_noun"; or return',
+        "    for verb in $argv[2..-1]",
+        "        contains -- $verb $__kctl_rest; and return 1",
+        "    end",
+        "    return 0",
+        "end",
+    )
 
 
 def _fish_parameter(parameter: Parameter) -> str:

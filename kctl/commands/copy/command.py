@@ -155,7 +155,7 @@ def copy(
         typer.Option(
             "--groups",
             metavar="GROUP[,...]",
-            help="Afterwards, commit the offsets that these groups have in SRC, translated, for DST.",
+            help="Commit the offsets that these groups have in SRC, translated, for DST.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -175,7 +175,8 @@ def copy(
     A side with options of its own (--from-cluster, --to-config, ...) uses neither --command-config nor the environment.
 
     With --groups, an offset is translated to that of the first copied record at or after it.  Offsets before the range
-    of this run have no translation.  Offsets that a group already has in DST are not moved back.
+    of this run have no translation: the exit status is 1, unless an earlier run with --resume-group has committed them.
+    Offsets that a group already has in DST are not moved back.
 
     A topic is not copied onto itself without --until, --limit or an option that selects records (exit status 5).
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kctl.admin.copy_groups import CopiedGroups
 from kctl.admin.copying import Copier, CopyPlan
 from kctl.admin.offsets import offset_ranges, partitions_of, resolve
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -13,12 +14,12 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.client.producer import ProducerSettings
 from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
-from kctl.commands.copy.mirroring import MIRRORED_COLUMNS, Mirrored, mirror_groups
+from kctl.commands.copy.mirroring import MIRRORED_COLUMNS, Mirrored, mirrored, mirrored_by_dry_run
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.partition_ranges import inside, select_partitions
 from kctl.commands.scan_progress import ScanProgress
 from kctl.console import Column
-from kctl.errors import ErrorCode, UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.model import TopicPartition
 from kctl.quantities import counted
 from kctl.records.compression import Codec
@@ -113,8 +114,7 @@ async def _copy(
         # First: an earlier run with this id, which may still be active, must not commit further offsets.
         transaction = await Transaction.begin(target, copying.transactional_id, timeout_ms=timeout_ms)
     plan = await _plan(console, source, target, copying, topics)
-    watched = await _watched_groups(source, plan, copying)
-    offsets = {tp: {group[tp] for group in watched.values() if tp in group} for tp in plan.bounds}
+    groups = await _groups(source, target, plan, copying) if copying.groups else None
     with ScanProgress(console, plan.bounds) as progress:
         copier = Copier(
             plan,
@@ -122,7 +122,7 @@ async def _copy(
             None if copying.is_dry_run else target,
             ProducerSettings(codec=Codec.named(copying.codec)),
             transaction=transaction,
-            watched=offsets if watched else None,
+            groups=None if copying.is_dry_run else groups,
             on_poll=lambda: progress.update(copier.counts.positions, found=copier.counts.selected),
         )
         try:
@@ -131,18 +131,21 @@ async def _copy(
             _summarise(console, copier, copying, "interrupted")
             raise
     copying.selecting.warn_of_shortened(console)
-    mirrored: list[Mirrored] = []
-    if watched:
-        mirrored = await mirror_groups(target, copier, watched, is_dry_run=copying.is_dry_run)
+    of_groups: list[Mirrored] = []
+    if groups is not None and copying.is_dry_run:
+        of_groups = mirrored_by_dry_run(groups, copier.counts.positions)
+    elif groups is not None:
+        await groups.find_earlier()
+        of_groups = mirrored(groups)
     rows = _rows(copier, "would be copied" if copying.is_dry_run else "copied")
     if copying.groups and console.is_machine_readable:
-        console.show_one(CopyDocument(rows, mirrored))
+        console.show_one(CopyDocument(rows, of_groups))
     else:
         console.show(COPIED_COLUMNS, rows)
-        if mirrored:
-            console.show(MIRRORED_COLUMNS, mirrored)
+        if of_groups:
+            console.show(MIRRORED_COLUMNS, of_groups)
     _summarise(console, copier, copying, "")
-    return ExitStatus.FAILED if any(one.error for one in mirrored) else ExitStatus.DONE
+    return ExitStatus.FAILED if any(one.error for one in of_groups) else ExitStatus.DONE
 
 
 class _Topics(NamedTuple):
@@ -184,12 +187,14 @@ async def _plan(
         starts = await resolve(source, held, copying.lower)
         ends = await resolve(source, held, copying.upper) if copying.upper is not None else {}
         resumed = await _resumed(target, copying.resume_group, topics)
-    bounds = {}
+    bounds, begins = {}, {}
     for tp, range_ in held.items():
         start = resumed.get(tp, starts[tp])
         if tp in resumed and start < range_.start:
             console.warn(f"{tp}: records from {start} to {range_.start} were deleted before they were copied")
+        is_from_start = tp not in resumed and start <= range_.start
         start = inside(range_, start)
+        begins[tp] = 0 if is_from_start else resumed.get(tp, start)
         bounds[tp] = (start, max(start, min(ends.get(tp, range_.end), range_.end)))
     return CopyPlan(
         target=copying.target,
@@ -201,6 +206,7 @@ async def _plan(
         isolation=isolation,
         progress_group=copying.resume_group,
         progress_topic=topics.progress_topic,
+        begins=begins,
     )
 
 
@@ -221,19 +227,21 @@ async def _resumed(target: ClusterClient, group: str | None, topics: _Topics) ->
     return {named[tp]: offset for tp, offset in found.items() if tp in named}
 
 
-async def _watched_groups(
-    source: ClusterClient, plan: CopyPlan, copying: Copying
-) -> dict[str, dict[TopicPartition, int]]:
-    """The committed offsets of the groups to mirror, as they are before the copy."""
+async def _groups(source: ClusterClient, target: ClusterClient, plan: CopyPlan, copying: Copying) -> CopiedGroups:
+    """The groups to copy, with their offsets as they are before the copy.  Raises ApiError for one without any."""
 
     async def look_up(group: str) -> dict[TopicPartition, int]:
         async def send_to(connection: Connection) -> dict[TopicPartition, int]:
             return await committed_offsets(connection, group, plan.bounds)
 
         found = await source.on_coordinator(group, send_to, codes=_UNSTABLE)
-        return {tp: offset for tp, offset in found.items() if tp in plan.bounds}
+        offsets = {tp: offset for tp, offset in found.items() if tp in plan.bounds}
+        if not offsets:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group}' has no committed offset in {copying.source}")
+        return offsets
 
-    return {group: await look_up(group) for group in copying.groups}
+    offsets = {group: await look_up(group) for group in copying.groups}
+    return CopiedGroups.of(target, plan.target, offsets, plan.begins)
 
 
 def _rows(copier: Copier, status: str) -> list[CopiedRow]:

@@ -19,6 +19,7 @@ class TlsProperties:
         "ssl.protocol",
         STRING,
         default="TLSv1.3",
+        dynamic=Dynamic.PER_BROKER,
         unused="ssl.enabled.protocols names the allowed versions, of which the highest common one is used",
         doc="TLS version preferred.",
     )
@@ -26,15 +27,22 @@ class TlsProperties:
         "ssl.enabled.protocols",
         LIST,
         default=("TLSv1.2", "TLSv1.3"),
+        dynamic=Dynamic.PER_BROKER,
         doc="TLS versions allowed: TLSv1.2, TLSv1.3; older ones are ignored.",
     )
     ssl_provider: str | None = prop(
-        "ssl.provider", STRING, default=None, unused="TLS is that of OpenSSL", doc="Java security provider."
+        "ssl.provider",
+        STRING,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        unused="TLS is that of OpenSSL",
+        doc="Java security provider.",
     )
     ssl_cipher_suites: tuple[str, ...] = prop(
         "ssl.cipher.suites",
         LIST,
         default=(),
+        dynamic=Dynamic.PER_BROKER,
         doc="Allowed cipher suites, as Java or OpenSSL names them; empty for the defaults of OpenSSL.",
     )
     ssl_client_auth: str = prop(
@@ -42,6 +50,7 @@ class TlsProperties:
         STRING,
         one_of("required", "requested", "none"),
         default="none",
+        dynamic=Dynamic.PER_BROKER,
         doc="Whether clients must present a certificate.",
     )
     ssl_keystore_type: str = prop(
@@ -118,6 +127,7 @@ class TlsProperties:
         "ssl.keymanager.algorithm",
         STRING,
         default="SunX509",
+        dynamic=Dynamic.PER_BROKER,
         unused="TLS is that of OpenSSL",
         doc="Java's key manager.",
     )
@@ -125,6 +135,7 @@ class TlsProperties:
         "ssl.trustmanager.algorithm",
         STRING,
         default="PKIX",
+        dynamic=Dynamic.PER_BROKER,
         unused="TLS is that of OpenSSL",
         doc="Java's trust manager.",
     )
@@ -132,6 +143,7 @@ class TlsProperties:
         "ssl.endpoint.identification.algorithm",
         STRING,
         default="https",
+        dynamic=Dynamic.PER_BROKER,
         importance=Importance.LOW,
         doc="Algorithm that verifies the host name in a broker's certificate; empty disables the check.",
     )
@@ -139,6 +151,7 @@ class TlsProperties:
         "ssl.secure.random.implementation",
         STRING,
         default=None,
+        dynamic=Dynamic.PER_BROKER,
         importance=Importance.LOW,
         unused="random numbers are those of the operating system",
         doc="Java's source of random numbers.",
@@ -154,6 +167,7 @@ class TlsProperties:
         "ssl.engine.factory.class",
         CLASS,
         default=None,
+        dynamic=Dynamic.PER_BROKER,
         importance=Importance.LOW,
         unused="kctl loads no Java classes; TLS is that of OpenSSL",
         doc="Java class that creates TLS engines.",

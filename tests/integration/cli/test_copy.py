@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
@@ -16,6 +17,8 @@ from tests.peers.markers import wait_for_markers
 RECORDS = 3_000
 TEN_O_CLOCK_MS = 1_795_255_200_000
 STOP_TIMEOUT_S = 60
+GROUP_OFFSET = 5
+"""Of a group in each partition, before any record of the run that continues."""
 
 
 def lines_of(numbers: range) -> bytes:
@@ -70,7 +73,9 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
     target = f"{topic}-copy"
     assert kctl(f"topics create {target} --partitions 3 --config retention.ms=-1").status == 0
     assert kctl(f"produce {topic} --input jsonl", stdin=lines_of(range(RECORDS))).status == 0
-    words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target]
+    group = f"{topic}-readers"
+    assert kctl(f"groups reset-offsets {group} --topic {topic} --to-offset {GROUP_OFFSET} --execute").status == 0
+    words = ["copy", topic, target, "--resume-group", target, "--transactional-id", target, "--groups", group]
     command = [sys.executable, "-m", "kctl", *words, "--rate", "40k"]
     environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment) as slow:
@@ -80,6 +85,19 @@ def test_an_interrupted_copy_is_continued_exactly_once(kctl: Kctl, topic: str, b
     assert (slow.returncode, b"interrupted" in messages) == (130, True), messages
     wait_for_markers(bootstrap, target)
     assert 0 < len(records_of(kctl, target)) < RECORDS
-    assert kctl(" ".join(words)).status == 0
+    resumed = kctl(" ".join(words))
+    assert resumed.status == 0, resumed.out
     wait_for_markers(bootstrap, target)
     assert records_of(kctl, target) == records_of(kctl, topic)
+    committed = {one["partition"]: one["offset"] for one in offsets_of(kctl, group, target)}
+    unread = [
+        len(kctl(f"consume {target} --partition {number} --from {offset} --format jsonl").out.splitlines())
+        for number, offset in committed.items()
+    ]
+    assert sum(unread) == RECORDS - len(committed) * GROUP_OFFSET
+
+
+def offsets_of(kctl: Kctl, group: str, topic: str) -> list[dict[str, Any]]:
+    """The committed offsets of a group in a topic."""
+    (exported,) = kctl(f"groups export {group}").document["groups"]
+    return [one for one in exported["offsets"] if one["topic"] == topic]

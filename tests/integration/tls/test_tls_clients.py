@@ -136,10 +136,13 @@ def _subject(secure: SecureBroker, listener: str) -> str:
     return str(dict(entry[0] for entry in names)["commonName"])
 
 
-def _alter(secure: SecureBroker, operation: AlterConfigOpType, value: str | None) -> None:
+KEY_STORE = "listener.name.oneway.ssl.keystore.location"
+
+
+def _alter(secure: SecureBroker, operation: AlterConfigOpType, value: str | None, name: str = KEY_STORE) -> None:
     admin = AdminClient({"bootstrap.servers": secure.bootstrap("PLAINTEXT")})
     entry = ConfigEntry(
-        "listener.name.oneway.ssl.keystore.location",
+        name,
         value,
         source=ConfigSource.DYNAMIC_BROKER_CONFIG,
         incremental_operation=operation,
@@ -163,6 +166,23 @@ def test_a_key_store_is_replaced_dynamically_and_a_bad_one_is_refused(secure: Se
     assert _subject(secure, "MUTUAL") == "server"
     _alter(secure, AlterConfigOpType.DELETE, None)
     wait_until(lambda: _subject(secure, "ONEWAY") == "server", what="the first certificate", timeout_s=60)
+
+
+def _version(secure: SecureBroker) -> str | None:
+    context = ssl.create_default_context(cafile=secure.authority.pem)
+    with (
+        socket.create_connection(("localhost", secure.ports["ONEWAY"]), 30) as sock,
+        context.wrap_socket(sock, server_hostname="localhost") as tls,
+    ):
+        return tls.version()
+
+
+def test_versions_of_tls_change_for_all_listeners_while_the_broker_runs(secure: SecureBroker) -> None:
+    assert _version(secure) == "TLSv1.3"
+    _alter(secure, AlterConfigOpType.SET, "TLSv1.2", "ssl.enabled.protocols")
+    wait_until(lambda: _version(secure) == "TLSv1.2", what="the older version", timeout_s=60)
+    _alter(secure, AlterConfigOpType.DELETE, None, "ssl.enabled.protocols")
+    wait_until(lambda: _version(secure) == "TLSv1.3", what="the newer version", timeout_s=60)
 
 
 def test_a_broker_with_a_bad_key_store_does_not_start(secure: SecureBroker, tmp_path: Path) -> None:

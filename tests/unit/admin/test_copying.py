@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kctl.admin.copy_groups import CopiedGroups
 from kctl.admin.copying import Copier, CopyPlan
 from kctl.admin.record_filter import RecordFilter
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -53,11 +54,18 @@ def plan_for(cluster: FakeCluster, bytes_per_s: int | None) -> CopyPlan:
     )
 
 
-def run(cluster: FakeCluster, plan: CopyPlan, transport: StoppingTransport) -> Copier:
+def run(
+    cluster: FakeCluster,
+    plan: CopyPlan,
+    transport: StoppingTransport,
+    groups: dict[str, dict[TopicPartition, int]] | None = None,
+) -> Copier:
     async def main() -> Copier:
         source = ClusterClient(cluster.settings(), transport)
         async with source, ClusterClient(cluster.settings(), AsyncioTransport()) as target:
-            copier = Copier(plan, source, target, ProducerSettings())
+            begins = {tp: begin for tp, (begin, _) in plan.bounds.items()}
+            mirrored = CopiedGroups.of(target, plan.target, groups, begins) if groups else None
+            copier = Copier(plan, source, target, ProducerSettings(), groups=mirrored)
             try:
                 await copier.run()
             except asyncio.CancelledError:
@@ -73,6 +81,19 @@ def test_an_interrupted_copy_commits_what_it_has_written() -> None:
         assert copier.counts.positions == {SOURCE: 2}
         assert [one.timestamp for one in cluster.records_of("copy", 0)] == [1]
         assert cluster.groups["g"].offsets == {SOURCE: 2}
+
+
+def test_an_interrupted_copy_commits_offsets_of_groups_up_to_its_progress() -> None:
+    with FakeCluster() as cluster:
+        groups = {"first": {SOURCE: 1}, "next": {SOURCE: 2}, "later": {SOURCE: 3}}
+        transport = StoppingTransport(stops_at_ms=900)
+        run(cluster, plan_for(cluster, bytes_per_s=100), transport, groups)
+        copy = TopicPartition("copy", 0)
+        assert cluster.groups["g"].offsets == {SOURCE: 2}
+        assert {name: cluster.groups[name].offsets[copy] for name in groups if name in cluster.groups} == {
+            "first": 0,
+            "next": 1,
+        }
 
 
 def test_progress_is_committed_before_a_long_pause() -> None:

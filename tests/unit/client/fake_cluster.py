@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
 
+from kctl.client.guard import is_change
 from kctl.client.settings import ClientSettings
 from kctl.model import TopicPartition, topic_name_problem
 from kctl.protocol.apis import (
@@ -93,6 +94,8 @@ class FakeGroup:
     type: str = "classic"
     state: str = ""
     """NON_EMPTY_GROUP unless it is Stable or Empty."""
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
+    """Of commits of clients."""
 
     @property
     def reported_state(self) -> str:
@@ -108,6 +111,8 @@ class FakeCluster:
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, describe_transactions.TransactionState] = {}
         self.intercepts: dict[type, Response] = {}
+        self.on_change: Response | None = None
+        """Returns the response to a request that changes something; None means the usual one."""
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
         supports = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
@@ -218,6 +223,8 @@ class FakeCluster:
             self.requests.append((broker, request))
             intercept = self.intercepts.get(known.request)
             response = intercept(request) if intercept else None
+            if response is None and self.on_change is not None and is_change(request):
+                response = self.on_change(request)
             if response is None:
                 response = getattr(self, f"_{known.name}")(broker, request)
         if response is DROP:
@@ -535,7 +542,10 @@ class FakeCluster:
             topic = topics.setdefault(tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
             topic.partitions.append(
                 offset_fetch.OffsetFetchResponsePartition(
-                    partition_index=tp.partition, committed_offset=offset, metadata="", error_code=0
+                    partition_index=tp.partition,
+                    committed_offset=offset,
+                    metadata=group.metadata.get(tp, ""),
+                    error_code=0,
                 )
             )
         return offset_fetch.OffsetFetchResponse(topics=list(topics.values()))
@@ -547,7 +557,8 @@ class FakeCluster:
         for topic in request.topics:
             for one in topic.partitions:
                 if not error:
-                    group.offsets[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+                    tp = TopicPartition(topic.name, one.partition_index)
+                    group.offsets[tp], group.metadata[tp] = one.committed_offset, one.committed_metadata or ""
             partitions = [
                 offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
                 for one in topic.partitions

@@ -17,6 +17,7 @@ from kctl.client.producer_batches import RecordMetadata
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -66,8 +67,8 @@ def sending(*values: str, topic: str = "orders", **rest: Any) -> Callable[[Produ
     return work
 
 
-def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
-    """Refuses so many requests with a code, then accepts them."""
+def refusing(code: ErrorCode, times: int, *records: str, message: str | None = None) -> Callable[[Any], Any]:
+    """Refuses so many requests with a code and texts about records, then accepts them."""
     left = [times]
 
     def response(request: Any) -> Any:
@@ -79,7 +80,16 @@ def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
                 TopicProduceResponse(
                     name=topic.name,
                     partition_responses=[
-                        PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
+                        PartitionProduceResponse(
+                            index=one.index,
+                            error_code=code,
+                            base_offset=-1,
+                            error_message=message,
+                            record_errors=[
+                                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                                for index, text in enumerate(records)
+                            ],
+                        )
                         for one in topic.partition_data
                     ],
                 )
@@ -276,6 +286,14 @@ def test_fatal_error_is_raised_and_later_batches_get_a_new_producer_id(cluster: 
     assert refused.error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert written.error is None
     assert [(header.producer_id, header.base_sequence) for header in headers_of(cluster)] == [(4001, 0), (4002, 0)]
+
+
+def test_error_has_the_reason_for_the_first_record(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    reply = refusing(ErrorCode.INVALID_RECORD, 1, "it has no key", "nor has this", message="Records were rejected")
+    cluster.intercept(ProduceRequest, reply)
+    (refused,) = produce(cluster, sending("a", "b"))
+    assert "Records were rejected (it has no key and 1 more)" in str(refused.error)
 
 
 def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:

@@ -189,7 +189,7 @@ def test_offsets_of_groups_are_translated(kctl: Kctl, orders: FakeCluster, other
         "begin": (1, "committed"),
         "middle": (2, "committed"),
         "after": (3, "committed"),
-        "deleted": (None, "not copied"),
+        "deleted": (1, "committed"),
         "ahead": (100, "kept"),
     }
     assert [other.groups[one].offsets[TopicPartition("orders", 1)] for one in ("begin", "middle", "after")] == [1, 2, 3]
@@ -198,12 +198,62 @@ def test_offsets_of_groups_are_translated(kctl: Kctl, orders: FakeCluster, other
 def test_dry_run_shows_which_offsets_have_a_translation(kctl: Kctl, orders: FakeCluster) -> None:
     for group, offset in (("in", 13), ("before", 3)):
         orders.groups[group] = FakeGroup({TopicPartition("orders", 1): offset})
-    ran = kctl("copy orders copy --dry-run --groups in,before --format json")
+    ran = kctl("copy orders copy --dry-run --partition 1 --from 11 --groups in,before --format json")
     assert [(row["group"], row["status"]) for row in ran.document["groups"]] == [
         ("in", "would be committed"),
         ("before", "not copied"),
     ]
     assert orders.requested(OffsetCommitRequest) == []
+
+
+def group_rows(ran: Any) -> dict[str, tuple[int | None, str]]:
+    return {row["group"]: (row["target_offset"], row["status"]) for row in ran.document["groups"]}
+
+
+def test_a_resumed_copy_has_the_offsets_that_an_earlier_run_committed(kctl: Kctl, orders: FakeCluster) -> None:
+    tp = TopicPartition("orders", 1)
+    orders.topics["copy"][1].append(build_batch([Record(0, 0, None, b"older", ())]))
+    for group, offset in (("early", 11), ("late", 14)):
+        orders.groups[group] = FakeGroup({tp: offset})
+    line = "copy orders copy --resume-group r --partition 1 --groups early,late --format json"
+    first = kctl(f"{line} --limit 2")
+    assert group_rows(first) == {"early": (2, "committed"), "late": (None, "not copied")}
+    assert first.status == ExitStatus.FAILED
+    assert "The copy ended before this offset." in first.document["groups"][1]["message"]
+    rest = kctl(line)
+    assert (rest.status, group_rows(rest)) == (0, {"early": (2, "kept"), "late": (5, "committed")})
+    again = kctl(line)
+    assert (again.status, group_rows(again)) == (0, {"early": (2, "kept"), "late": (5, "kept")})
+
+
+def test_a_resumed_copy_fails_for_an_offset_that_no_run_has_committed(kctl: Kctl, orders: FakeCluster) -> None:
+    """The group has read on in the source since the interruption, but not as far as the copy."""
+    tp = TopicPartition("orders", 1)
+    orders.groups["g"] = FakeGroup({tp: 10})
+    line = "copy orders copy --resume-group r --partition 1 --groups g --format json"
+    assert kctl(f"{line} --limit 3").status == 0
+    orders.groups["g"].offsets[tp] = 12
+    rest = kctl(line)
+    assert (rest.status, group_rows(rest)) == (ExitStatus.FAILED, {"g": (None, "not copied")})
+    assert rest.document["groups"][0]["message"] == (
+        "The offset is before 13, where this run began.  In the target the group has the offset 0."
+    )
+    orders.groups["g"].offsets[tp] = 15
+    last = kctl(line)
+    assert (last.status, group_rows(last)) == (0, {"g": (5, "committed")})
+
+
+def test_an_offset_after_the_selected_records_is_committed_before_the_progress(kctl: Kctl, orders: FakeCluster) -> None:
+    orders.groups["g"] = FakeGroup({TopicPartition("orders", 1): 12})
+    assert kctl("copy orders copy --resume-group r --partition 1 --groups g --key absent").status == 0
+    groups = [one.group_id for _, one in orders.requested(OffsetCommitRequest)]
+    assert groups == ["g", "r"]
+
+
+def test_a_group_without_offsets_is_refused_before_anything_is_copied(kctl: Kctl, orders: FakeCluster) -> None:
+    ran = kctl("copy orders copy --groups absent")
+    assert (ran.status, contents(orders, "copy")) == (ExitStatus.FAILED, [])
+    assert "group 'absent' has no committed offset in orders" in ran.err
 
 
 def test_offsets_of_an_active_group_fail(kctl: Kctl, orders: FakeCluster) -> None:

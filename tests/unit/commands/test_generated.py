@@ -77,6 +77,17 @@ def test_bash_completes(line: str, expected: set[str]) -> None:
     assert {word for word in ran.stdout.splitlines() if word} == expected
 
 
+def test_fish_tells_a_noun_from_a_verb_of_the_same_name() -> None:
+    """Runs fish if it is installed.  `kctl plan` takes a file, `kctl reassign plan` does not."""
+    script = ROOT / "completions" / SCRIPTS["fish"]
+    assert "__kctl_in plan' -F" in script.read_text()
+    assert "__kctl_in reassign plan' -a 'drain" in script.read_text()
+    if shutil.which("fish"):
+        line = f"source {script}; complete -C 'kctl -b here:1 reassign plan '"
+        ran = subprocess.run(["fish", "-c", line], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert set(ran.stdout.split()) == {"drain", "add", "replication-factor", "rebalance"}
+
+
 def test_man_pages_are_up_to_date() -> None:
     folder = ROOT / "packaging" / "man"
     assert {one.name: one.read_text() for one in folder.glob("*.1")} == man_pages(all_commands()), "run ./dev docs"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kctl.client.guard import SentChanges
 from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.api_versions import (
     ApiVersionsRequest,
@@ -29,7 +32,7 @@ from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigs
 from kctl.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
 from kctl.protocol.apis.update_features import UpdateFeaturesRequest
 from tests.unit.admin.moving_cluster import MovingCluster
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import DROP, FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -85,7 +88,7 @@ def test_interrupted_change_shows_what_was_done(
     assert "Traceback" not in ran.err
     (report,) = [text for text in ran.err.splitlines() if "interrupted: " in text]
     name = request_class.__name__.removesuffix("Request")
-    assert re.search(rf"the outcome of \d {name} requests? is unknown", report), report
+    assert re.search(rf"the outcome of \d {name} requests?( \(.+\))? is unknown", report), report
 
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
@@ -164,3 +167,86 @@ def test_report_has_the_requests_with_and_without_a_response() -> None:
         "there are responses to 2 CreateAcls requests, the outcome of 1 DeleteAcls request is unknown, and no other"
         " change was requested"
     )
+
+
+def test_report_names_what_the_requests_change() -> None:
+    changes = SentChanges()
+    for group in ("billing", "audit"):
+        with changes.sending("OffsetCommit request", [group]):
+            pass
+    with changes.sending("CreateTopics request", [f"t{number}" for number in range(12)]):
+        pass
+    with pytest.raises(KeyboardInterrupt), changes.sending("OffsetCommit request", ["mail"]):
+        raise KeyboardInterrupt
+    assert str(changes) == (
+        "there are responses to 2 OffsetCommit requests (billing, audit) and 1 CreateTopics request (t0, t1, t2, t3,"
+        " t4, t5, t6, t7, t8, t9 and 2 more), the outcome of 1 OffsetCommit request (mail) is unknown, and no"
+        " other change was requested"
+    )
+
+
+SEVERAL_CHANGES = {
+    "reassign execute orders:0=1,2 --throttle 1k": 5,
+    "topics alter orders events --partitions 4 --config retention.ms=5 --yes": 4,
+    "groups reset-offsets a b c --topic orders --to-latest --execute --yes": 3,
+    "groups import {offsets} --execute --yes": 3,
+    "configs alter broker 0 1 2 --set log.cleaner.threads=2 --yes": 3,
+    "loggers set kafka=DEBUG --yes": 3,
+}
+"""Command line -> the number of its requests that change something."""
+
+
+class Stopping:
+    """Responds to requests that change something up to the n-th, which does not arrive or ends the connection."""
+
+    def __init__(self, number: int, *, drops: bool) -> None:
+        self.number = number
+        self.drops = drops
+        self.seen = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, _: object) -> Any:
+        with self._lock:
+            self.seen += 1
+            if self.seen < self.number:
+                return None
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            if self.seen == self.number and not self.drops:
+                signal.pthread_kill(main_thread, signal.SIGINT)
+            return DROP if self.drops else b""
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize(
+    ("line", "number"), [(line, number) for line, last in SEVERAL_CHANGES.items() for number in range(2, last + 1)]
+)
+def test_every_later_change_that_fails_leaves_a_report(
+    kctl: Kctl, cluster: MovingCluster, tmp_path: Path, line: str, number: int, *, drops: bool
+) -> None:
+    """Of what has a response, and of what has not; a command that shows a row for each item needs no other report."""
+    cluster.place("orders", [0, 1], [1, 2])
+    cluster.place("events", [1, 0])
+    document: dict[str, Any] = {"version": 1, "groups": []}
+    for group in ("a", "b", "c"):
+        cluster.groups[group] = FakeGroup({TopicPartition("orders", 0): 0})
+        document["groups"].append({"group": group, "offsets": [{"topic": "orders", "partition": 0, "offset": 0}]})
+    (tmp_path / "offsets").write_text(json.dumps(document))
+    cluster.on_change = stopping = Stopping(number, drops=drops)
+    ran = kctl(line.replace("{offsets}", str(tmp_path / "offsets")) + " --timeout 5s")
+    assert stopping.seen >= number
+    assert "Traceback" not in ran.err
+    if drops:
+        has_rows = "NETWORK_EXCEPTION" in ran.out
+        assert ran.status == (1 if has_rows else 4), ran.err
+        if has_rows:
+            return
+    else:
+        assert ran.status == 130, ran.err
+    word = "not completed: " if drops else "interrupted: "
+    (report,) = [text for text in ran.err.splitlines() if word in text]
+    assert "is unknown, and no other change was requested" in report
+    answered, _, unknown = report.partition("the outcome of ")
+    counts = [sum(map(int, re.findall(r"(\d+) \w+ requests? \(", text))) for text in (answered, unknown)]
+    assert counts[0] < number, report
+    assert sum(counts) >= stopping.seen, report
