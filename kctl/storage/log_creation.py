@@ -1,10 +1,10 @@
-"""Creates logs in a thread, so that the event loop does not wait for a disk.
+"""Creates logs: in the event loop, or in a thread, so that the loop does not wait for a disk.
 
-    1. loop     LogManager.plan_creation: choose a directory for each log
+    1. loop     LogCreation.plan: choose a directory for each log
     2. thread   CreationPlan.run: create the files, including those with the topic id and the first leader epoch
-    3. loop     LogManager.take_created: directories that failed go offline
+    3. loop     LogCreation.take: directories that failed go offline
     4. loop     LogManager.get_or_create: adopt each log when its partition gets its role
-    5. loop     LogManager.discard_created: forget those that were not adopted
+    5. loop     LogCreation.discard: forget those that were not adopted
 
 Nothing is served before step 4.  A log that was not adopted is empty, and is opened again when it is needed.  The
 caller creates and deletes no other logs of these partitions meanwhile.
@@ -12,13 +12,19 @@ caller creates and deletes no other logs of these partitions meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
-from kctl.model import TopicPartition
+from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import TopicPartition, partition_problem
 from kctl.storage.config import LogConfig
+from kctl.storage.future_logs import FutureLogs
 from kctl.storage.log import Log
+from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import LogDirectory
 
 
@@ -52,10 +58,152 @@ class CreationPlan:
     def run(self) -> None:
         """Create the files."""
         for new, directory, open_ in self._works:
+            log: Log | None = None
             try:
                 log = open_()
                 log.write_first_metadata(new.topic_id, new.leader_epoch)
             except OSError as error:
                 self.failures.append((directory, error))
+                if log is not None:
+                    log.release()
             else:
                 self.created.append(log)
+
+
+class LogCreation:
+    """Creates the logs of a LogManager: in the directory that is preferred for them, else in the one with the fewest.
+
+    Owner: event loop.
+    """
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        logs: Mapping[TopicPartition, Log],
+        futures: FutureLogs,
+        unreadable: Mapping[TopicPartition, str],
+        *,
+        open_: Callable[..., Log],
+        retire: Callable[[Log], None],
+        clock: Clock,
+    ) -> None:
+        """`open_` is kctl.storage.recovery.open_log; `retire` deletes a log that is not needed.
+
+        The mappings are those of the LogManager, which changes them.
+        """
+        self._directories = directories
+        self._logs = logs
+        self._futures = futures
+        self._unreadable = unreadable
+        self._open = open_
+        self._retire = retire
+        self._clock = clock
+        self._created: dict[TopicPartition, Log] = {}
+        """Logs that were created in a thread, until `create` adopts them."""
+
+    def check(self, tp: TopicPartition, *, is_new: bool) -> None:
+        """Raise ApiError if the log must not be created, see LogManager.get_or_create."""
+        problem = partition_problem(*tp)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if tp in self._unreadable:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._unreadable[tp])
+        online = len(self._directories.online)
+        if not online or (not is_new and online < len(self._directories)):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be created while log directories are offline")
+
+    def create(self, tp: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
+        """Create the log, or adopt it if a thread has.  Raises ApiError and LogDirFailure."""
+        adopted = self._adopt(tp, config)
+        if adopted is not None:
+            return adopted
+        self.check(tp, is_new=is_new)
+        preferred = self._futures.take_preferred(tp)
+        if preferred is not None:
+            return self.create_in(self._directories.at(preferred), tp, str(tp), config)
+        failure: LogDirFailure | None = None
+        for directory in self._directories.emptiest_first(self._all()):
+            try:
+                return self.create_in(directory, tp, str(tp), config)
+            except LogDirFailure as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def create_in(
+        self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
+    ) -> Log:
+        """Create the log in a subdirectory `name`.  Raises LogDirFailure."""
+        try:
+            return self._opener(directory, tp, name, config, log_start_offset)()
+        except OSError as error:
+            raise directory.state.fail(error) from error
+
+    def plan(self, wanted: Iterable[NewLog]) -> CreationPlan:
+        """Return the work to run in a thread before `create` is called for these logs.
+
+        Logs that exist or that cannot be created are not part of it.
+        """
+        works: list[tuple[NewLog, LogDirectory, Callable[[], Log]]] = []
+        counts: Counter[str] | None = None
+        for new in wanted:
+            tp = new.topic_partition
+            try:
+                if tp in self._logs:
+                    continue
+                self.check(tp, is_new=new.is_new)
+                preferred = self._futures.preferred(tp)
+                if preferred is not None:
+                    directory = self._directories.at(preferred)
+                else:
+                    counts = self._directories.numbers_of_logs(self._all()) if counts is None else counts
+                    directory = self._directories.emptiest(counts)
+                works.append((new, directory.state, self._opener(directory, tp, str(tp), new.config, 0)))
+            except (ApiError, LogDirFailure):
+                continue  # `create` raises it.
+        return CreationPlan(works)
+
+    def take(self, plan: CreationPlan) -> None:
+        """Take the logs for `create`, and failed directories offline."""
+        for directory, error in plan.failures:
+            directory.fail(error)
+        self._created.update((log.topic_partition, log) for log in plan.created)
+
+    def discard(self) -> None:
+        """Close the logs that `create` has not adopted."""
+        for log in self._created.values():
+            log.release()
+        self._created.clear()
+
+    def _adopt(self, tp: TopicPartition, config: LogConfig) -> Log | None:
+        """Return the log if it was created in a thread and can be used."""
+        log = self._created.pop(tp, None)
+        if log is None:
+            return None
+        if self._futures.preferred(tp) not in {None, log.log_directory.path}:
+            self._retire(log)  # Another directory was preferred meanwhile.
+            return None
+        if not log.log_directory.is_online:
+            log.release()
+            return None
+        self._futures.take_preferred(tp)
+        log.config = config
+        return log
+
+    def _opener(
+        self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int
+    ) -> Callable[[], Log]:
+        """Return the function that opens or creates a log; it raises OSError.  Raises LogDirFailure."""
+        directory.state.check()
+        return partial(
+            self._open,
+            tp,
+            directory.path(name),
+            config,
+            log_directory=directory.state,
+            now_ms=self._clock.now_ms(),
+            log_start_offset=log_start_offset,
+        )
+
+    def _all(self) -> list[Log]:
+        return [*self._logs.values(), *self._futures.logs.values()]

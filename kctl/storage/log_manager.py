@@ -1,9 +1,9 @@
 """All logs of a broker, in one or more log directories.  Kafka's LogManager.
 
 Start: open_directories (locks, meta.properties), load (all logs, with recovery after an unclean shutdown).
-Running: get_or_create, delete; plan_creation, take_created, discard_created for logs that are created in a thread;
-create_future, replace_with_future, delete_future for logs that are moved to another
-directory; and for a scheduler: apply_retention, plan_flushes, plan_removals, and the plans of `checkpoints`.
+Running: get_or_create, delete; `creation` for logs that are created in a thread; create_future, replace_with_future,
+delete_future for logs that are moved to another directory; and for a scheduler: apply_retention, plan_flushes,
+plan_removals, and the plans of `checkpoints`.
 Stop: clean_shutdown.
 
 Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.plans).  Owner: event
@@ -13,7 +13,6 @@ loop.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -21,7 +20,7 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
-from kctl.model import ZERO_UUID, TopicPartition, partition_problem
+from kctl.model import ZERO_UUID, TopicPartition
 from kctl.storage.closing import close_logs
 from kctl.storage.config import LogConfig
 from kctl.storage.confined_files import ConfinedFiles
@@ -29,8 +28,8 @@ from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
 from kctl.storage.log import Log
-from kctl.storage.log_creation import CreationPlan, NewLog
-from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
+from kctl.storage.log_creation import LogCreation
+from kctl.storage.log_directories import LogDirectories
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.log_loading import load_logs
 from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
@@ -68,11 +67,19 @@ class LogManager:
         """Future logs: copies of logs that are being moved to another directory."""
         self.checkpoints = OffsetCheckpoints(files, self._directories, self._logs, self.futures)
         """The checkpoint files of all log directories."""
-        self._created: dict[TopicPartition, Log] = {}
-        """Logs that were created in a thread, until get_or_create adopts them."""
         self._removals = DelayedRemovals()
         self.unreadable: dict[TopicPartition, str] = {}
         """Logs on the disk that cannot be used, with the reason; their files are never deleted."""
+        self.creation = LogCreation(
+            self._directories,
+            self._logs,
+            self.futures,
+            self.unreadable,
+            open_=partial(open_log, files=files, removals=self._removals, random=random),
+            retire=self._retire,
+            clock=clock,
+        )
+        """Creates logs, in the event loop or in a thread."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """High watermarks from the checkpoints, as read at start."""
 
@@ -160,114 +167,12 @@ class LogManager:
         """
         log = self._logs.get(tp)
         if log is None:
-            config = config or self.default_config
-            log = self._logs[tp] = self._adopt(tp, config) or self._create(tp, config, is_new=is_new)
+            log = self._logs[tp] = self.creation.create(tp, config or self.default_config, is_new=is_new)
         if topic_id is not None and topic_id not in {ZERO_UUID, log.topic_id}:
             if log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} on disk belongs to topic id {log.topic_id}")
             log.assign_topic_id(topic_id)
         return log
-
-    def plan_creation(self, wanted: Iterable[NewLog]) -> CreationPlan:
-        """Return the work to run in a thread before get_or_create is called for these logs (kctl.storage.log_creation).
-
-        Logs that exist or that cannot be created are not part of it.
-        """
-        works: list[tuple[NewLog, LogDirectory, Callable[[], Log]]] = []
-        counts: Counter[str] | None = None
-        for new in wanted:
-            tp = new.topic_partition
-            try:
-                if tp in self._logs:
-                    continue
-                self._check_may_create(tp, is_new=new.is_new)
-                preferred = self.futures.preferred(tp)
-                if preferred is not None:
-                    directory = self._directories.at(preferred)
-                else:
-                    counts = self._directories.numbers_of_logs(self.all()) if counts is None else counts
-                    directory = self._directories.emptiest(counts)
-                works.append((new, directory.state, self._opener(directory, tp, str(tp), new.config)))
-            except (ApiError, LogDirFailure):
-                continue  # get_or_create raises it.
-        return CreationPlan(works)
-
-    def take_created(self, plan: CreationPlan) -> None:
-        """Take the logs for get_or_create, and failed directories offline."""
-        for directory, error in plan.failures:
-            directory.fail(error)
-        self._created.update((log.topic_partition, log) for log in plan.created)
-
-    def discard_created(self) -> None:
-        """Close the logs that get_or_create has not adopted."""
-        for log in self._created.values():
-            log.release()
-        self._created.clear()
-
-    def _adopt(self, tp: TopicPartition, config: LogConfig) -> Log | None:
-        """Return the log if it was created in a thread and can be used."""
-        log = self._created.pop(tp, None)
-        if log is None:
-            return None
-        if self.futures.preferred(tp) not in {None, log.log_directory.path}:
-            self._retire(log)  # Another directory was preferred meanwhile.
-            return None
-        if not log.log_directory.is_online:
-            log.release()
-            return None
-        self.futures.take_preferred(tp)
-        log.config = config
-        return log
-
-    def _create(self, tp: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
-        self._check_may_create(tp, is_new=is_new)
-        preferred = self.futures.take_preferred(tp)
-        if preferred is not None:
-            return self._create_in(self._directories.at(preferred), tp, str(tp), config)
-        failure: LogDirFailure | None = None
-        for directory in self._directories.emptiest_first(self.all()):
-            try:
-                return self._create_in(directory, tp, str(tp), config)
-            except LogDirFailure as error:
-                failure = error
-        assert failure is not None
-        raise failure
-
-    def _check_may_create(self, tp: TopicPartition, *, is_new: bool) -> None:
-        problem = partition_problem(*tp)
-        if problem is not None:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if tp in self.unreadable:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unreadable[tp])
-        online = len(self.online_directories)
-        if not online or (not is_new and online < len(self._directories)):
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be created while log directories are offline")
-
-    def _create_in(
-        self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
-    ) -> Log:
-        try:
-            return self._opener(directory, tp, name, config, log_start_offset)()
-        except OSError as error:
-            raise directory.state.fail(error) from error
-
-    def _opener(
-        self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
-    ) -> Callable[[], Log]:
-        """Return the function that opens or creates a log; it raises OSError.  Raises LogDirFailure."""
-        directory.state.check()
-        return partial(
-            open_log,
-            tp,
-            directory.path(name),
-            config,
-            files=self._files,
-            log_directory=directory.state,
-            removals=self._removals,
-            random=self._random,
-            now_ms=self._clock.now_ms(),
-            log_start_offset=log_start_offset,
-        )
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Delete logs: their directories are renamed now and removed after `file.delete.delay.ms`.
@@ -335,9 +240,9 @@ class LogManager:
         log = self._logs[tp]
         directory = self._directories.at(path)
         assert directory.state is not log.log_directory
-        self._check_may_create(tp, is_new=False)
+        self.creation.check(tp, is_new=False)
         name = future_directory_name(tp, self._unique())
-        copy = self._create_in(directory, tp, name, log.config, log.log_start_offset)
+        copy = self.creation.create_in(directory, tp, name, log.config, log.log_start_offset)
         if log.topic_id is not None:
             copy.assign_topic_id(log.topic_id)
         self.futures.add(tp, copy)

@@ -157,14 +157,14 @@ class ReplicaManager:
 
         Call `become_leader_or_follower` with the same request next, and `discard_created_logs` in any case.
         """
-        plan = self.logs.plan_creation(self._new_logs(request))
+        plan = self.logs.creation.plan(self._new_logs(request))
         if plan:
             await in_thread(plan.run)
-            self.logs.take_created(plan)
+            self.logs.creation.take(plan)
 
     def discard_created_logs(self) -> None:
         """Closes the created logs whose partition got no role."""
-        self.logs.discard_created()
+        self.logs.creation.discard()
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest

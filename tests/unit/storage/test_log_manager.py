@@ -144,9 +144,9 @@ def test_retention_and_flushes_go_over_all_logs() -> None:
 def created(manager: LogManager, partitions: int, *, config: LogConfig | None = None) -> CreationPlan:
     """New logs of a topic, created as in a thread."""
     wanted = [NewLog(TopicPartition("orders", each), config or LogConfig()) for each in range(partitions)]
-    plan = manager.plan_creation(wanted)
+    plan = manager.creation.plan(wanted)
     plan.run()
-    manager.take_created(plan)
+    manager.creation.take(plan)
     return plan
 
 
@@ -177,7 +177,7 @@ def test_a_created_log_that_was_not_adopted_is_opened_when_it_is_needed() -> Non
     disk = SimFiles()
     manager = manager_on(disk, "/a")
     created(manager, 1)
-    manager.discard_created()
+    manager.creation.discard()
     log = manager.get_or_create(TopicPartition("orders", 0))
     produce(log, 3)
     assert not created(manager, 1).created, "it exists"
@@ -187,10 +187,10 @@ def test_a_created_log_that_was_not_adopted_is_opened_when_it_is_needed() -> Non
 def test_a_failed_creation_takes_its_directory_offline_and_another_one_is_used() -> None:
     disk = SimFiles()
     manager = manager_on(disk, "/a", "/b")
-    plan = manager.plan_creation([NewLog(TopicPartition("orders", 0), LogConfig())])
+    plan = manager.creation.plan([NewLog(TopicPartition("orders", 0), LogConfig())])
     disk.fail_at(3)
     plan.run()
     disk.fail_at(None)
-    manager.take_created(plan)
+    manager.creation.take(plan)
     assert [state.path for state in manager.online_directories] == ["/b"]
     assert manager.get_or_create(TopicPartition("orders", 0)).log_directory.path == "/b"
