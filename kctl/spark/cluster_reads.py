@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
@@ -11,11 +10,9 @@ from kctl.model import TopicPartition
 from kctl.spark.cluster_view import ISOLATION_LEVELS, take_samples, view_cluster
 from kctl.spark.density import Sample
 from kctl.spark.exec.column_types import Columns
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.plan import ClusterView, Plan
 from kctl.spark.value_sample import RecordSample, take_records
-
-if TYPE_CHECKING:
-    from kctl.spark.export import ExportRequest
 
 Samples = Mapping[TopicPartition, tuple[Sample, ...]]
 

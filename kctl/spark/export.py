@@ -18,8 +18,6 @@ from enum import StrEnum
 from functools import partial
 
 from kctl.client.registry.client import RegistryClient
-from kctl.client.registry.settings import RegistrySettings
-from kctl.client.settings import ClientSettings
 from kctl.environment import Clock
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.model import TopicPartition
@@ -32,20 +30,19 @@ from kctl.spark.cluster_reads import (
     sampled,
     take_record_sample,
 )
-from kctl.spark.cluster_view import TopicSelection
 from kctl.spark.commit_log import parts_of
-from kctl.spark.decodings import DecodingOptions, decide
+from kctl.spark.decodings import decide
 from kctl.spark.density import sample_offsets
 from kctl.spark.engine import EngineSettings, require_engine, start_engine
 from kctl.spark.exec.column_types import Columns
 from kctl.spark.exec.files import Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.target import open_files
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.inventory import Inventory, UnknownFiles
 from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, tasks_of
 from kctl.spark.plan import (
     ClusterView,
-    FileOptions,
     OnDataLoss,
     Plan,
     Positions,
@@ -53,27 +50,8 @@ from kctl.spark.plan import (
     make_plan,
     with_samples,
 )
-from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
+from kctl.spark.tables.kinds import TableKind, open_log
 from kctl.spark.value_sample import RecordSample
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """Options of an export."""
-
-    target: str
-    """A folder or a URL, see kctl.spark.exec.target."""
-    selection: TopicSelection
-    client: ClientSettings
-    options: FileOptions
-    target_file_bytes: int
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL
-    adopts: bool = False
-    """Whether to adopt data files that no commit names."""
-    engine: EngineSettings
-    table: TableOptions = field(default_factory=TableOptions)
-    decoding: DecodingOptions = field(default_factory=DecodingOptions)
-    registry: RegistrySettings | None = None
 
 
 class Origin(StrEnum):

@@ -12,7 +12,8 @@ from kctl.quantities import counted
 from kctl.spark.commit_log import parts_of
 from kctl.spark.exec.column_types import STRING, Format, leaves
 from kctl.spark.exec.outcome import REASONS_MAX, PartOutcome
-from kctl.spark.export import ExportReport, ExportRequest, FinishedBatch
+from kctl.spark.export import ExportReport, FinishedBatch
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.pace import size_text
 from kctl.spark.plan import PartitionRange, Plan
 from kctl.spark.session import SparkSettings

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,16 @@ def _imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def _imported_modules(path: Path) -> Iterator[str]:
+    """The dotted names that a module imports, also inside of functions and for types only."""
+    for node in _nodes(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _importers(package: str) -> set[str]:
@@ -140,6 +151,15 @@ def test_modules_that_call_themselves_pure_are_in_the_import_contract() -> None:
     claiming = [name for name, path in MODULES.items() if re.search(r"\bPure[.:]", _docstring(path))]
     modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in claiming]
     assert {name for name in modules if not checked.intersection((name, *_packages_of(name)))} == set()
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {name.removesuffix(".py").replace("/", ".") for name in MODULES}
+    imports = {
+        name.removesuffix(".py").replace("/", "."): modules.intersection(_imported_modules(path))
+        for name, path in MODULES.items()
+    }
+    TopologicalSorter(imports).prepare()  # Raises CycleError.
 
 
 def test_only_the_kazoo_link_imports_kazoo() -> None:

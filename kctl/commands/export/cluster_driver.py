@@ -9,7 +9,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.parameters import words_of
 from kctl.errors import UsageError
 from kctl.spark.decodings import FieldOptions
-from kctl.spark.export import ExportRequest
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.session import SparkSettings
 from kctl.spark.submission import submit_command
 

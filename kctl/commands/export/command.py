@@ -36,7 +36,8 @@ from kctl.spark.exec.outcome import BadRecords, DataLoss
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.exec.row_selection import RowSelection
 from kctl.spark.exec.target import PackageMissing, parse_target
-from kctl.spark.export import Exporter, ExportRequest, Listener
+from kctl.spark.export import Exporter, Listener
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.following import FollowState
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.layout_mark import PARQUET_MARK

@@ -17,7 +17,8 @@ from kctl.server.clock import SystemClock
 from kctl.spark import following
 from kctl.spark.engine import EngineSettings, start_engine
 from kctl.spark.exec.files import StoreFailed
-from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
+from kctl.spark.export import Exporter, ExportReport, Listener
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.following import TopicCounts
 from kctl.spark.job import TaskRunner
 from kctl.spark.session import SparkFailed

@@ -27,7 +27,8 @@ from kctl.spark.exec.file_task import FileTask
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.task import OpenReader, export_file
-from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
+from kctl.spark.export import Exporter, ExportReport, Listener
+from kctl.spark.export_request import ExportRequest
 from kctl.spark.job import JobProgress, TaskRunner
 from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, Plan, TopicView
 from kctl.spark.session import SparkFailed, SparkSettings

@@ -1,0 +1,32 @@
+"""What an export is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kctl.client.registry.settings import RegistrySettings
+from kctl.client.settings import ClientSettings
+from kctl.spark.cluster_view import TopicSelection
+from kctl.spark.decodings import DecodingOptions
+from kctl.spark.engine import EngineSettings
+from kctl.spark.plan import FileOptions, OnDataLoss
+from kctl.spark.tables.kinds import TableOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """Options of an export."""
+
+    target: str
+    """A folder or a URL, see kctl.spark.exec.target."""
+    selection: TopicSelection
+    client: ClientSettings
+    options: FileOptions
+    target_file_bytes: int
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    adopts: bool = False
+    """Whether to adopt data files that no commit names."""
+    engine: EngineSettings
+    table: TableOptions = field(default_factory=TableOptions)
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    registry: RegistrySettings | None = None
