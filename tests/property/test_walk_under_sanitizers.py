@@ -16,7 +16,7 @@ from tests.peers import sanitizers
 from tests.property import walk_inputs
 
 SOURCES = [Path(kctl.records.__file__).with_name(f"{name}.py") for name in walk_inputs.COMPARED]
-SEED, COUNT = 20, 20_000
+SEED, COUNT = 20, 8_000
 
 WALK = """
 from mypyc.build import mypycify

@@ -121,8 +121,9 @@ def _zookeeper(coordination: str, folder: Path) -> Iterator[str]:
             yield server.connect
 
 
-@pytest.mark.parametrize("end", ["stopped", "killed"])
-@pytest.mark.parametrize(("version", "coordination"), [OLD_ON_EMBEDDED, NEW_ON_APACHE])
+@pytest.mark.parametrize(
+    ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "stopped"), (*NEW_ON_APACHE, "killed")]
+)
 def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
 ) -> None:
