@@ -23,6 +23,7 @@ from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
 _NEWEST_PRODUCE_VERSION = 9
+_REPLICATION_CHECK_MS = 30_000
 
 
 class CoordinatorAppends:
@@ -83,6 +84,7 @@ class InternalLog:
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
+        self._purgatory = purgatory
         self._appends = CoordinatorAppends(replicas, purgatory)
         self._load_buffer_bytes = load_buffer_bytes
         self._topic = topic
@@ -110,6 +112,39 @@ class InternalLog:
             failure = log.log_directory.fail(error)
             self._replicas.log_dir_failed(failure)
             raise failure from error
+
+    async def until_replicated(self, partition: int) -> None:
+        """Returns when the high watermark has reached the current end of the log; see coordinators.ports."""
+        led = self._replicas.partition(self._topic, partition)
+        end = led.log.log_end_offset
+        while led.high_watermark < end:
+            wait = _DelayedReplication(led, end)
+            self._purgatory.complete_or_watch(wait, [led.topic_partition], _REPLICATION_CHECK_MS)
+            await wait.future
+
+
+class _DelayedReplication:
+    """Waits until the high watermark has reached an offset, or for a timeout.
+
+    A change of the role does not complete it: the coordinator is told of that, and cancels the load.
+    """
+
+    def __init__(self, partition: Partition, required_offset: int) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._partition = partition
+        self._required_offset = required_offset
+
+    def try_complete(self, changed: Collection[TopicPartition]) -> bool:
+        """Completes if the high watermark has reached the offset."""
+        if self._partition.high_watermark < self._required_offset:
+            return False
+        self.on_timeout()
+        return True
+
+    def on_timeout(self) -> None:
+        """Completes, so that the caller checks again."""
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class _DelayedAppend:

@@ -18,7 +18,7 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kctl.client.transport import ConnectionLost
@@ -116,6 +116,12 @@ class StateLog:
         for batch in list(self._batches[partition]):
             await asyncio.sleep(self._chance.uniform(0, 0.002))
             yield cut_all(batch)
+
+    async def until_replicated(self, partition: int) -> None:
+        epoch, end = self._epoch, len(self._batches[partition])
+        await asyncio.sleep(self._chance.uniform(0, 0.3))
+        if epoch == self._epoch:
+            self._replicated[partition] = max(self._replicated[partition], end)
 
     def histories(self) -> dict[str, list[TransactionState]]:
         """The states that each transactional id went through, on record."""
@@ -494,5 +500,6 @@ async def play(loop: SimLoop) -> None:
 
 @examples(150)
 @given(seed=st.integers(0, 2**32))
+@example(seed=28344905)  # A coordinator confirmed what it had read from its log and lost in a crash.
 def test_every_transaction_is_atomic(seed: int) -> None:
     simulate(play, seed=seed)

@@ -3,13 +3,14 @@
 A group id or transactional id belongs to the partition that its hash selects; the leader of that partition is its
 coordinator.
 
-    not led ---leader elected here---> loading ---read to the end---> loaded
-       ^                                  |                             |
-       +----------read error--------------+------leader elsewhere-------+
+    not led ---leader elected here---> loading ---read to the end, replicated---> loaded
+       ^                                  |                                         |
+       +----------read error--------------+-----------leader elsewhere--------------+
 
 While a partition loads, its ids get COORDINATOR_LOAD_IN_PROGRESS and those of other partitions are served.
 
-Invariants: all ids of a partition are added at once, after its log was read to the end; a partition that cannot be read
+Invariants: all ids of a partition are added at once, after its log was read to the end and the high watermark has
+reached that end (Kafka does not wait for that, and can forget what it has confirmed); a partition that cannot be read
 is not served at all; when the leadership ends, the load is cancelled and the ids are removed; a leader epoch never
 decreases, and a notification with an older epoch changes nothing.
 
@@ -146,6 +147,8 @@ class CoordinatorPartitions(Generic[T]):
         started_ms = self._clock.monotonic_ms()
         try:
             restored = await self._hosted.load_all(led)
+            # Requests are answered from what was read: a record that is lost with this broker must not be part of it.
+            await self._log.until_replicated(led.index)
         except Exception as error:
             # An unexpected error must not leave clients waiting for a load that has ended.
             trace = None if isinstance(error, KctlError) else error

@@ -54,6 +54,10 @@ class CoordinatorLog(Protocol):
         """All valid batches from the start of the log to its end, some MB at a time.  Raises KctlError."""
         ...
 
+    async def until_replicated(self, partition: int) -> None:
+        """Returns when the high watermark has reached the current end of the log.  Raises KctlError."""
+        ...
+
 
 class CoordinatorNode(NamedTuple):
     """A broker and its address for the requesting client."""

@@ -67,6 +67,10 @@ class MemoryOffsetsLog:
             raise self.load_failure
         yield cut_all(b"".join(self.batches[partition]), end_offset=self.end_offset(partition))
 
+    async def until_replicated(self, partition: int) -> None:
+        if self._held:
+            await asyncio.wait([future for future, _ in self._held])
+
     def release(self) -> None:
         """Moves the high watermark past all held appends."""
         held, self._held = self._held, []
