@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.forked_kctl import run_kctl
@@ -49,11 +49,19 @@ class Racks:
         new = NewTopic(topic, 1, replica_assignment=[list(replicas)], config=config or {})
         self.admin.create_topics([new])[topic].result(TIMEOUT_S)
         self.until(f"broker {replicas[0]} leads {topic}", lambda: self.partition(topic)[0] == replicas[0])
+        # The metadata may be that of a broker which was informed before the leader.
+        self.until(f"broker {replicas[0]} serves {topic}", lambda: self._has_leader(topic))
 
     def partition(self, topic: str) -> tuple[int, list[int], set[int]]:
         """Leader, replicas and in-sync replicas of the topic's only partition."""
         found = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions.get(0)
         return (found.leader, list(found.replicas), set(found.isrs)) if found else (-1, [], set())
+
+    def _has_leader(self, topic: str) -> bool:
+        """True if the leader of the topic's only partition responds to requests for it."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        ends = self.admin.list_offsets({TopicPartition(topic, 0): latest}, request_timeout=TIMEOUT_S)
+        return all(result.exception(TIMEOUT_S) is None for result in ends.values())
 
     def produce(self, topic: str, count: int, size: int = 10_000) -> None:
         """Writes so many records of that size, acknowledged by all in-sync replicas."""
