@@ -70,6 +70,15 @@ class MovingCluster(FakeCluster):
         """The properties set for exactly that topic or broker."""
         return self.overrides.get((kind, name), {}).get(key)
 
+    def _create_partitions(self, broker: int, request: Any) -> Any:
+        response = super()._create_partitions(broker, request)
+        for topic in request.topics:
+            for number in range(len(self.topics.get(topic.name, ()))):
+                tp = TopicPartition(topic.name, number)
+                if tp not in self.replicas:
+                    self.replicas[tp], self.isr[tp], self.leaders[tp] = [0], [0], 0
+        return response
+
     def _metadata(self, broker: int, request: Any) -> Any:
         response = super()._metadata(broker, request)
         response.brokers = [one for one in response.brokers if one.node_id not in self.away]

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 import kctl.testing
 from kctl.client.framing import request_frame
 from kctl.errors import MalformedRequest
@@ -79,6 +81,7 @@ async def calls_of(dispatcher: Dispatcher, received: bytes) -> int:
     return most[0]
 
 
+@pytest.mark.long
 def test_requests_with_thousands_of_elements_are_handled_in_slices() -> None:
     calls: dict[str, int] = {}
 

@@ -121,6 +121,7 @@ def test_files_are_merged_within_their_partition(tmp_path: Path, table: TableOpt
 
 @pytest.mark.parametrize("keeps_unsynced", [True, False], ids=["process", "power"])
 @pytest.mark.parametrize("next_run", ["export", "compact"])
+@pytest.mark.long
 def test_a_crash_at_any_step_of_the_compaction_of_a_folder(tmp_path: Path, keeps_unsynced: bool, next_run: str) -> None:
     """At each step the log names each record once; the next run leaves each record once for all readers."""
     for step in itertools.count(1):
@@ -148,6 +149,7 @@ def test_a_crash_at_any_step_of_the_compaction_of_a_folder(tmp_path: Path, keeps
 
 
 @pytest.mark.parametrize("other", ["export", "compact"])
+@pytest.mark.long
 def test_without_locks_another_run_at_any_step_loses_and_doubles_nothing(tmp_path: Path, other: str) -> None:
     """The other runs completely while the first compaction is at its n-th step, for every n."""
     for step in itertools.count(1):
@@ -176,6 +178,7 @@ def _at(step: int, work: Callable[[], object], number: int) -> None:
             work()
 
 
+@pytest.mark.long
 def test_a_compaction_at_any_step_of_an_export_without_locks(tmp_path: Path) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)
@@ -198,6 +201,7 @@ def _compact_at(step: int, folder: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
+@pytest.mark.long
 def test_a_crash_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table: TableOptions) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)
@@ -218,6 +222,7 @@ def test_a_crash_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=["iceberg", "delta"])
+@pytest.mark.long
 def test_an_export_at_any_step_of_the_compaction_of_a_table(tmp_path: Path, table: TableOptions) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)

@@ -40,6 +40,7 @@ def everything(cluster: Cluster) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize("keeps_contents", [True, False])
 @pytest.mark.parametrize("table", [SHARED, BY_DATE], ids=lambda table: table.partition_by.by)
+@pytest.mark.long
 def test_after_a_crash_at_any_step_each_record_is_there_once(
     tmp_path: Path, table: TableOptions, keeps_contents: bool
 ) -> None:

@@ -103,6 +103,7 @@ def test_days_begin_in_the_time_zone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keeps_contents", "has_batch"), [(True, True), (False, False)], ids=["process", "power"])
+@pytest.mark.long
 def test_a_crash_at_any_step_is_recovered_from(tmp_path: Path, keeps_contents: bool, has_batch: bool) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)

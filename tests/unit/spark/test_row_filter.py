@@ -237,6 +237,7 @@ def test_a_filter_that_matches_no_record_exports_none_and_advances(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_a_crash_at_any_step_of_a_filtered_export_is_recovered_from(tmp_path: Path, kind: TableKind) -> None:
     table = TableOptions(
         kind=kind, rows=RowSelection(("value.id", "timestamp"), EVEN.where), partition_by=Partitioning("date")

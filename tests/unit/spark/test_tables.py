@@ -429,6 +429,7 @@ def test_a_file_of_a_partitioned_table_has_records_of_one_time(tmp_path: Path, t
             assert len(list(scan.plan_files())) < len(data_files(tmp_path))
 
 
+@pytest.mark.long
 def test_a_crash_at_any_step_of_a_partitioned_export_is_recovered_from(tmp_path: Path, table: TableOptions) -> None:
     partitioned = TableOptions(kind=table.kind, partition_by=Partitioning(DATE))
     for step in itertools.count(1):

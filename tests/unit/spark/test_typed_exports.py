@@ -84,6 +84,7 @@ def assert_exact(cluster: Cluster, folder: Path, table: TableOptions) -> None:
 
 
 @KINDS
+@pytest.mark.long
 def test_a_crash_at_any_step_loses_and_repeats_no_decoded_record(tmp_path: Path, table: TableOptions) -> None:
     for step in itertools.count(1):
         folder = tmp_path / str(step)

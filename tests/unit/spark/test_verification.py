@@ -339,6 +339,7 @@ def test_rows_deleted_from_an_iceberg_table_are_missing(tmp_path: Path) -> None:
     assert [(row.partition, row.offset, row.difference) for row in rows] == [(0, 3, "missing"), (1, 3, "missing")]
 
 
+@pytest.mark.long
 def test_an_export_that_crashed_at_any_step_is_equal_up_to_its_last_commit(tmp_path: Path) -> None:
     ends = set()
     for step in itertools.count(1):
