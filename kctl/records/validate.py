@@ -47,6 +47,8 @@ from kctl.records.legacy import look_inside
 from kctl.records.walk import RECORD_SIZE_MIN, check_records
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
+_CREATE_TIME, _LOG_APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
+"""Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
 _FIRST_VERSION_OF_ONE_BATCH = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
@@ -116,7 +118,7 @@ def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> Va
     """Return the batches that the broker itself appends (group and transaction records, transaction markers)."""
     view = _writable(memoryview(records))
     headers = _sound_batches(view)
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if rules.timestamp_type is _LOG_APPEND_TIME:
         for header in headers:
             _stamp(view, header, now_ms)
     for header in headers:
@@ -226,7 +228,7 @@ def _fit_to_topic(
     is_ordered, max_timestamp = _check_records(plain, header, rules, now_ms)
     if header.attributes & CODEC_MASK or rules.codec is not None:
         view, header = _compressed(view, header, plain, rules, allowance, is_ordered=is_ordered)
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if rules.timestamp_type is _LOG_APPEND_TIME:
         _stamp(view, header, now_ms)
     elif max_timestamp != header.max_timestamp:
         header.max_timestamp = max_timestamp
@@ -268,7 +270,7 @@ def _check_records(plain: bytes, header: BatchHeader, rules: AppendRules, now_ms
         errors = [(index, message) for index, record in enumerate(iterate_plain(plain, header)) if record.key is None]
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", errors)
     difference_max_ms = rules.timestamp_difference_max_ms
-    if rules.timestamp_type is TimestampType.CREATE_TIME and not (
+    if rules.timestamp_type is _CREATE_TIME and not (
         now_ms - difference_max_ms <= first and last <= now_ms + difference_max_ms
     ):
         _refuse_mistimed(plain, header, rules, now_ms)

@@ -49,6 +49,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
 from kctl.server.requests.waiting_reply import waiting_reply
 
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
+"""Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
 READ_COMMITTED = 1
 _FULL = frozenset({FINAL_EPOCH, INITIAL_EPOCH})
 """Session epochs of requests that do not continue a session."""
@@ -300,4 +302,4 @@ def _denied_topics(positions: Iterable[FetchPosition], context: RequestContext, 
     topics = map(_TOPIC_OF, positions)
     if is_follower:
         return frozenset(topics)
-    return context.denied(Operation.READ, ResourceType.TOPIC, topics)
+    return context.denied(_READ, _TOPIC, topics)

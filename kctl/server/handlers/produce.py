@@ -49,6 +49,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pause, pieces
 from kctl.server.requests.waiting_reply import waiting_reply
 
+_WRITE, _TOPIC, _NO_ERROR = Operation.WRITE, ResourceType.TOPIC, ErrorCode.NONE
+"""Constants, because Python 3.11 takes 0.1 us to find a member of an enum."""
 ALL_IN_SYNC = -1
 MAGIC = 2
 _ATTRIBUTES = ATTRIBUTES_POSITION + 1
@@ -128,13 +130,13 @@ class ProduceHandler:
         """
         allowance = Allowance.inline()
         count = 0
-        denied = appends.context.denied(Operation.WRITE, ResourceType.TOPIC, map(_NAME_OF, topics))
+        denied = appends.context.denied(_WRITE, _TOPIC, map(_NAME_OF, topics))
         for topic in topics:
             traffic = self._replicas.traffic.found(topic.name)
             results: list[PartitionProduceResponse] = []
             responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
             for data in topic.partition_data:
-                partition_result = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
+                partition_result = PartitionProduceResponse(index=data.index, error_code=_NO_ERROR, base_offset=-1)
                 results.append(partition_result)
                 traffic.produce_requests += 1
                 count += 1

@@ -27,6 +27,8 @@ from kctl.server.network.unread_responses import UnreadResponses
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)
+_HAS_MORE = TurnEnd.HAS_MORE
+"""A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 
 
 class Connection:
@@ -125,7 +127,7 @@ class Connection:
             return False
         if not self._send():
             self._block()
-        if end is TurnEnd.HAS_MORE and not self._is_writing:
+        if end is _HAS_MORE and not self._is_writing:
             self._is_queued = True
             return True
         self._settle()

@@ -39,6 +39,8 @@ from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.slices import pieces
 from kctl.storage.lookup import RecordsSlice
 
+_NO_ERROR = ErrorCode.NONE
+"""A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 FetchKey = TopicPartition | FetchSession
 """The key that a waiting fetch watches: each of its partitions or, to be independent of their number, its session."""
 
@@ -335,7 +337,7 @@ class Fetch:
                     )
                     self._replicas.traffic.fetch_conversion_times.record(self._clock.monotonic_ms() - began_ms)
                     reading.results[position.topic_partition] = result
-                    reading.is_urgent = reading.is_urgent or result.error_code != ErrorCode.NONE
+                    reading.is_urgent = reading.is_urgent or result.error_code != _NO_ERROR
                 partition_traffic = self._replicas.traffic.found(position.topic_partition.topic)
                 partition_traffic.fetch_conversions += 1
             size = len(result.records) if result.records is not None else 0

@@ -20,6 +20,8 @@ from kctl.server.requests.slices import pause, pieces
 
 _Results = Mapping[TopicPartition, PartitionData]
 _Topics = dict[str, list[PartitionData]]
+_NO_ERROR = ErrorCode.NONE
+"""A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 _HEADER_BYTES = 30
 _PARTITION_BYTES = 100
 """About what a response has besides records: a quota that is not nearly reached is not compared with the exact size."""
@@ -124,7 +126,7 @@ class FetchReply:
 
     def _response(self, topics: _Topics, session: FetchSession | None) -> FetchResponse:
         return FetchResponse(
-            error_code=ErrorCode.NONE,
+            error_code=_NO_ERROR,
             session_id=NO_SESSION if session is None else session.session_id,
             responses=[
                 FetchableTopicResponse(topic=topic, partitions=partitions) for topic, partitions in topics.items()

@@ -25,6 +25,8 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import FETCH_SESSION_PARTITIONS_MAX
 from kctl.model import TopicPartition
 
+_NO_ERROR = ErrorCode.NONE
+"""A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -282,7 +284,7 @@ class FetchSession:
 def _has_changed(position: FetchPosition, result: PartitionResult, *, has_records: bool) -> bool:
     return (
         has_records
-        or result.error_code != ErrorCode.NONE
+        or result.error_code != _NO_ERROR
         or result.preferred_read_replica >= 0
         or result.high_watermark != position.sent_high_watermark
         or result.log_start_offset != position.sent_log_start_offset

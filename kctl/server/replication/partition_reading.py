@@ -28,6 +28,8 @@ from kctl.storage.lookup import RecordsSlice
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
 EMPTY = b""
+_NO_ERROR = ErrorCode.NONE
+"""A constant, because Python 3.11 takes 0.1 us to find a member of an enum."""
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -94,7 +96,7 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
 def is_sent_at_once(result: PartitionData) -> bool:
     """Whether the result is sent at once: an error, a diverging epoch, or a preferred replica."""
     return (
-        result.error_code != ErrorCode.NONE
+        result.error_code != _NO_ERROR
         or result.diverging_epoch is not None
         or result.preferred_read_replica != NO_REPLICA
     )
@@ -220,7 +222,7 @@ class PartitionReading:
         offset = position.fetch_offset
         result = PartitionData(
             partition_index=partition.topic_partition.partition,
-            error_code=ErrorCode.NONE,
+            error_code=_NO_ERROR,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
