@@ -972,7 +972,7 @@ METRICS_SEND_MS_MAX = _limit(
 )
 METRICS_SLICE_MS = _limit(
     "time to make metrics without a pause",
-    2,
+    1,
     "ms",
     on_excess="other connections are served in between",
 )

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _FLUSH_CHECK_MS = 1_000
 _REMOVAL_CHECK_MS = 1_000
 _IDLE_PRODUCER_CHECK_MS = 600_000
+_PLANNED_PER_SLICE = 500
+"""Logs whose flushes are planned, in about 1 ms, before other work may be done."""
 
 
 class LogTasks:
@@ -110,7 +112,7 @@ class LogTasks:
 
     async def flush(self) -> None:
         """Flushes closed segments, and the logs that flush.ms requires."""
-        for logs in pieces(self._logs.all()):
+        for logs in pieces(self._logs.all(), _PLANNED_PER_SLICE):
             for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms(), logs):
                 await self._flush(partition_log, plan)
             await pause()

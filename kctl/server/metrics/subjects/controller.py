@@ -101,7 +101,7 @@ DEFINITIONS = (
     CHANNEL_TIMES,
     *TIMES.values(),
 )
-_PARTITIONS_PER_SLICE = 1_000
+_PARTITIONS_PER_SLICE = 500
 
 
 def families(sources: Sources) -> Iterator[AnyFamily | None]:
@@ -120,12 +120,13 @@ def families(sources: Sources) -> Iterator[AnyFamily | None]:
     yield HistogramFamily(CHANNEL_TIMES, ((text, summarize(each.latest_ms, each.count)) for text, _, each in queues))
     partitions = offline = imbalanced = 0
     for topic, assignment in list(state.topics.items()):
-        if partitions and partitions % _PARTITIONS_PER_SLICE < len(assignment.replicas):
-            yield None
-        partitions += len(assignment.replicas)
-        if topic in state.deleting:
-            continue
-        for partition, replicas in assignment.replicas.items():
+        is_deleted = topic in state.deleting
+        for partition, replicas in list(assignment.replicas.items()):
+            if partitions % _PARTITIONS_PER_SLICE == 0:
+                yield None
+            partitions += 1
+            if is_deleted:
+                continue
             key = TopicPartition(topic, partition)
             found = state.leaders.get(key)
             if found is None or state.phase(key) is PartitionPhase.OFFLINE:
