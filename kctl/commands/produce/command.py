@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import stat
 import sys
 from array import array
 from collections.abc import Iterator
@@ -442,6 +444,8 @@ def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
         return
     descriptor = os.open(file, os.O_RDONLY)
     try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # reading it would not name it
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
         yield descriptor, file
     finally:
         os.close(descriptor)

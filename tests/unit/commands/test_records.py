@@ -77,6 +77,7 @@ def test_file_is_read_like_standard_input(kctl: Kctl, cluster: FakeCluster, tmp_
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
     assert kctl(f"produce orders --quiet --file {tmp_path}/lines") == Ran(0, "", "")
     assert [record.value for record in cluster.records_of("orders", 0)] == lines
+    assert f"{tmp_path}: Is a directory" in kctl(f"produce orders --file {tmp_path}").err
     missing = kctl(f"produce orders --file {tmp_path}/nothing")
     assert (missing.status, missing.err) == (1, f"kctl: {tmp_path}/nothing: No such file or directory\n")
 
