@@ -931,6 +931,12 @@ SLICE_OBJECTS = _limit(
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
 )
+ENCODED_AT_ONCE_BYTES_MAX = _limit(
+    "strings and bytes of a response, other than Produce and Fetch, that is encoded on the event loop",
+    1 << 20,
+    "bytes",
+    on_excess="it is encoded in a thread, one at a time",
+)
 DESCRIBED_AT_ONCE = _limit(
     "resources of one DescribeConfigs request that are described at the same time, with reads from ZooKeeper",
     16,
@@ -938,10 +944,12 @@ DESCRIBED_AT_ONCE = _limit(
     on_excess="the others are read afterwards; other connections are served in between",
 )
 DESCRIBED_BYTES_MAX = _limit(
-    "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
+    "names, values, documentation, metadata and partitions in one DescribeConfigs, DescribeGroups, OffsetFetch or "
+    "DescribeTransactions response",
     64 << 20,
     "bytes",
-    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are requested",
+    on_excess="INVALID_REQUEST for the remaining resources, groups or transactions, or for the group whose offsets are "
+    "requested",
 )
 
 _subject("The HTTP endpoint for metrics")
