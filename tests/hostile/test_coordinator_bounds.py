@@ -49,7 +49,7 @@ def test_groups_over_the_bound_are_refused_and_known_groups_are_served(monkeypat
         assert set((await settled(commit(host, "c", 0))).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert error_of(host.join("c")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert set((await settled(commit(host, "a", 1))).values()) == {ErrorCode.NONE}
-        assert host.coordinator.delete("a") is ErrorCode.NONE
+        assert await host.coordinator.delete("a") is ErrorCode.NONE
         assert set((await settled(commit(host, "c", 0))).values()) == {ErrorCode.NONE}
 
     simulate(main, seed=1)

@@ -28,7 +28,7 @@ class DeleteGroupsHandler:
                     group_id=group_id,
                     error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
                     if group_id in denied
-                    else self._coordinator.delete(group_id),
+                    else await self._coordinator.delete(group_id),
                 )
                 async for group_id in paced(dict.fromkeys(request.groups_names), size_of_id)
             ]
