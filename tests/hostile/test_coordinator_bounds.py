@@ -25,7 +25,7 @@ from kctl.server.transactions import coordinator as transactions
 from kctl.storage import producer_state
 from kctl.storage.producer_state import ProducerState
 from kctl.testing.sim_loop import SimLoop, simulate
-from tests.unit.groups.hosting import Host, settled
+from tests.unit.groups.hosting import BATCH_BYTES_MAX, Host, settled
 from tests.unit.transactions.hosting import Host as TransactionHost
 
 
@@ -113,6 +113,23 @@ def test_the_metadata_of_all_members_is_bounded(monkeypatch: pytest.MonkeyPatch)
         await asyncio.sleep(600)
         assert host.coordinator._runner.metadata_bytes == 0, "sessions have ended"
         assert error_of(host.join("g9", protocols=(("range", bytes(400)),))) is None
+
+    simulate(main, seed=1)
+
+
+def test_a_generation_that_is_too_large_for_the_log_is_refused_before_it_is_encoded() -> None:
+    """Encoding the generation of 1,000 members with 42 KB each took 300 ms."""
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        half = bytes(BATCH_BYTES_MAX // 2 + 1)
+        joined = await settled(host.join(protocols=(("range", half),)))
+        synced = await settled(host.sync("g", joined.member_id, joined.generation, {joined.member_id: half}))
+        assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert host.log.acks == []
+        joined = await settled(host.join(member_id=joined.member_id, protocols=(("range", half),)))
+        synced = await settled(host.sync("g", joined.member_id, joined.generation, {joined.member_id: b"p0"}))
+        assert synced.error is ErrorCode.NONE
 
     simulate(main, seed=1)
 
