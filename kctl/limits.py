@@ -375,7 +375,8 @@ MEMBER_PROTOCOLS_MAX = _limit(
 )
 """Each member votes for one of them when a generation begins; consumers have one or two."""
 MEMBERS_METADATA_BYTES_MAX = _limit(
-    "protocols of all members of the groups of one coordinator, with their metadata",
+    "members of the groups of one coordinator: their ids, also before they have joined, protocols and metadata, and "
+    "1,000 bytes for each",
     256 << 20,
     "bytes",
     on_excess="COORDINATOR_NOT_AVAILABLE for members that join",
@@ -405,6 +406,13 @@ TRANSACTIONAL_IDS_MAX = _limit(
     "ids",
     on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
 )
+TRANSACTION_PARTITIONS_MAX = _limit(
+    "partitions in one transaction",
+    10_000,
+    "partitions",
+    on_excess="INVALID_REQUEST, and none of the partitions is added",
+)
+"""Each addition writes all partitions of the transaction into one record: 10,000 take 13 ms."""
 _configured(
     "transactional.id.expiration.ms",
     "time for which an unused transactional id and the state of an idle producer are kept",
@@ -647,10 +655,11 @@ LOGS_CREATED_PER_SLICE_MAX = _limit(
 )
 ROLES_PER_SLICE_MAX = _limit(
     "roles of existing replicas that a LeaderAndIsr request changes without a pause",
-    100,
+    40,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
+"""A new leader epoch is written to a file, which takes 0.2 ms to 0.5 ms."""
 ROLES_FOLLOWED_TOGETHER = _limit(
     "partitions of a LeaderAndIsr request that a broker begins to follow together",
     500,

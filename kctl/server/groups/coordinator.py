@@ -46,10 +46,10 @@ from kctl.server.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
-    Protocols,
     SyncRequest,
     TransactionalCommit,
 )
+from kctl.server.groups.members import memory_of
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.open_transactions import TransactionEnd
 from kctl.server.groups.protocols import size_of
@@ -112,7 +112,7 @@ class GroupCoordinator:
         if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
             # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
-        error = error or self._protocols_error(request.protocols)
+        error = error or self._size_error_of(request)
         if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         error = error or self._creation_error(group_id)
@@ -286,10 +286,12 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
 
-    def _protocols_error(self, protocols: Protocols) -> ErrorCode:
+    def _size_error_of(self, request: JoinRequest) -> ErrorCode:
+        protocols = request.protocols
         size = size_of(protocols)
         if size > MEMBER_METADATA_BYTES_MAX or len(protocols) > MEMBER_PROTOCOLS_MAX:
             return ErrorCode.INVALID_REQUEST
+        size += memory_of(request.member_id, request.group_instance_id, request.client_id)
         if self._runner.metadata_bytes + size > MEMBERS_METADATA_BYTES_MAX:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
