@@ -314,6 +314,16 @@ def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> P
     )
 
 
+def continues(positions: Positions, plan: Plan) -> bool:
+    """Whether each range of a plan begins where the range of the same incarnation before it ends."""
+    for range_ in plan.ranges:
+        before = positions.topics.get(range_.tp.topic)
+        at = before.partitions.get(range_.tp.partition) if before else None
+        if at is not None and at.incarnation == range_.incarnation and at.offset != range_.start - range_.lost:
+            return False
+    return True
+
+
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:
     """The view with samples of some of its partitions."""
     topics = {
