@@ -295,6 +295,10 @@ class CommitLog:
         """The plan itself, whose paths are those of this log unless all topics share a folder."""
         return plan.with_paths(lambda _, path: layout.shared_path(path)) if self._is_shared else plan
 
+    def commits_of(self, plan: Plan) -> list[Plan]:
+        """The plan itself: the next run completes it as it is."""
+        return [plan]
+
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""
         for path in self._hidden:

@@ -20,7 +20,7 @@ share a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby, pairwise
@@ -206,6 +206,14 @@ class Plan:
     def is_typed(self) -> bool:
         """Whether keys or values of any topic are decoded."""
         return any(topic.columns.are_typed for topic in self.topics.values())
+
+    def of_topics(self, topics: Collection[str]) -> Plan:
+        """The part of the plan for some of its topics."""
+        return replace(
+            self,
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
+            ranges=tuple(range_ for range_ in self.ranges if range_.tp.topic in topics),
+        )
 
     def with_columns(self, columns: Mapping[str, Columns]) -> Plan:
         """The plan with decodings of all its topics."""

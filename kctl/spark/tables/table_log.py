@@ -200,6 +200,14 @@ class TableLog:
 
         return plan.with_paths(place)
 
+    def commits_of(self, plan: Plan) -> list[Plan]:
+        """The part of each table, so that topics that cannot be read do not stop the others."""
+        directories = sorted({self._directory(topic) for topic in plan.topics})
+        return [
+            plan.of_topics([topic for topic in plan.topics if self._directory(topic) == directory])
+            for directory in directories
+        ]
+
     def write_plan(self, plan: Plan) -> None:
         """Does nothing: see above."""
 
