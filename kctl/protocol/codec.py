@@ -53,11 +53,14 @@ def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int =
 
     That is known after the time for DECODED_AT_ONCE_COST_MAX.
     """
-    if len(buffer) <= DECODED_AT_ONCE_BYTES_MAX:
-        return decode(cls, buffer, version, offset)
+    size = len(buffer)
     try:
+        if size <= DECODED_AT_ONCE_BYTES_MAX:
+            return decoder(cls, version, size <= SMALL_BYTES)(buffer, offset)
         return decoder_at_once(cls, version)(buffer, offset)
     except CostExceeded:
+        if size <= DECODED_AT_ONCE_BYTES_MAX:
+            raise
         return None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
