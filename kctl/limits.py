@@ -655,7 +655,7 @@ LOGS_CREATED_PER_SLICE_MAX = _limit(
 )
 ROLES_PER_SLICE_MAX = _limit(
     "roles of existing replicas that a LeaderAndIsr request changes without a pause",
-    40,
+    20,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )

@@ -6,7 +6,6 @@ The best call is chosen when this module is imported; the fallbacks work everywh
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import resource
@@ -123,6 +122,8 @@ def return_large_blocks() -> bool:
     glibc ceases to do so once a larger block has been freed, and keeps fragments between smaller ones: a broker that
     used 60 MB held 170 MB after requests of 19 MB each.  False where the C library has no such setting.
     """
+    import ctypes  # noqa: PLC0415 - commands do not need it
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES) == 1
 

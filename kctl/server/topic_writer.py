@@ -16,7 +16,7 @@ from kctl import placement
 from kctl.environment import Random
 from kctl.errors import ApiError, BadVersionError, ErrorCode, NodeExistsError, NoNodeError
 from kctl.model import ZERO_UUID, uuid_text
-from kctl.server.topic_znodes import decoded_topic
+from kctl.server.topic_znodes import decoded_topic, encoded_topic
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
 
@@ -56,7 +56,7 @@ class TopicWriter:
         topic_id = self._new_id() if self._has_topic_ids else None
         znode = znodes.TopicAssignment(assignment, topic_id)
         try:
-            await self._zookeeper.create(paths.topic(name), znodes.encode_topic(znode))
+            await self._zookeeper.create(paths.topic(name), await encoded_topic(znode))
         except NodeExistsError as error:
             raise _exists(name) from error
         self._warn_of_shared_racks(name, assignment)
@@ -81,7 +81,7 @@ class TopicWriter:
             grown = znodes.TopicAssignment(
                 {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
             )
-            await self._zookeeper.set(path, znodes.encode_topic(grown), version=stat.version)
+            await self._zookeeper.set(path, await encoded_topic(grown), version=stat.version)
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         except BadVersionError as error:

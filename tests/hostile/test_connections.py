@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -124,6 +125,17 @@ def test_a_frame_of_100_mb_does_not_stay_in_memory(broker: KctlBroker) -> None:
             sock.sendall(request(18, 0, bytes(99 << 20)))
             receive_frame(sock)
         wait_until(lambda: resident_bytes(broker.pid) <= before + (32 << 20), "the frames' memory is free again")
+
+
+def test_malformed_requests_of_40_mb_do_not_stay_in_memory(broker: KctlBroker) -> None:
+    """The error kept them until a garbage collection: each took 40 MB more."""
+    before = resident_bytes(broker.pid)
+    null_and_more_topics_than_bytes = b"\xff\xff" + struct.pack(">hii", 1, 1_000, (1 << 31) - 1)
+    for _ in range(3):
+        with connected(broker.bootstrap) as sock, contextlib.suppress(ConnectionResetError):
+            sock.sendall(request(0, 3, null_and_more_topics_than_bytes + bytes(40 << 20)))
+            assert not sock.recv(1)
+    wait_until(lambda: resident_bytes(broker.pid) <= before + (64 << 20), "the frames' memory is free again")
 
 
 def test_connections_that_declare_a_large_frame_and_send_none_take_little_memory(broker: KctlBroker) -> None:

@@ -29,13 +29,16 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.records.header import parse_header
 from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.groups.events import CommitRequest
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.runner import GROUPS_PER_TURN
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.offset_commit import OffsetCommitHandler
 from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.hostile.test_amplification import turns_while
-from tests.unit.groups.hosting import Host, MemoryOffsetsLog
+from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 from tests.unit.handlers.world import context
 
 SLICES = 6
@@ -196,5 +199,19 @@ def test_offsets_of_the_partitions_of_other_topics_stay() -> None:
         host.coordinator.topics_deleted(["other"])
         await asyncio.sleep(1)
         assert committed(host) == PARTITIONS - 1
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_a_deleted_topic_are_removed_from_some_groups_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+        for number in range(2 * GROUPS_PER_TURN):
+            await settled(host.coordinator.commit(f"g{number}", CommitRequest(offsets=offsets)))
+        host.coordinator.topics_deleted(["t"])
+        assert len(host.coordinator.hosted) == GROUPS_PER_TURN
+        await asyncio.sleep(1)
+        assert not host.coordinator.hosted
 
     simulate(main, seed=1)

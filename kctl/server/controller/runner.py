@@ -55,7 +55,8 @@ from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.metrics.durations import Durations
 from kctl.server.requests.slices import end_of
-from kctl.zookeeper import paths, znodes
+from kctl.server.topic_znodes import encoded_topic
+from kctl.zookeeper import paths
 from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -284,7 +285,7 @@ class ControllerRunner:
                     action.token.complete(action.outcome)
             case WriteAssignments():
                 for topic, assignment in action.topics.items():
-                    await self._writer.multi([SetData(paths.topic(topic), znodes.encode_topic(assignment))])
+                    await self._writer.multi([SetData(paths.topic(topic), await encoded_topic(assignment))])
             case WatchStates():
                 return await self._znodes.read_states(action.partitions)
             case FinishRequestedReassignments():

@@ -57,7 +57,7 @@ from kctl.server.groups.step import step
 
 log = logging.getLogger(__name__)
 
-GROUPS_PER_TURN = 200
+GROUPS_PER_TURN = 50
 """The number of groups to restore, or to check for expiry, before requests are served again."""
 
 

@@ -123,6 +123,8 @@ class Connection:
             end = self._pump.turn()
         except (Exception, asyncio.CancelledError) as error:
             self._report(error)
+            # Its frames refer to the request, whose memory could not be returned before they are freed.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
             self.close()
             return False
         if not self._send():

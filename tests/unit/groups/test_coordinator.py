@@ -18,6 +18,7 @@ from kctl.server.groups.actions import CommitOutcome, LeaveOutcome
 from kctl.server.groups.events import CommitRequest, Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
+from kctl.server.groups.runner import GROUPS_PER_TURN
 from kctl.server.groups.states import GroupState
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
@@ -412,11 +413,11 @@ def test_expired_offsets_and_groups_are_removed_periodically() -> None:
 def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, offsets_retention_ms=1).start()
-        for number in range(450):
+        for number in range(2 * GROUPS_PER_TURN):
             await settled(commit(host, f"g{number}"))
         await asyncio.sleep(1)
         host.coordinator.expire()
-        assert len((await host.coordinator.groups())[1]) == 250
+        assert len((await host.coordinator.groups())[1]) == GROUPS_PER_TURN
         await asyncio.sleep(0.1)
         assert (await host.coordinator.groups())[1] == []
         await host.coordinator.stop()
