@@ -45,10 +45,12 @@ class Column:
 
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
+    `drop_order`: 0 for a column that is always shown; the others are left out in this order, 1 first, until the rows of a
+    table fit the terminal.
     `trouble`: whether a cell with this text is red on a terminal; nothing else is coloured.
     """
 
-    __slots__ = ("is_rare", "name", "numeric", "title", "trouble", "wraps")
+    __slots__ = ("drop_order", "is_rare", "name", "numeric", "title", "trouble", "wraps")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Column:
         numeric: bool = False,
         wraps: bool = False,
         is_rare: bool = False,
+        drop_order: int = 0,
         trouble: Callable[[str], bool] | None = None,
     ) -> None:
         self.name = name
@@ -65,6 +68,7 @@ class Column:
         self.numeric = numeric
         self.wraps = wraps
         self.is_rare = is_rare
+        self.drop_order = drop_order
         self.trouble = trouble
 
 

@@ -222,7 +222,9 @@ _DESCRIPTIONS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is still loading its state.",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available yet.",
     ErrorCode.NOT_COORDINATOR: "The broker is not the coordinator of this group.",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic name is not allowed for this operation.",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "The topic name is not allowed for this operation; names have letters, digits, '.', '_' and '-'."
+    ),
     ErrorCode.RECORD_LIST_TOO_LARGE: "The records are larger than segment.bytes.",
     ErrorCode.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas requires.",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1.",
@@ -246,6 +248,9 @@ _DESCRIPTIONS = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "A newer instance of this producer exists.",
     ErrorCode.KAFKA_STORAGE_ERROR: "A disk of the broker failed.",
     ErrorCode.SECURITY_DISABLED: "The broker has no authorizer.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "Requests about delegation tokens need a listener with SASL or client certificates, and no token as credential."
+    ),
     ErrorCode.NON_EMPTY_GROUP: "The group has active members.",
     ErrorCode.GROUP_ID_NOT_FOUND: "The group does not exist.",
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not have this fetch session.",

@@ -32,6 +32,9 @@ class Output(Protocol):
     def line(self, value: Mapping[str, Any]) -> None:
         """Writes one object of jsonl."""
 
+    def note(self, text: str) -> None:
+        """Writes a message to stderr."""
+
 
 class RowStream:
     """An unfinished list.  Use as a context manager; if it is left by an exception, nothing more is written."""
@@ -149,6 +152,8 @@ class TableStream(_CellStream):
         if self._layout is None:
             self._drop_empty_rare_columns()
             self._release(is_complete=True)
+        if self._layout is not None and self._layout.left_out:
+            self.console.note(f"not shown, the terminal is too narrow: {', '.join(self._layout.left_out)}")
 
     def _drop_empty_rare_columns(self) -> None:
         shown = [
@@ -167,6 +172,7 @@ class TableStream(_CellStream):
             wraps=[column.wraps for column in self.columns],
             width=self.console.width,
             is_complete=is_complete,
+            drop_order=[column.drop_order for column in self.columns],
         )
         self._put(self._layout.head(self._paint_title))
         for cells in self._held:

@@ -1,7 +1,8 @@
 """Lays out a table for the width of a terminal.  Pure.
 
 Uses the first layout that fits: each row on one line; wrapping columns broken between words into several lines; the
-same without columns that are empty in all rows; a block for each row, with one line per column.  Words are never
+same without columns that are empty in all rows; the same without as many of the columns that may be left out as
+necessary; a block for each row, with one line per column.  Words are never
 broken.  Without a width each row is one line.
 """
 
@@ -30,8 +31,13 @@ class TableLayout:
         wraps: Sequence[bool],
         width: int | None,
         is_complete: bool,
+        drop_order: Sequence[int] = (),
     ) -> None:
-        """`width` is that of the terminal, None for no limit; `is_complete` means that no rows follow."""
+        """`width` is that of the terminal, None for no limit; `is_complete` means that no rows follow.
+
+        `drop_order` has a number for each column: 0 if it is always shown, else its place in the order in which columns
+        are left out.
+        """
         self._titles = titles
         self._numeric = numeric
         self._wraps = wraps
@@ -42,6 +48,22 @@ class TableLayout:
         if self._widths is None and is_complete:
             self._shown = [at for at in self._shown if any(row[at] != NOTHING for row in rows)]
             self._widths = self._fit(rows, is_complete=is_complete)
+        self.left_out: list[str] = []
+        """The titles of the columns that are not shown because the terminal is too narrow."""
+        if self._widths is None:
+            self._leave_out(drop_order or [0] * len(titles), rows, is_complete=is_complete)
+
+    def _leave_out(self, order: Sequence[int], rows: Sequence[Sequence[str]], *, is_complete: bool) -> None:
+        """Leaves out columns until the others fit; none if they do not fit without all of those either."""
+        every = self._shown
+        optional = sorted((at for at in every if order[at]), key=lambda at: order[at])
+        for count in range(1, len(optional) + 1):
+            self._shown = [at for at in every if at not in optional[:count]]
+            self._widths = self._fit(rows, is_complete=is_complete)
+            if self._widths is not None:
+                self.left_out = [self._titles[at] for at in every if at in optional[:count]]
+                return
+        self._shown = every
 
     def head(self, paint: Paint) -> Iterator[str]:
         """The line of titles; no line if rows are blocks."""

@@ -30,7 +30,9 @@ class MaintenanceRecord:
             return parse_reassignment(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except (OSError, UsageError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise KctlError(f"{self.path}: {error.strerror}") from None
+        except (UsageError, UnicodeDecodeError) as error:
             raise KctlError(f"{self.path} is not a valid record of a maintenance: {error}") from None
 
     def save(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> None:

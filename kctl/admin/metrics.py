@@ -103,7 +103,7 @@ def get(
                 raise TimeoutError("no time is left")
         return b"".join(pieces).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ClusterUnreachable(f"http://{host}:{port}{path} cannot be read: {reason}") from None
     finally:
         connection.close()

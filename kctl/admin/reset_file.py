@@ -6,7 +6,7 @@ Two shapes, neither with a header: `topic,partition,offset` for one group, `grou
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, parse_integer
@@ -32,11 +32,21 @@ def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_g
     return "".join(lines)
 
 
+def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a CSV file with their numbers.  Raises UsageError."""
+    number = 0
+    try:
+        for number, fields in enumerate(csv.reader(text.splitlines()), 1):
+            yield number, fields
+    except csv.Error as error:
+        raise UsageError(f"line {number + 1}: not CSV: {error}") from None
+
+
 def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
     """Offsets of `groups` in the file; lines without a group belong to the only one.  Raises UsageError."""
     offsets: Offsets = {group: {} for group in groups}
     shape = None
-    for number, fields in enumerate(csv.reader(text.splitlines()), 1):
+    for number, fields in rows_of(text):
         if not fields:
             continue
         shape = shape or len(fields)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, repeat
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.framing import first_result
@@ -182,18 +184,43 @@ class Producer:
         if not self._has_room.is_set():
             return False
         if partition is None:
-            metadata = self._metadata.get(topic)
-            if metadata is None:
+            partition = self._partition_of(topic, key)
+            if partition is None:
                 return False
-            count = len(metadata.topics[topic].partitions)
-            partition = self._partitioner(topic, key, count)
-            if not 0 <= partition < count:
-                raise UsageError(
-                    f"the partitioner returned {partition} for {topic}, which has {counted(count, 'partition')}"
-                )
         record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
         self._add((topic, partition), record, on_result)
         return True
+
+    def send_run_at_once(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> int:
+        """Adds records that differ in their values only, as many as one batch has room for; returns how many.
+
+        It returns 0 where `send_at_once` returns False.  All records get the same time, and one call of the partitioner
+        selects their partition.  A record costs a fifth of what it costs with `send_at_once`.
+        """
+        if not values or not self._has_room.is_set():
+            return 0
+        if partition is None:
+            partition = self._partition_of(topic, key)
+            if partition is None:
+                return 0
+        shared = Record(0, self._clock_ms(), key, None, tuple(headers))
+        overhead = size_of(shared)
+        queue = self._queue_with_room((topic, partition), overhead + len(values[0] or b""))
+        count_max = self._settings.batch_records - len(queue.open.records)
+        sizes = list(accumulate(overhead + len(value or b"") for value in values[:count_max]))
+        count = max(1, bisect_right(sizes, self._batch_bytes - queue.open.size))
+        columns = (repeat(0), repeat(shared.timestamp), repeat(key), values[:count], repeat(shared.headers))
+        queue.open.extend(list(map(Record._make, zip(*columns, strict=False))), sizes[count - 1])
+        self._added(queue, count, sizes[count - 1])
+        return count
 
     async def _wait_for_room(self) -> None:
         block_ms = self._settings.max_block_ms
@@ -248,24 +275,45 @@ class Producer:
             self._metadata[topic] = metadata
         return metadata
 
+    def _partition_of(self, topic: str, key: bytes | None) -> int | None:
+        """The choice of the partitioner; None if the partitions of the topic are not known."""
+        metadata = self._metadata.get(topic)
+        if metadata is None:
+            return None
+        count = len(metadata.topics[topic].partitions)
+        partition = self._partitioner(topic, key, count)
+        if not 0 <= partition < count:
+            raise UsageError(
+                f"the partitioner returned {partition} for {topic}, which has {counted(count, 'partition')}"
+            )
+        return partition
+
     def _add(self, tp: tuple[str, int], record: Record, on_result: OnResult | None) -> None:
+        size = size_of(record)
+        queue = self._queue_with_room(tp, size)
+        queue.open.append(record, size, on_result)
+        self._added(queue, 1, size)
+
+    def _queue_with_room(self, tp: tuple[str, int], size: int) -> _PartitionQueue:
+        """The queue of a partition, whose open batch has room for a record of this size, or is empty."""
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = _PartitionQueue(TopicPartition(*tp))
-        batch, settings = queue.open, self._settings
-        size = size_of(record)
-        if batch.records and batch.size + size > self._batch_bytes:
+        if queue.open.records and queue.open.size + size > self._batch_bytes:
             self._close_batch(queue)
-            batch = queue.open
-        if not batch.records:
-            batch.created_ms = self._client.transport.monotonic_ms()
-        batch.append(record, size, on_result)
-        self._buffer(1, size)
+        if not queue.open.records:
+            queue.open.created_ms = self._client.transport.monotonic_ms()
+        return queue
+
+    def _added(self, queue: _PartitionQueue, record_count: int, size: int) -> None:
+        """Closes the batch to which the records were added if it is full, else at the end of the linger time."""
+        batch, settings = queue.open, self._settings
+        self._buffer(record_count, size)
         if batch.size >= self._batch_bytes or len(batch.records) >= settings.batch_records:
             self._close_batch(queue)
         elif queue.linger is None:
             loop = asyncio.get_running_loop()
-            queue.linger = loop.call_later(self._settings.linger_ms / 1000, self._close_batch, queue)
+            queue.linger = loop.call_later(settings.linger_ms / 1000, self._close_batch, queue)
 
     def _buffer(self, record_count: int, size: int) -> None:
         """Counts records that were added, or with negative numbers those that are done."""

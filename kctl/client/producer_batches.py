@@ -46,6 +46,11 @@ class Batch:
         self.records.append(record)
         self.size += size
 
+    def extend(self, records: list[Record], size: int) -> None:
+        """Adds records without callbacks, of this size together."""
+        self.records += records
+        self.size += size
+
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches with the records and callbacks of this one, in order."""
         halves = (Batch(), Batch())

@@ -20,8 +20,7 @@ from kctl.records.header import (
     BatchHeader,
     Record,
     TimestampType,
-    parse_header,
-    seal,
+    seal_head,
     wrapped,
     write_header,
 )
@@ -62,7 +61,7 @@ def build_batch(
         attributes,
         len(records) - 1,
         records[0].timestamp,
-        max(record.timestamp for record in records),
+        max([record.timestamp for record in records]),
         producer_id,
         producer_epoch,
         base_sequence,
@@ -114,14 +113,12 @@ def recompress(
 ) -> bytearray:
     """Return the same batch with its records, given uncompressed, compressed with another codec."""
     body = compress(codec, region)
-    batch = bytearray(HEADER_SIZE + len(body))
-    batch[:HEADER_SIZE] = buffer[header.position : header.position + HEADER_SIZE]
-    batch[HEADER_SIZE:] = body
+    head = bytearray(buffer[header.position : header.position + HEADER_SIZE])
     attributes = (header.attributes & ~0x07) | codec
-    batch[8:12] = (len(batch) - LOG_OVERHEAD).to_bytes(4, "big")
-    batch[21:23] = attributes.to_bytes(2, "big", signed=True)
-    seal(batch, parse_header(batch))
-    return batch
+    head[8:12] = (HEADER_SIZE + len(body) - LOG_OVERHEAD).to_bytes(4, "big")
+    head[21:23] = attributes.to_bytes(2, "big", signed=True)
+    seal_head(head, body)
+    return head + body
 
 
 def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
@@ -129,11 +126,10 @@ def assemble_batch(header: BatchHeader, region: bytes | bytearray) -> bytes:
     and CRC.
     """
     body = compress(header.codec, region) if header.attributes & 0x07 else region
-    batch = bytearray(HEADER_SIZE + len(body))
-    batch[HEADER_SIZE:] = body
-    write_header(batch, header, position=0, size=len(batch))
-    seal(batch, parse_header(batch))
-    return bytes(batch)
+    head = bytearray(HEADER_SIZE)
+    write_header(head, header, position=0, size=HEADER_SIZE + len(body))
+    seal_head(head, body)
+    return b"".join((head, body))
 
 
 def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytes | bytearray:

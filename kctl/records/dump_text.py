@@ -71,7 +71,7 @@ def write_records(
         except (IndexError, ValueError):
             break
         gaps += found
-        write(lines.decode())
+        write(lines.decode(errors=AS_JAVA))
         done += count
     return write_interpreted(data, header, expected, gaps, write, form, start=(position, done))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 EncodedRecord = tuple[int, tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]]
 """Offset delta, and a record: offset (ignored), timestamp, key, value and headers."""
@@ -80,7 +80,7 @@ def _write(region: BytesWriter, number: i64) -> None:
     byte: i64 = (number & 0x3F) << 1 | sign
     left: i64 = number >> 6
     while left != 0:
-        region.append(byte | 0x80)
+        region.append(u8(byte | 0x80))
         byte = left & 0x7F
         left >>= 7
-    region.append(byte)
+    region.append(u8(byte))

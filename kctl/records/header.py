@@ -262,3 +262,9 @@ def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the checksum of the batch after a change."""
     header.crc = crc_of(buffer, header.position, header.end)
     _CRC.pack_into(buffer, header.position + CRC_POSITION, header.crc)
+
+
+def seal_head(head: bytearray, body: Buffer) -> None:
+    """Write the checksum of a batch whose records follow in a buffer of their own, which saves a copy of them."""
+    checksum = crc32c(body, crc32c(memoryview(head)[ATTRIBUTES_POSITION:]))
+    _CRC.pack_into(head, CRC_POSITION, checksum)

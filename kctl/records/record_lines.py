@@ -10,7 +10,6 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from kctl.records.bytes_as_text import AS_JAVA
 from kctl.records.walk import SHIFT_SMALL_TIMESTAMP, after_field, check_count, rest_of_number, small_number
 
 _ZERO: Final = 0x30
@@ -38,6 +37,7 @@ def format_records(
     -1 for any, and the offset that was found.  With `has_append_time` the timestamp of each record is `base_timestamp`.
     `base_sequence` is that of `base_offset`, or -1.  Raises ValueError and IndexError as kctl.records.walk.read_records
     does.
+    The lines have keys and values as they are, which need not be UTF-8.
     """
     total: i64 = len(region)
     check_count(count, total - position)
@@ -83,9 +83,12 @@ def format_records(
             _write_number(out, key_size)
             out.write(b" valueSize: ")
             _write_number(out, value_size)
-        out.write(b" sequence: ")
-        _write_number(out, -1 if base_sequence < 0 else (base_sequence + delta) & _SEQUENCE_MAX)
-        out.write(b" headerKeys: [")
+        if base_sequence < 0:
+            out.write(b" sequence: -1 headerKeys: [")
+        else:
+            out.write(b" sequence: ")
+            _write_number(out, (base_sequence + delta) & _SEQUENCE_MAX)
+            out.write(b" headerKeys: [")
         position = value_end + 1
         if region[value_end] != 0:
             position = _write_names(out, region, value_end, end)
@@ -95,10 +98,10 @@ def format_records(
         if with_contents:
             if key_size >= 0:
                 out.write(b" key: ")
-                _write_text(out, region[key:key_end])
+                out.write(region[key:key_end])
             if value_size >= 0:
                 out.write(b" payload: ")
-                _write_text(out, region[value:value_end])
+                out.write(region[value:value_end])
         out.write(b"\n")
     return out.getvalue(), position, expected, gaps
 
@@ -123,10 +126,6 @@ def _write_names(out: BytesWriter, region: bytes, position: i64, end: i64) -> i6
         size, position = small_number(region, stop)
         position = after_field(position, size, end)
     return position
-
-
-def _write_text(out: BytesWriter, data: bytes) -> None:
-    out.write(data if data.isascii() else data.decode("utf-8", AS_JAVA).encode("utf-8"))
 
 
 def _write_number(out: BytesWriter, number: i64) -> None:

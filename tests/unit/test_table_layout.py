@@ -91,3 +91,43 @@ def test_later_rows_use_the_full_width_for_prose() -> None:
         ["N", "VALUE"], [["1", "a"]], numeric=[True, False], wraps=[False, True], width=40, is_complete=False
     )
     assert list(layout.row(["2", "five words of some length here"], bare)) == ["2  five words of some length here"]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles", "left_out"),
+    [
+        (None, ["GROUP", "STATE", "LAG", "VERDICT"], []),
+        (26, ["GROUP", "STATE", "LAG", "VERDICT"], []),
+        (25, ["GROUP", "LAG", "VERDICT"], ["STATE"]),
+        (18, ["GROUP", "VERDICT"], ["STATE", "LAG"]),
+    ],
+)
+def test_columns_are_left_out_in_their_order_until_the_rows_fit(
+    width: int | None, titles: list[str], left_out: list[str]
+) -> None:
+    rows = [["a", "Empty", "10", "OK"], ["b", "Empty", "1", "OK"]]
+    layout = TableLayout(
+        ["GROUP", "STATE", "LAG", "VERDICT"],
+        rows,
+        numeric=[False] * 4,
+        wraps=[False] * 4,
+        width=width,
+        is_complete=True,
+        drop_order=[0, 1, 2, 0],
+    )
+    assert [line.split() for line in layout.head(bare)] == [titles]
+    assert layout.left_out == left_out
+
+
+def test_blocks_have_all_columns_where_too_few_may_be_left_out() -> None:
+    layout = TableLayout(
+        ["GROUP", "LAG", "VERDICT"],
+        [["a", "10", "OK"]],
+        numeric=[False] * 3,
+        wraps=[False] * 3,
+        width=12,
+        is_complete=True,
+        drop_order=[0, 1, 0],
+    )
+    assert [line.split()[0] for line in layout.row(["a", "10", "OK"], bare)] == ["GROUP", "LAG", "VERDICT"]
+    assert layout.left_out == []

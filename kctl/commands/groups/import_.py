@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from typing import Annotated
 
 import typer
 
 from kctl.admin.offset_document import CommittedOffset, GroupOffsets, parse_document
-from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets
+from kctl.admin.reset_file import COLUMNS_OF_SEVERAL, parse_offsets, rows_of
 from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.change_rows import ResetRow
@@ -83,7 +82,7 @@ def import_(
 def _of_csv(text: str, groups: list[str] | tuple[str, ...]) -> GroupOffsets:
     """The offsets in Kafka's CSV; without groups, those of all groups in the file."""
     if not groups:
-        groups = sorted({one[0] for one in csv.reader(text.splitlines()) if len(one) == COLUMNS_OF_SEVERAL})
+        groups = sorted({one[0] for _, one in rows_of(text) if len(one) == COLUMNS_OF_SEVERAL})
         if not groups:
             raise UsageError("the file names no groups: give --group")
     offsets = parse_offsets(text, groups)

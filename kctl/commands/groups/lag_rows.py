@@ -22,15 +22,16 @@ NEVER = "never"
 PARTITIONS_FAILED = "PARTITIONS_FAILED"
 """Error of a total some of whose partitions have an error."""
 
+# A narrow terminal shows how far behind, how long, and the verdict; `drop_order` says what goes first.
 _LAG_COLUMNS = (
     Column("lag", numeric=True),
     Column("time_lag", numeric=True),
-    Column("consumed", "READ/S", numeric=True),
-    Column("produced", "NEW/S", numeric=True),
-    Column("catch_up", numeric=True),
-    Column("commit_age", numeric=True),
+    Column("consumed", "READ/S", numeric=True, drop_order=7),
+    Column("produced", "NEW/S", numeric=True, drop_order=6),
+    Column("catch_up", numeric=True, drop_order=9),
+    Column("commit_age", numeric=True, drop_order=4),
     Column("lost", numeric=True, is_rare=True),
-    Column("time_left", numeric=True, is_rare=True),
+    Column("time_left", numeric=True, is_rare=True, drop_order=8),
     Column("verdict", trouble=lambda text: text != "OK" and is_present(text)),
     *ERROR_COLUMNS,
 )
@@ -38,27 +39,27 @@ PARTITION_COLUMNS = (
     Column("group"),
     Column("topic"),
     Column("partition", numeric=True),
-    Column("current_offset", numeric=True),
-    Column("log_end_offset", numeric=True),
+    Column("current_offset", numeric=True, drop_order=2),
+    Column("log_end_offset", numeric=True, drop_order=1),
     *_LAG_COLUMNS,
 )
 TOTAL_COLUMNS = {
     Grouping.GROUP: (
         Column("group"),
-        Column("state"),
-        Column("partitions", "PARTS", numeric=True),
+        Column("state", drop_order=3),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
         *_LAG_COLUMNS,
     ),
-    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", "PARTS", numeric=True), *_LAG_COLUMNS),
+    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", "PARTS", numeric=True, drop_order=5), *_LAG_COLUMNS),
     Grouping.MEMBER: (
         Column("group"),
         Column("member_id"),
-        Column("host"),
-        Column("client_id"),
-        Column("partitions", "PARTS", numeric=True),
+        Column("host", drop_order=2),
+        Column("client_id", drop_order=1),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
         *_LAG_COLUMNS,
     ),
-    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", "PARTS", numeric=True), *_LAG_COLUMNS),
+    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", "PARTS", numeric=True, drop_order=5), *_LAG_COLUMNS),
 }
 
 

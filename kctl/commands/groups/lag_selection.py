@@ -44,6 +44,7 @@ def _name(item: AnyItem) -> tuple[str, str, int, str]:
 def summary(items: Sequence[AnyItem]) -> str:
     """One line with the sums of all rows, for the end of a table."""
     groups = len({item.group for item in items if item.group is not None})
+    groups += sum(item.groups for item in items if isinstance(item, LagTotalItem) and item.group is None)
     partitions = sum(item.partitions if isinstance(item, LagTotalItem) else 1 for item in items)
     lag = sum(item.lag or 0 for item in items)
     verdicts = [Verdict[item.verdict] for item in items if item.verdict]

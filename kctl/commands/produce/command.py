@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import stat
 import sys
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -20,7 +23,7 @@ from kctl.commands.command import ChangingCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.produce.encoding import Encoding, encoding_of
-from kctl.commands.produce.record_input import InputOptions, read_chunks
+from kctl.commands.produce.record_input import InputOptions, read_chunks, read_lines
 from kctl.commands.record_options import NullMarker, RecordFormat, SchemaRegistry
 from kctl.commands.rows import ErrorFields, code_error, known
 from kctl.commands.shown import shows
@@ -69,6 +72,8 @@ Input = Literal["lines", "jsonl", "whole"]
 AFTER_INTERRUPT_S = 5.0
 BATCH_BYTES = 512 << 10
 """A request costs as much processor time as some 50 records.  Topics with smaller batches get halves (see Producer)."""
+BUFFERED_BYTES_MAX = 16 << 20
+"""Input is read no further while so many bytes wait: some 30 batches, for as many partitions."""
 
 
 @app.command(
@@ -165,6 +170,7 @@ def produce(
         codec=Codec.named(codec),
         idempotent=ACKS[acks] == ACKS["all"],
         batch_bytes=BATCH_BYTES,
+        buffered_bytes_max=BUFFERED_BYTES_MAX,
     )
     if input_ != "lines" and (key_separator is not None or null_marker is not None):
         raise UsageError("--key-separator and --null-marker are for --input lines")
@@ -184,7 +190,7 @@ def produce(
     if encoding.key is not None and every.key is not None:
         every.key = encoding.encoded(encoding.key, every.key)
     timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
-    log = DeliveryLog(topic)
+    log = DeliveryLog(topic, has_rows=run.console.format not in {Format.TABLE, Format.PLAIN})
 
     async def write(client: ClusterClient) -> None:
         with _descriptor(file) as (descriptor, source):
@@ -226,71 +232,92 @@ class _Every:
         self.partition = partition
 
 
-class DeliveryLog:
-    """The results of all records: a summary at the end, and except with table and plain a row per record."""
+class _Batch:
+    """What a row needs to know of the records of one batch."""
 
-    def __init__(self, topic: str) -> None:
+    __slots__ = ("base_offset", "error", "timestamps", "tp")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.tp = delivery.tp
+        self.base_offset = delivery.base_offset
+        self.error: Exception | None = delivery.error
+        self.timestamps = array("q", (record.timestamp for record in delivery.records))
+        if delivery.timestamp_ms >= 0:
+            self.timestamps = array("q", [delivery.timestamp_ms]) * len(delivery.records)
+
+
+class DeliveryLog:
+    """The results of all records: a summary at the end, and with `has_rows` a row per record.
+
+    The records themselves are not kept, so that memory does not grow with the input; for a row, its timestamp is.
+    """
+
+    def __init__(self, topic: str, *, has_rows: bool) -> None:
         self.failed = 0
         self.first_failure: Exception | None = None
         self._topic = topic
-        self._deliveries: list[Delivery] = []
+        self._has_rows = has_rows
+        self._count = 0
+        self._batches: list[_Batch] = []
+        self._spans: dict[int, tuple[int, int]] = {}
+        """The first and the last offset of each partition."""
 
     def add(self, delivery: Delivery) -> None:
         """Adds a batch that was acknowledged or has failed."""
-        self._deliveries.append(delivery)
+        count = len(delivery.records)
+        self._count += count
+        if self._has_rows:
+            self._batches.append(_Batch(delivery))
         if delivery.error is not None:
-            self.failed += len(delivery.records)
+            self.failed += count
             self.first_failure = self.first_failure or delivery.error
+        elif delivery.base_offset >= 0:
+            first, last = delivery.base_offset, delivery.base_offset + count - 1
+            known_first, known_last = self._spans.get(delivery.tp.partition, (first, last))
+            self._spans[delivery.tp.partition] = (min(first, known_first), max(last, known_last))
 
     def abort(self) -> None:
         """Marks all records as failed: the transaction was aborted."""
         aborted = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
-        for delivery in self._deliveries:
-            delivery.error = delivery.error or aborted
-            delivery.base_offset = -1
-        self.failed = sum(len(delivery.records) for delivery in self._deliveries)
+        for batch in self._batches:
+            batch.error = batch.error or aborted
+            batch.base_offset = -1
+        self._spans.clear()
+        self.failed = self._count
 
     def show(self, console: Console) -> None:
-        """Rows on stdout, except with table and plain, and the summary on stderr."""
-        self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
-        if console.format not in {Format.TABLE, Format.PLAIN}:
+        """The rows on stdout, and the summary on stderr."""
+        if self._has_rows:
+            self._batches.sort(key=lambda batch: (batch.tp, batch.base_offset))
             console.show(ACK_COLUMNS, self._rows())
-        if self._deliveries:
+        if self._count:
             self.summarise(console)
         else:
             console.note("nothing to write")
 
     def summarise(self, console: Console) -> None:
         """Writes the summary to stderr; nothing without any completed batch."""
-        if not self._deliveries:
+        if not self._count:
             return
-        done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
-        where = "; ".join(f"partition {number}: offsets {first} to {last}" for number, first, last in self._spans())
-        console.note(f"{counted(done, 'record')} to {self._topic}{': ' + where if where else ''}")
+        where = "; ".join(
+            f"partition {number}: offsets {first} to {last}" for number, (first, last) in sorted(self._spans.items())
+        )
+        done = counted(self._count - self.failed, "record")
+        console.note(f"{done} to {self._topic}{': ' + where if where else ''}")
         if self.failed:
             console.note(f"{self.failed:,} not written")
 
     def _rows(self) -> Iterator[DeliveryRow]:
-        for delivery in self._deliveries:
-            for index, record in enumerate(delivery.records):
-                written_ms = record.timestamp if delivery.timestamp_ms < 0 else delivery.timestamp_ms
+        for batch in self._batches:
+            for index, timestamp_ms in enumerate(batch.timestamps):
                 yield DeliveryRow(
-                    topic=delivery.tp.topic,
-                    partition=delivery.tp.partition,
-                    offset=None if delivery.base_offset < 0 else delivery.base_offset + index,
-                    timestamp_ms=known(written_ms),
-                    time=format_time(written_ms),
-                    **_failure(delivery.error),
+                    topic=batch.tp.topic,
+                    partition=batch.tp.partition,
+                    offset=None if batch.base_offset < 0 else batch.base_offset + index,
+                    timestamp_ms=known(timestamp_ms),
+                    time=format_time(timestamp_ms),
+                    **_failure(batch.error),
                 )
-
-    def _spans(self) -> list[tuple[int, int, int]]:
-        spans: dict[int, tuple[int, int]] = {}
-        for delivery in self._deliveries:
-            if delivery.base_offset >= 0:
-                last = delivery.base_offset + len(delivery.records) - 1
-                first, _ = spans.get(delivery.tp.partition, (delivery.base_offset, last))
-                spans[delivery.tp.partition] = (first, last)
-        return [(number, *span) for number, span in spans.items()]
 
 
 class _Partitions:
@@ -376,6 +403,18 @@ async def _feed(
         whole = encoding.encoded(encoding.value, whole) or b""
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
+    if lines.has_values_only and encoding.value is None:
+        async for values in read_lines(descriptor):
+            done = 0
+            while done < len(values):
+                left = values[done:]
+                sent = producer.send_run_at_once(
+                    topic, left, key=every.key, headers=every.headers, partition=every.partition
+                )
+                if not sent:
+                    await producer.ready(topic)
+                done += sent
+        return
     number = 0
     try:
         async for group in lines.groups(descriptor):
@@ -405,6 +444,8 @@ def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
         return
     descriptor = os.open(file, os.O_RDONLY)
     try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # reading it would not name it
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
         yield descriptor, file
     finally:
         os.close(descriptor)

@@ -28,8 +28,6 @@ class LineFormat(NamedTuple):
 
     def record(self, line: bytes) -> ReadRecord:
         """The record of a line.  Raises UsageError for a line without the separator."""
-        if self.key_separator is None and self.null_marker is None:
-            return ReadRecord(None, line, (), None, None)
         key: bytes | None = None
         value: bytes | None = line
         if self.key_separator is not None:
@@ -68,6 +66,13 @@ class InputOptions:
     def unit(self) -> str:
         """The unit in which errors number the records of the input."""
         return "line" if self._reader is None else "record"
+
+    @property
+    def has_values_only(self) -> bool:
+        """Whether a record is a line: its value, without key, headers, partition and time."""
+        return (
+            self.input == "lines" and self._reader is None and (self._key_separator, self._null_marker) == (None, None)
+        )
 
     async def groups(self, descriptor: int) -> AsyncIterator[Iterator[ReadRecord]]:
         """The records of the input, in groups as they arrive; a group raises UsageError at its first invalid record."""

@@ -122,6 +122,52 @@ def test_full_batch_is_closed(cluster: FakeCluster) -> None:
     assert [len(delivery.records) for delivery in by_size] == [1, 1]
 
 
+@pytest.mark.parametrize("batch_bytes", [60, 200, 1_000, 100_000])
+@pytest.mark.parametrize("batch_records", [1, 7, 1_000])
+def test_run_of_values_is_divided_into_batches_as_single_records_are(
+    cluster: FakeCluster, batch_bytes: int, batch_records: int
+) -> None:
+    values = [b"x" * (number * 37 % 150) for number in range(100)]
+    shared: dict[str, Any] = {"key": b"k", "headers": [("h", b"1")], "partition": 1}
+
+    async def one_by_one(producer: Producer) -> None:
+        for value in values:
+            await producer.send("single", value, timestamp_ms=1_000, **shared)
+
+    async def as_runs(producer: Producer) -> None:
+        done = 0
+        while done < len(values):
+            count = producer.send_run_at_once("runs", values[done : done + 40], **shared)
+            if count == 0:
+                await producer.ready("runs")
+            done += count
+
+    for topic in ("single", "runs"):
+        cluster.create(topic, leaders=2)
+    limits: dict[str, Any] = {"batch_bytes": batch_bytes, "batch_records": batch_records}
+    single, runs = produce(cluster, one_by_one, **limits), produce(cluster, as_runs, **limits)
+    assert [delivery.records for delivery in runs] == [delivery.records for delivery in single]
+    assert cluster.records_of("runs", 1) == cluster.records_of("single", 1)
+    assert [record.value for record in cluster.records_of("runs", 1)] == values
+
+
+def test_run_without_partition_goes_to_one_partition_per_batch(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=2)
+
+    async def work(producer: Producer) -> None:
+        assert producer.send_run_at_once("orders", [b"a"]) == 0, "the partitions are not known yet"
+        await producer.ready("orders")
+        assert producer.send_run_at_once("orders", []) == 0
+        for left in ([b"a", b"b", b"c", b"d"], [b"c", b"d"]):
+            assert producer.send_run_at_once("orders", left) == 2
+
+    produce(cluster, work, batch_records=2)
+    assert [[record.value for record in cluster.records_of("orders", number)] for number in (0, 1)] == [
+        [b"a", b"b"],
+        [b"c", b"d"],
+    ]
+
+
 def test_halves_of_a_batch_that_is_too_large_for_the_topic_are_sent_in_order(cluster: FakeCluster) -> None:
     cluster.create("orders")
     in_time = refusing(ErrorCode.MESSAGE_TOO_LARGE, 10)

@@ -145,3 +145,15 @@ def test_invalid_record_is_refused(kctl: Kctl, cluster: MovingCluster, record: P
     ran = kctl("cluster maintenance off 0 --yes")
     assert ran.status == ExitStatus.FAILED
     assert str(record) in ran.err
+
+
+def test_state_dir_that_is_a_file_is_refused_with_its_path_once(
+    kctl: Kctl, cluster: MovingCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ran = kctl(f"cluster maintenance on 0 --yes --state-dir {file}")
+    assert (ran.status, ran.err) == (
+        ExitStatus.FAILED,
+        f"kctl: {file}/fake-cluster/maintenance-0.json: Not a directory\n",
+    )

@@ -121,6 +121,7 @@ def test_rows_by_member_topic_and_all(kctl: Kctl, cluster: FakeCluster) -> None:
     assert [(row["member_id"], row["lag"]) for row in by_member] == [(None, 2), ("m-1", 1)]
     (by_topic,) = kctl("groups lag --by topic --format json").document
     assert (by_topic["topic"], by_topic["partitions"], by_topic["lag"]) == ("orders", 3, 3)
+    assert "groups: 1, partitions: 3, unread records: 3" in kctl("groups lag --by all --format table").err
     (in_all,) = kctl("groups lag --by all --format json").document
     assert (in_all["groups"], in_all["partitions"], in_all["lag"]) == (1, 3, 3)
     (some,) = kctl("groups lag --topic orders:1-2 --by all --format json").document

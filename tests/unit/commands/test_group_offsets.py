@@ -285,3 +285,11 @@ def test_delete_offsets_deletes_committed_offsets_only(kctl: Kctl, billing: Fake
         ran = kctl(f"groups delete-offsets billing --all-topics {how}")
         assert (ran.status, ran.rows[0][-2]) == (ExitStatus.FAILED, "GROUP_SUBSCRIBED_TO_TOPIC")
     assert kctl("groups delete-offsets nope --all-topics --yes").rows[0][-2] == "GROUP_ID_NOT_FOUND"
+
+
+def test_file_with_an_endless_field_is_refused_with_its_line(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text(f"billing,orders,0,1\nbilling,{'a' * 200_000},0,1\n")
+    for line in (f"groups import {file}", f"groups reset-offsets billing --from-file {file} --dry-run"):
+        ran = kctl(line)
+        assert (ran.status, "line 2: not CSV: field larger than" in ran.err) == (ExitStatus.USAGE, True), ran

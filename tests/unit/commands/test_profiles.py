@@ -287,7 +287,7 @@ def test_protected_profile_requires_its_name(kctl: Kctl, cluster: FakeCluster, b
 def test_confirming_another_profile_than_the_one_that_applies_is_refused(kctl: Kctl, cluster: FakeCluster) -> None:
     ran = kctl("topics create orders --confirm prod")
     assert ran.status == ExitStatus.REFUSED
-    assert "--confirm prod does not confirm this change: no profile applies" in ran.err
+    assert "--confirm prod does not confirm this change: no profile applies; leave it out, or add --profile" in ran.err
     assert not cluster.requested(CreateTopicsRequest)
 
 

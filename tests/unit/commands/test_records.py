@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from kctl.client.partitioner import partition_of_key
+from kctl.client.producer import Delivery
 from kctl.commands.exit_status import ExitStatus
+from kctl.commands.produce.command import DeliveryLog
 from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.produce import (
@@ -74,6 +77,7 @@ def test_file_is_read_like_standard_input(kctl: Kctl, cluster: FakeCluster, tmp_
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
     assert kctl(f"produce orders --quiet --file {tmp_path}/lines") == Ran(0, "", "")
     assert [record.value for record in cluster.records_of("orders", 0)] == lines
+    assert f"{tmp_path}: Is a directory" in kctl(f"produce orders --file {tmp_path}").err
     missing = kctl(f"produce orders --file {tmp_path}/nothing")
     assert (missing.status, missing.err) == (1, f"kctl: {tmp_path}/nothing: No such file or directory\n")
 
@@ -165,6 +169,16 @@ def test_acknowledgements_are_rows_under_json(kctl: Kctl, cluster: FakeCluster) 
     ]
     with stdin(b""):
         assert kctl("produce orders --format json") == Ran(0, "[]\n", "nothing to write\n")
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_results_keep_no_records_so_that_memory_does_not_grow_with_the_input(*, has_rows: bool) -> None:
+    value = bytes(1_000)
+    before = sys.getrefcount(value)
+    log = DeliveryLog("orders", has_rows=has_rows)
+    log.add(Delivery(TopicPartition("orders", 0), [Record(0, 1_000, None, value)], 5, -1))
+    assert sys.getrefcount(value) == before
+    assert (log.failed, log.first_failure) == (0, None)
 
 
 def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster) -> None:
