@@ -23,13 +23,15 @@ class Pace:
         """
         self._offsets = min(max(self._offsets, done.offsets), self._total)
         elapsed_s = now_s - self._start_s
+        bytes_in, records = size_text(done.bytes_in), counted(done.records, "record")
         files = f"{done.files_done} of {counted(done.files_total, 'file')}"
-        note = f"{counted(done.records, 'record')}, {size_text(done.bytes_in)}, {files}"
         if not self._offsets or elapsed_s <= 0:
-            return self._offsets, note
+            return self._offsets, f"{bytes_in}, {records}, {files}"
         left_s = elapsed_s * (self._total - self._offsets) / self._offsets
-        rate = f"{done.records / elapsed_s:,.0f} records/s, {size_text(done.bytes_in / elapsed_s)}/s"
-        return self._offsets, f"{note}, {rate}, {_duration(left_s)} left"
+        rate = f"{size_text(done.bytes_in / elapsed_s)}/s"
+        records_rate = f"{done.records / elapsed_s:,.0f} records/s"
+        # A terminal cuts the end off.
+        return self._offsets, f"{_duration(left_s)} left, {rate}, {bytes_in}, {records}, {files}, {records_rate}"
 
 
 def size_text(count: float) -> str:

@@ -27,7 +27,7 @@ from kctl.spark.commit_log import BrokenExportFolder, LostRace, parts_of
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.outcome import FileOutcome
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
@@ -89,22 +89,25 @@ class TableLog:
     def lock(self) -> Iterator[None]:
         """See ExportLog.  Repeats the commits of an interrupted run."""
         with self._files.lock():
-            self.positions()
+            if self._interrupted:
+                self.positions()  # another exporter may have repeated them
             for directory, publication in self._interrupted.items():
                 self._publish(directory, publication)
+            self._interrupted = {}
             yield
 
     def positions(self) -> Positions:
         """The positions of all tables after the commits of an interrupted run; the batch is the highest of them.
 
-        Raises BrokenExportFolder and DataLoss for tables that are not as their last export left them.
+        Raises BrokenExportFolder for tables that are not as their last export left them.
         """
         self._states = {}
         self._interrupted = {}
         self._settled = {}
+        is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
-            if state is not None and not LayoutMark(self._files).held():
+            if state is not None and not is_marked:
                 raise BrokenExportFolder(
                     f"{self._files.location}/{layout.TABLE_MARK} is missing, beside the table {self._name(directory)}: "
                     f"restore it, or write the options of its exports into it, for example: {self._mark}"
@@ -134,11 +137,12 @@ class TableLog:
         commit = publication.commit
         batch = state.batch if state else -1
         if state is not None and batch >= commit.batch:
-            if batch == commit.batch and not _contains(state.topics, commit.topics):
+            are_equal = batch == commit.batch
+            if not _contains(state.topics, commit.topics, are_equal=are_equal):
                 raise BrokenExportFolder(
-                    f"the table {self._name(directory)} has other offsets than this export has published in batch "
-                    f"{batch}: its metadata ({self._tables[directory].metadata}) is that of another table; restore its "
-                    "own"
+                    f"the table {self._name(directory)} has other offsets than this export has published up to batch "
+                    f"{commit.batch}: its metadata ({self._tables[directory].metadata}) is that of another table; "
+                    "restore its own"
                 )
             return state
         if batch != publication.after:
@@ -151,7 +155,7 @@ class TableLog:
         prefix = f"{directory}/" if directory else ""
         for file in commit.files:
             if self._files.size(f"{prefix}{file.path}") is None:
-                raise DataLoss(
+                raise BrokenExportFolder(
                     f"{prefix}{file.path}, which batch {commit.batch} wrote, is gone: restore it from a backup, or "
                     f"remove {self._publications[directory].path(commit.batch)} to export its offsets again"
                 )
@@ -217,6 +221,8 @@ class TableLog:
         """Commits to the table of each planned topic."""
         after = advance(positions, plan)
         for directory in sorted({self._directory(topic) for topic in plan.topics}):
+            if directory in self._interrupted:  # since this exporter has read the state
+                raise LostRace(f"another export commits to {self._name(directory)} at the same time")
             before = self._states.get(directory)
             batch = before.batch if before else -1
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
@@ -323,12 +329,18 @@ class TableLog:
         return f"{self._files.location}/{directory}".rstrip("/")
 
 
-def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPosition]) -> bool:
-    """Whether positions have those of some partitions."""
-    return all(
-        (held := positions.get(topic)) is not None and one.partitions.items() <= held.partitions.items()
-        for topic, one in some.items()
-    )
+def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPosition], *, are_equal: bool) -> bool:
+    """Whether positions have those of some partitions; unless `are_equal`, they may also be after them."""
+    for topic, one in some.items():
+        held = positions.get(topic)
+        if held is None or (are_equal and not one.partitions.items() <= held.partitions.items()):
+            return False
+        if held.incarnation == one.incarnation and any(
+            partition not in held.partitions or held.partitions[partition].offset < at.offset
+            for partition, at in one.partitions.items()
+        ):
+            return False
+    return True
 
 
 def _state_of(commit: TableCommit) -> TableState:

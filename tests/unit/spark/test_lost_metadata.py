@@ -17,16 +17,16 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl.errors import ApiError, KctlError
-from kctl.spark.commit_log import BrokenExportFolder, CommitLog
+from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.spark.compaction.folder import compact_folder
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.partitioning import DATE, Partitioning
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
-from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import StoppedClock, expected_values, filled, run
+from tests.unit.spark.scene import StoppedClock, expected_values, exporter, filled, run
 
 PARQUET = TableOptions()
 SHARED = TableOptions(is_shared=True)
@@ -209,6 +209,33 @@ def test_an_interrupted_commit_is_repeated_before_the_topic_is_looked_for(tmp_pa
     with pytest.raises(ApiError, match="does not exist"):
         run(cluster, tmp_path, table=table)
     assert _rows_of(tmp_path, table) == expected
+
+
+@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+def test_a_commit_that_another_exporter_has_begun_is_not_passed_over(tmp_path: Path, table: TableOptions) -> None:
+    """Without a lock, it may begin after this exporter has completed interrupted ones."""
+    cluster = filled()
+    run(cluster, tmp_path, table=table)
+    cluster.append(0, 3)
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iceberg.IcebergTable, "commit", crash)
+        patch.setattr(delta.DeltaLakeTable, "commit", crash)
+        with pytest.raises(Crash):
+            run(cluster, tmp_path, table=table)
+    cluster.append(0, 3)
+    late = open_log(table, DiskFiles(tmp_path), ["orders"])
+    with late.lock():
+        positions = late.positions()
+        plan, _, _ = exporter(cluster, tmp_path, table=table).plan()
+        assert plan is not None
+        with pytest.raises(LostRace):
+            late.write_commit(plan, {}, positions, now_ms=0)
+    run(cluster, tmp_path, table=table)
+    assert _rows_of(tmp_path, table) == expected_values(cluster)
 
 
 @pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])

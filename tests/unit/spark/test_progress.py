@@ -72,8 +72,15 @@ def test_progress_shows_records_bytes_files_rate_and_remaining_time() -> None:
     done = JobProgress(files_done=1, files_total=4, offsets=250, records=200, bytes_in=2_000_000)
     assert pace.observe(done, now_s=12.0) == (
         250,
-        "200 records, 2.0 MB, 1 of 4 files, 100 records/s, 1.0 MB/s, 0:06 left",
+        "0:06 left, 1.0 MB/s, 2.0 MB, 200 records, 1 of 4 files, 100 records/s",
     )
+
+
+def test_a_terminal_of_80_columns_shows_the_remaining_time_and_the_rate() -> None:
+    line = "exported 1,234,567,890 of 4,000,000,000 (30%) offsets, "
+    pace = Pace(4_000_000_000, start_s=0.0)
+    _, note = pace.observe(JobProgress(12, 4000, 1_234_567_890, 1_234_567_890, 10**12), now_s=36_000.0)
+    assert (line + note)[:79].endswith("22:24:00 left, 27.8 MB/s")
 
 
 def test_progress_never_goes_back_and_never_beyond_the_end() -> None:
@@ -85,4 +92,4 @@ def test_progress_never_goes_back_and_never_beyond_the_end() -> None:
 
 def test_before_the_first_offset_no_remaining_time_is_shown() -> None:
     _, note = Pace(1000, start_s=0.0).observe(JobProgress(0, 4, 0, 0, 0), now_s=60.0)
-    assert note == "0 records, 0 B, 0 of 4 files"
+    assert note == "0 B, 0 records, 0 of 4 files"

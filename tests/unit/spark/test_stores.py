@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from kctl.errors import KctlError, UsageError
-from kctl.spark.commit_log import CommitLog, LostRace
+from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.spark.exec.files import DiskFiles, Files, StoreFailed
 from kctl.spark.exec.object_files import ObjectFiles
 from kctl.spark.exec.target import open_files
@@ -289,6 +289,31 @@ def test_tables_on_an_s3_server_survive_crashes_and_competitors(
     files = open_files(target)
     assert _values_in_table(target, kind) == expected_values(cluster)
     assert files.names("orders/data") == [f"{batch:012d}" for batch in range(4)]
+
+
+@pytest.mark.server
+def test_a_table_on_an_s3_server_that_lost_its_metadata_keeps_its_files(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.set_variables(monkeypatch, s3_url)
+    table = TableOptions(kind=TableKind.DELTA)
+    cluster = filled()
+    files = open_files(f"s3://{s3_server.BUCKET}/lost-metadata")
+    run(cluster, tmp_path, files=files, table=table)
+
+    def lose_metadata() -> None:
+        for name in files.names("orders/_delta_log"):
+            files.remove(f"orders/_delta_log/{name}")
+
+    lose_metadata()
+    cluster.append(0, 3)
+    run(cluster, tmp_path, files=files, table=table)
+    assert _values_in_table(files.location, TableKind.DELTA) == expected_values(cluster)
+    lose_metadata()
+    published = [files.names(f"orders/data/{batch:012d}") for batch in range(2)]
+    with pytest.raises(BrokenExportFolder, match=r"batch 1 was published.*_delta_log.*restore the newest"):
+        run(cluster, tmp_path, files=files, table=table)
+    assert [files.names(f"orders/data/{batch:012d}") for batch in range(2)] == published
 
 
 def _values_in_table(target: str, kind: TableKind) -> list[bytes]:
