@@ -28,8 +28,9 @@ _OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
 """Limits to try where the hard limit is infinite: macOS refuses more than kern.maxfilesperproc, which differs."""
 
 
-LARGE_BLOCK_BYTES = 1 << 18
-_M_MMAP_THRESHOLD = -3
+LARGE_BLOCK_BYTES = 4 << 20
+"""More than the usual requests of producers: with 256 KiB, new pages for each of them doubled the cost of producing."""
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 """From malloc.h of glibc."""
 
 
@@ -125,7 +126,9 @@ def return_large_blocks() -> bool:
     import ctypes  # noqa: PLC0415 - commands do not need it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES) == 1
+    # Without the second one, glibc returns the end of the heap whenever 128 KiB of it are free.
+    settings = ((_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BLOCK_BYTES))
+    return mallopt is not None and all([mallopt(*setting) == 1 for setting in settings])
 
 
 def usable_processors() -> int:

@@ -170,7 +170,7 @@ largest = b"x" * (16 << 20)
 del largest
 before = resident_bytes()
 # Small blocks between large ones keep the large ones from being at the end of the heap.
-blocks = [(b"x" * (2 * LARGE_BLOCK_BYTES), b"x" * 5_000) for _ in range(100)]
+blocks = [(b"x" * (2 * LARGE_BLOCK_BYTES), b"x" * 5_000) for _ in range(30)]
 small = [each for _, each in blocks]
 del blocks
 print(resident_bytes() - before)
