@@ -239,6 +239,6 @@ def _note(
     if len(parts) > 1:
         text += f", in {counted(len(parts), 'phase')}"
     if rate and report.duration_ms:
-        text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
+        text += f"; about {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
     note_files(run, report.files, report.rollback_file)

@@ -44,7 +44,7 @@ def test_drain_shows_each_broker_before_and_after(kctl: Kctl, cluster: MovingClu
         ["3", "b", "1000", "1010", "10", "1", "2", "0", "1", "-", "-", "-", "-"],
     ]
     assert "4 partitions to change, 4 replicas to copy, 3,010 bytes, 1,010 of them across racks" in ran.err
-    assert "at least 30s with a throttle of 100 bytes/s" in ran.err
+    assert "about 30s with a throttle of 100 bytes/s" in ran.err
     assert not cluster.requested(AlterPartitionReassignmentsRequest)
 
 
