@@ -1,4 +1,4 @@
-"""What do quotas and authorization cost a broker?
+"""Measures what quotas and authorization cost a broker.
 
     python -m benchmarks.access_cost [--runs 100]
 

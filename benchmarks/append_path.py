@@ -1,4 +1,4 @@
-"""What does an append cost, from the bytes of a request to the file?  In this process, on the disk of --dir.
+"""Measures an append from the bytes of a request to the file, in this process, on the disk of --dir.
 
     python -m benchmarks.append_path [--runs 5] [--megabytes 512] [--dir DIR]
 

@@ -1,4 +1,4 @@
-"""The time of a decision on a produce request, cached and not, with many ACLs.
+"""Measures the time of a decision on a produce request, cached and not, with many ACLs.
 
     python -m benchmarks.authorization
 

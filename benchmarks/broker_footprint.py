@@ -1,4 +1,4 @@
-"""How soon after its command does our broker serve, and how much memory does it use while idle?
+"""Measures the time from the command to the first response of our broker, and its memory while it is idle.
 
     python -m benchmarks.broker_footprint [--runs 7]
 

@@ -1,4 +1,4 @@
-"""What does compaction do to the latency of producing?
+"""Measures the latency of producing while logs are compacted.
 
     python -m benchmarks.cleaner_latency [--runs 3] [--megabytes 128] [--partitions 4] [--batch-bytes 16384]
 

@@ -1,4 +1,4 @@
-"""CPU time of kctl command lines in multiples of `python -c pass`, which no Python program undercuts.
+"""Measures the CPU time of kctl command lines in multiples of `python -c pass`.
 
     python -m benchmarks.cli_start [--runs 15] [--bootstrap-server HOST:PORT] [--verb "spark export"]
 

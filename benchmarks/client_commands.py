@@ -1,4 +1,4 @@
-"""What do the commands that read and write records cost: processor time of the whole process, beside kcat?
+"""Measures the processor time of the commands that read and write records, beside kcat.
 
     python -m benchmarks.client_commands [--runs 5] [--against CHECKOUT] [--rows produce-1k,consume-jsonl]
 

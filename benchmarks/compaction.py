@@ -1,4 +1,4 @@
-"""How fast does the cleaner compact a log, against reading and writing the same bytes?
+"""Measures the speed of compaction against reading and writing the same bytes.
 
     python -m benchmarks.compaction [--runs 3] [--megabytes 128]
 

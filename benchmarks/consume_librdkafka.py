@@ -1,4 +1,4 @@
-"""How fast does librdkafka consume one partition from its beginning, and what does that cost the broker?
+"""Measures how fast librdkafka consumes one partition from its beginning, and the cost to the broker.
 
     python -m benchmarks.consume_librdkafka [--runs 3] [--bootstrap-server HOST:PORT --pid PID]
 

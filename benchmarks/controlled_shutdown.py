@@ -1,4 +1,4 @@
-"""How long does a broker that leads 500 partitions take to hand them over and stop?
+"""Measures how long a broker that leads 500 partitions takes to hand them over and stop.
 
     python -m benchmarks.controlled_shutdown [--runs 5] [--partitions 1500] [--apache 2.8.2]
 

@@ -1,4 +1,4 @@
-"""How long does a cluster with many partitions take to recover from a killed controller?
+"""Measures how long a cluster with many partitions takes to recover from a killed controller.
 
     python -m benchmarks.controller_failover [--runs 3] [--partitions 1000 5000] [--apache 2.8.2]
 

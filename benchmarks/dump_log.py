@@ -1,4 +1,4 @@
-"""How fast does dump-log read a log, without and with its records, beside Kafka's own DumpLogSegments?
+"""Measures how fast dump-log reads a log, without and with its records, beside Kafka's own DumpLogSegments.
 
     python -m benchmarks.dump_log [--megabytes 64] [--runs 3] [--version 3.9.1]
 
@@ -80,7 +80,7 @@ def kctl_command(path: Path, words: tuple[str, ...]) -> list[str]:
 
 
 def kafka_command(version: str, path: Path, words: tuple[str, ...]) -> list[str]:
-    """With all that a JVM has, as people start it: the flags of the tests favour a quick start."""
+    """With the default flags of the JVM; those of the tests are chosen for a short start."""
     folder = apache_kafka.jars(version)
     settings = folder.with_name("log4j-error.properties")
     settings_flag = [f"-Dlog4j.configuration=file:{settings}"] if settings.exists() else []

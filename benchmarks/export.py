@@ -1,4 +1,4 @@
-"""What does an export to Parquet cost in processor time, beside a loop over records, and what does an increment cost?
+"""Measures the processor time of an export to Parquet beside a loop over records, and of an increment.
 
     python -m benchmarks.export [--runs 3] [--megabytes 1000] [--spark] [--connector]
 

@@ -1,4 +1,4 @@
-"""Which zstd level should exported files have?  The same records written with levels 1 and 3, and with snappy.
+"""Compares zstd levels for exported files: the same records written with levels 1 and 3, and with snappy.
 
     python -m benchmarks.export_compression [--runs 5] [--megabytes 32]
 

@@ -1,4 +1,4 @@
-"""How long after `kill -9` of a leader does the first produce with acks=all succeed?
+"""Measures the time from `kill -9` of a leader to the first produce with acks=all that succeeds.
 
     python -m benchmarks.failover [--runs 5] [--session-timeout-ms 6000] [--apache 2.8.2]
 

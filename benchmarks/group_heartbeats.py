@@ -1,4 +1,4 @@
-"""What do 2,000 groups of 5 members cost: processor time per heartbeat, and memory?
+"""Measures the cost of 2,000 groups of 5 members: processor time per heartbeat, and memory.
 
     python -m benchmarks.group_heartbeats [--runs 5] [--groups 2000] [--members 5]
 

@@ -1,4 +1,4 @@
-"""How long does one rebalance of a large group take: 500 members over 1,000 partitions?
+"""Measures one rebalance of a large group: 500 members over 1,000 partitions.
 
     python -m benchmarks.group_rebalance [--runs 5] [--members 500] [--partitions 1000]
 

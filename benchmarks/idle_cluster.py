@@ -1,4 +1,4 @@
-"""What does a cluster of three brokers with 1,000 partitions cost while it is idle?
+"""Measures what a cluster of three brokers with 1,000 partitions costs while it is idle.
 
     python -m benchmarks.idle_cluster [--runs 3] [--partitions 1000] [--seconds 20] [--apache 2.8.2]
 

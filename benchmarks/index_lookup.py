@@ -1,4 +1,4 @@
-"""How long does finding an offset and a timestamp take in a full index of 10 MiB?
+"""Measures how long a search for an offset and a timestamp takes in a full index of 10 MiB.
 
     python -m benchmarks.index_lookup [--runs 5]
 

@@ -1,4 +1,4 @@
-"""What do lists and descriptions of a large cluster cost, and what when one of its three brokers is dead?
+"""Measures lists and descriptions of a large cluster, also with one of its three brokers dead.
 
     python -m benchmarks.large_cluster [--runs 3] [--topics 2000] [--groups 500] [--partitions 1000] [--only groups]
 

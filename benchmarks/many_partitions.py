@@ -1,4 +1,4 @@
-"""What does replication cost when a few of many partitions change, and what when all of them do?
+"""Measures replication when a few of many partitions change, and when all of them do.
 
     python -m benchmarks.many_partitions [--runs 3] [--partitions 3000] [--beside FOLDER]
 

@@ -1,4 +1,4 @@
-"""What do metrics cost a broker, and how long does a scrape of 5,000 partitions take, also with their lag?
+"""Measures what metrics cost a broker, and a scrape of 5,000 partitions, also with their lag.
 
     python -m benchmarks.metrics_cost [--runs 100] [--partitions 5000]
 

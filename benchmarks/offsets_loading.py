@@ -1,4 +1,4 @@
-"""How long does a group coordinator take to load 1,000,000 committed offsets, and does it hold up others meanwhile?
+"""Measures how long a group coordinator takes to load 1,000,000 committed offsets, and the effect on others.
 
     python -m benchmarks.offsets_loading [--runs 3] [--offsets 1000000] [--dir DIR]
 

@@ -1,4 +1,4 @@
-"""How long does a single message take, when 1,000 of them come each second and none waits for company?
+"""Measures the latency of single messages at 1,000 per second, without batching.
 
     python -m benchmarks.produce_latency [--runs 5] [--seconds 5] [--bootstrap-server HOST:PORT --pid PID]
 

@@ -1,4 +1,4 @@
-"""How fast does librdkafka produce into one partition, and what does that cost the broker?
+"""Measures how fast librdkafka produces into one partition, and the cost to the broker.
 
     python -m benchmarks.produce_librdkafka [--runs 3] [--bootstrap-server HOST:PORT --pid PID]
 

@@ -1,4 +1,4 @@
-"""What quotas cost: time to handle one Produce request in the dispatcher, without quotas, and with three kinds of them.
+"""Measures the time to handle one Produce request in the dispatcher, without quotas and with three kinds of them.
 
     python benchmarks/quotas.py
 

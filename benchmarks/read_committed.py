@@ -1,4 +1,4 @@
-"""What does reading only what was committed cost, against reading everything?
+"""Measures reading only what was committed against reading everything.
 
     python -m benchmarks.read_committed [--runs 5] [--transactions 500] [--messages 200]
 

@@ -1,4 +1,4 @@
-"""How fast is a partition read again after a crash, and how soon are many partitions up after a clean stop?
+"""Measures the recovery of a partition after a crash, and the start with many partitions after a clean stop.
 
     python -m benchmarks.recovery [--runs 3] [--megabytes 2000] [--partitions 2000] [--dir DIR]
 

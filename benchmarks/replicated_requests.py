@@ -1,4 +1,4 @@
-"""What does a produce request of one message cost a leader and its two followers with acks=all?
+"""Measures what a produce request of one message costs a leader and its two followers with acks=all.
 
     python -m benchmarks.replicated_requests [--runs 5] [--messages 5000] [--in-flight 5] [--beside FOLDER]
         [--functions 20]

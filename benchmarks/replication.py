@@ -1,4 +1,4 @@
-"""What do replicas cost, and does a follower keep up with its leader?
+"""Measures the cost of replicas, and whether a follower keeps up with its leader.
 
     python -m benchmarks.replication [--runs 3] [--messages 400000]
 

@@ -1,4 +1,4 @@
-"""How many SCRAM logins does a broker take in a second, and what does one cost it?
+"""Measures how many SCRAM logins per second a broker handles, and the cost of one.
 
     python -m benchmarks.scram_handshakes [--runs 5] [--seconds 3] [--apache-kafka]
 

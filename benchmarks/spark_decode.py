@@ -1,4 +1,4 @@
-"""What does decoding batches with numpy save over a loop over records?  The same batches into the same Arrow columns.
+"""Compares decoding of batches with numpy to a loop over records: the same batches into the same Arrow columns.
 
     python -m benchmarks.spark_decode [--runs 5] [--megabytes 16]
 

@@ -1,4 +1,4 @@
-"""How fast does librdkafka produce and consume over TLS 1.3, and what does that cost the broker?
+"""Measures how fast librdkafka produces and consumes over TLS 1.3, and the cost to the broker.
 
     python -m benchmarks.tls [--runs 3] [--no-kafka]
 

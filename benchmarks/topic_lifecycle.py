@@ -1,4 +1,4 @@
-"""How long does a topic with 1,000 partitions and three replicas take to be created and deleted?
+"""Measures how long a topic with 1,000 partitions and three replicas takes to be created and deleted.
 
     python -m benchmarks.topic_lifecycle [--runs 5] [--partitions 1000] [--apache 2.8.2]
 

@@ -1,4 +1,4 @@
-"""How many transactions a second, with 1 and with 100 messages each?
+"""Measures transactions per second, with 1 and with 100 messages each.
 
     python -m benchmarks.transactions [--runs 5] [--seconds 3] [--bootstrap-server HOST:PORT --pid PID]
 

@@ -297,7 +297,7 @@ _STREAMS: dict[Format, type[RowStream]] = {
 
 
 def discard(stream: TextIO) -> None:
-    """Replace a pipe that nobody reads by the null device, so that the flush at exit does not fail either."""
+    """Replace a pipe without a reader by the null device, so that the flush at exit does not fail either."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -375,7 +375,8 @@ MEMBER_PROTOCOLS_MAX = _limit(
 )
 """Each member votes for one of them when a generation begins; consumers have one or two."""
 MEMBERS_METADATA_BYTES_MAX = _limit(
-    "protocols of all members of the groups of one coordinator, with their metadata",
+    "members of the groups of one coordinator: their ids, also before they have joined, protocols and metadata, and "
+    "1,000 bytes for each",
     256 << 20,
     "bytes",
     on_excess="COORDINATOR_NOT_AVAILABLE for members that join",
@@ -405,6 +406,13 @@ TRANSACTIONAL_IDS_MAX = _limit(
     "ids",
     on_excess="COORDINATOR_NOT_AVAILABLE for new ids",
 )
+TRANSACTION_PARTITIONS_MAX = _limit(
+    "partitions in one transaction",
+    10_000,
+    "partitions",
+    on_excess="INVALID_REQUEST, and none of the partitions is added",
+)
+"""Each addition writes all partitions of the transaction into one record: 10,000 take 13 ms."""
 _configured(
     "transactional.id.expiration.ms",
     "time for which an unused transactional id and the state of an idle producer are kept",
@@ -647,10 +655,11 @@ LOGS_CREATED_PER_SLICE_MAX = _limit(
 )
 ROLES_PER_SLICE_MAX = _limit(
     "roles of existing replicas that a LeaderAndIsr request changes without a pause",
-    100,
+    40,
     "partitions",
     on_excess="other connections are served in between; later requests of the controller wait",
 )
+"""A new leader epoch is written to a file, which takes 0.2 ms to 0.5 ms."""
 ROLES_FOLLOWED_TOGETHER = _limit(
     "partitions of a LeaderAndIsr request that a broker begins to follow together",
     500,
@@ -931,6 +940,12 @@ SLICE_OBJECTS = _limit(
     "objects",
     on_excess="other connections are served in between; a response with more is encoded in a thread, one at a time",
 )
+ENCODED_AT_ONCE_BYTES_MAX = _limit(
+    "strings and bytes of a response, other than Produce and Fetch, that is encoded on the event loop",
+    1 << 20,
+    "bytes",
+    on_excess="it is encoded in a thread, one at a time",
+)
 DESCRIBED_AT_ONCE = _limit(
     "resources of one DescribeConfigs request that are described at the same time, with reads from ZooKeeper",
     16,
@@ -938,10 +953,12 @@ DESCRIBED_AT_ONCE = _limit(
     on_excess="the others are read afterwards; other connections are served in between",
 )
 DESCRIBED_BYTES_MAX = _limit(
-    "names, values, documentation and metadata in one DescribeConfigs, DescribeGroups or OffsetFetch response",
+    "names, values, documentation, metadata and partitions in one DescribeConfigs, DescribeGroups, OffsetFetch or "
+    "DescribeTransactions response",
     64 << 20,
     "bytes",
-    on_excess="INVALID_REQUEST for the remaining resources or groups, or for the group whose offsets are requested",
+    on_excess="INVALID_REQUEST for the remaining resources, groups or transactions, or for the group whose offsets are "
+    "requested",
 )
 
 _subject("The HTTP endpoint for metrics")

@@ -6,6 +6,7 @@ The best call is chosen when this module is imported; the fallbacks work everywh
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import resource
@@ -26,6 +27,11 @@ _PROCESSES = Path("/proc")
 _COPIED_BYTES_MAX = 1 << 17
 _OPEN_FILES_MAX = (1 << 20, 1 << 18, 1 << 16, 10_240)
 """Limits to try where the hard limit is infinite: macOS refuses more than kern.maxfilesperproc, which differs."""
+
+
+LARGE_BLOCK_BYTES = 1 << 18
+_M_MMAP_THRESHOLD = -3
+"""From malloc.h of glibc."""
 
 
 def flush_to_disk(descriptor: int) -> None:
@@ -109,6 +115,16 @@ def open_files_limit() -> int:
     """The soft limit on open files; -1 for none."""
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def return_large_blocks() -> bool:
+    """From now on, memory blocks of at least LARGE_BLOCK_BYTES are returned to the system when they are freed.
+
+    glibc ceases to do so once a larger block has been freed, and keeps fragments between smaller ones: a broker that
+    used 60 MB held 170 MB after requests of 19 MB each.  False where the C library has no such setting.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES) == 1
 
 
 def usable_processors() -> int:

@@ -212,7 +212,7 @@ class Copier:
         """Makes what has been sent durable, then commits the positions, with the transaction if there is one.
 
         Offsets of groups come first: a later run does not read what is before the positions.  After a transaction that
-        is aborted they are at records that nobody reads, before those that the later run writes.
+        is aborted they are at records that no consumer returns, before those that the later run writes.
         """
         if self._producer is None or self._target is None:
             return

@@ -15,6 +15,7 @@ from kctl.limits import (
     CONTROL_REQUEST_BYTES_MAX,
     DECODED_AT_ONCE_BYTES_MAX,
     DECODED_AT_ONCE_COST_MAX,
+    ENCODED_AT_ONCE_BYTES_MAX,
     REQUEST_BYTES_MAX,
     REQUEST_COST_MAX,
     SLICE_OBJECTS,
@@ -52,11 +53,14 @@ def decode_at_once(cls: type[T], buffer: memoryview, version: int, offset: int =
 
     That is known after the time for DECODED_AT_ONCE_COST_MAX.
     """
-    if len(buffer) <= DECODED_AT_ONCE_BYTES_MAX:
-        return decode(cls, buffer, version, offset)
+    size = len(buffer)
     try:
+        if size <= DECODED_AT_ONCE_BYTES_MAX:
+            return decoder(cls, version, size <= SMALL_BYTES)(buffer, offset)
         return decoder_at_once(cls, version)(buffer, offset)
     except CostExceeded:
+        if size <= DECODED_AT_ONCE_BYTES_MAX:
+            raise
         return None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
@@ -77,29 +81,48 @@ def is_long_to_decode(cls: type, size: int) -> bool:
 
 
 def is_long_to_encode(message: object) -> bool:
-    """Whether a message has more than SLICE_OBJECTS array elements, whose encoding would hold the event loop."""
-    left = SLICE_OBJECTS
+    """Whether encoding a message would hold the event loop: it has more than SLICE_OBJECTS array elements, or strings
+    and bytes of more than ENCODED_AT_ONCE_BYTES_MAX.
+    """
+    elements_left, bytes_left = SLICE_OBJECTS, ENCODED_AT_ONCE_BYTES_MAX
     waiting: list[Any] = [message]
     while waiting:
         each = waiting.pop()
-        for name, is_nested in _arrays(each.__class__):
+        texts, arrays = _long_fields(each.__class__)
+        for name in texts:
+            text = getattr(each, name)
+            if text:
+                bytes_left -= len(text)
+        for name, is_visited, is_of_texts in arrays:
             elements = getattr(each, name)
             if elements:
-                left -= len(elements)
-                if left < 0:
+                elements_left -= len(elements)
+                if elements_left < 0:
                     return True
-                if is_nested:
+                if is_visited:
                     waiting += elements
+                elif is_of_texts:
+                    bytes_left -= sum(map(len, elements))
+        if bytes_left < 0:
+            return True
     return False
 
 
-def _arrays_of(cls: type) -> tuple[tuple[str, bool], ...]:
-    """The arrays of a message, and whether their elements have arrays."""
-    elements = ((field.name, field.element) for field in definition_of(cls).fields if field.element is not None)
-    return tuple((name, element.struct is not None and bool(_arrays(element.struct))) for name, element in elements)
+def _long_fields_of(cls: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]:
+    """The strings and bytes of a message; and its arrays, whether their elements have such fields, or are strings."""
+    fields = definition_of(cls).fields
+    arrays = ((field.name, field.element) for field in fields if field.element is not None)
+    return (
+        tuple(field.name for field in fields if field.kind in _TEXTS),
+        tuple(
+            (name, element.struct is not None and any(_long_fields(element.struct)), element.kind in _TEXTS)
+            for name, element in arrays
+        ),
+    )
 
 
-_arrays: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_arrays_of)
+_TEXTS = frozenset({"string", "bytes"})
+_long_fields: Callable[[type], tuple[tuple[str, ...], tuple[tuple[str, bool, bool], ...]]] = cache(_long_fields_of)
 
 
 def encode(message: object, version: int) -> list[Chunk]:

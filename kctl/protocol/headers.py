@@ -69,8 +69,9 @@ def decode_request_header(buffer: memoryview | bytes, offset: int = 0) -> tuple[
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         api_key, api_version, correlation_id = _FIXED.unpack_from(view, offset)
-        version = request_header_version(api_key, api_version)
-        if version == 0:
+        known = api(api_key)
+        is_flexible = known is not None and api_version in known.flexible
+        if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id), offset + _FIXED.size
         (length,) = _LENGTH.unpack_from(view, offset + _FIXED.size)
         position = offset + _FIXED_AND_LENGTH.size
@@ -78,7 +79,7 @@ def decode_request_header(buffer: memoryview | bytes, offset: int = 0) -> tuple[
         if length >= 0:
             client_id = str(view[position : position + length], "utf-8")
             position += length
-        if version == 2:
+        if is_flexible:
             position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"request header: {error}") from error

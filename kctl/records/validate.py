@@ -108,7 +108,7 @@ def validate_produced(
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)
-    view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms, allowance)
+    view, header = _fit_to_topic(_writable(view[: header.size]), header, rules, now_ms, allowance)
     return ValidBatches(view, (header,), is_converted)
 
 
@@ -211,7 +211,7 @@ def _check_sizes(header: BatchHeader, rules: AppendRules) -> None:
 
 
 def _check_crc(view: memoryview, header: BatchHeader) -> None:
-    actual = crc_of(view, header.position, header.end, header.magic)
+    actual = crc_of(view, header.position, header.position + header.size, header.magic)
     if actual != header.crc:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"checksum of the batch is {actual:#010x}, expected {header.crc:#010x}"
@@ -306,7 +306,7 @@ def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> bytes
     """
     if not header.attributes & CODEC_MASK:
         allowance.take_walk(header.record_count, header.size)
-        return bytes(view[header.position + HEADER_SIZE : header.end])
+        return bytes(view[header.position + HEADER_SIZE : header.position + header.size])
     allowance.take_walk(header.record_count)
     try:
         region = records_region(view, header, allowance.plain_bytes)

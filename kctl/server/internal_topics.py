@@ -93,6 +93,10 @@ class InternalLog:
         """The number of partitions of the topic; None if it does not exist."""
         return self._metadata.partition_count(self._topic)
 
+    def batch_bytes_max(self, partition: int) -> int:
+        """See coordinators.ports.CoordinatorLog.batch_bytes_max."""
+        return self._replicas.partition(self._topic, partition).log.config.max_message_bytes
+
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:

@@ -64,6 +64,16 @@ class PartitionRoom:
         self._left -= max(count, 0)
 
 
+def replica_count(requested: CreatableTopic, config: BrokerConfig) -> int:
+    """About how many replicas a valid request is for."""
+    if requested.assignments:
+        return sum(1 + len(each.broker_ids) for each in requested.assignments)
+    factor = requested.replication_factor
+    return _partition_count(requested, config) * (
+        config.default_replication_factor if factor == BROKER_DEFAULT else factor
+    )
+
+
 def plan_new_topic(
     requested: CreatableTopic,
     *,
@@ -91,10 +101,8 @@ def plan_new_topic(
     return NewTopicPlan(requested.name, assignment, overrides)
 
 
-def plan_added_partitions(
-    requested: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
-) -> Assignment:
-    """The replicas of the partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
+def count_added_partitions(requested: CreatePartitionsTopic, *, existing: Assignment, room: PartitionRoom) -> int:
+    """How many partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
     added_count = requested.count - len(existing)
     if added_count < 0:
         raise ApiError(
@@ -105,6 +113,13 @@ def plan_added_partitions(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
     placement.check_partition_count(requested.count)
     room.take(added_count)
+    return added_count
+
+
+def plan_added_partitions(
+    requested: CreatePartitionsTopic, added_count: int, *, existing: Assignment, brokers: Racks
+) -> Assignment:
+    """The replicas of the partitions to add.  Raises ApiError."""
     if requested.assignments is None:
         return placement.assign_added_partitions(brokers, existing, added_count)
     given = [tuple(entry.broker_ids) for entry in requested.assignments]

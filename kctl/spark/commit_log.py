@@ -48,6 +48,7 @@ from kctl.spark.plan import (
     PlannedTopic,
     Positions,
     advance,
+    continues,
 )
 from kctl.spark.position_json import topics_from_json, topics_to_json
 from kctl.spark.unmarked import unmarked_files
@@ -63,6 +64,8 @@ COMPACTION_VERSION = 4
 READABLE_VERSIONS = (1, UNTYPED_VERSION, FORMAT_VERSION, COMPACTION_VERSION)
 
 
+OPTIONS = "options"
+"""The member of a commit with the options of LayoutMark, in case that file is lost; earlier commits lack it."""
 COMPACTION = "compaction"
 """The member of a plan that replaces files."""
 
@@ -89,8 +92,10 @@ class Compaction(NamedTuple):
 class CommitLog:
     """The log of one folder.  Methods that write expect the lock to be held."""
 
-    def __init__(self, files: Files, *, mark: str = "", is_shared: bool = False) -> None:
+    def __init__(self, files: Files, *, mark: str | None = None, is_shared: bool = False) -> None:
         """`mark` are the options that each export into the folder must have; empty for those that need none.
+
+        None does not compare them.
 
         `is_shared`: the files of all topics are in one folder.
         """
@@ -125,7 +130,15 @@ class CommitLog:
         last = max(self._batches(layout.COMMITS), default=None)
         if last is None:
             return Positions()
-        return _positions_from_json(self._read(layout.COMMITS, last), last)
+        document = self._read(layout.COMMITS, last)
+        options = document.get(OPTIONS, self._mark)
+        if self._mark is not None and options != self._mark:
+            mark = f"{self._files.location}/{layout.TABLE_MARK}"
+            remedy = f"restore it, with the contents {options}" if options else "remove it"
+            raise BrokenExportFolder(
+                f"{mark} is not that of this export, which has commits with other options: {remedy}"
+            )
+        return _positions_from_json(document, last)
 
     def pending(self, positions: Positions) -> Plan | None:
         """The plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
@@ -136,7 +149,15 @@ class CommitLog:
                 f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
             )
         document = self._read(layout.PLANS, last) if last == positions.last_batch + 1 else {COMPACTION: None}
-        return None if COMPACTION in document else plan_from_json(document)
+        if COMPACTION in document:
+            return None
+        plan = plan_from_json(document)
+        if not continues(positions, plan):
+            raise BrokenExportFolder(
+                f"{self._files.location}/{layout.PLANS}/{layout.batch_name(last)} does not continue at the offsets of "
+                "the last commit, so one of them is not of this export: restore the right one"
+            )
+        return plan
 
     def plans(self) -> Iterator[Plan]:
         """All plans of exports, in the order of batches."""
@@ -190,6 +211,7 @@ class CommitLog:
         removed = plan.removed if files else ()
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
         all_files = before.minus(removed).plus(file.path for file in files)
+        last = self._read(layout.COMMITS, positions.last_batch)
         after = replace(positions, last_batch=plan.batch, files=all_files)
         document = {
             "version": COMPACTION_VERSION,
@@ -197,6 +219,7 @@ class CommitLog:
             "committed_ms": now_ms,
             "files": [{"path": file.path, "records": file.records, "bytes": file.size} for file in files],
             "removed": list(removed),
+            **({OPTIONS: last[OPTIONS]} if OPTIONS in last else {}),
             **_after_to_json(after),
             "columns": _held_to_json(after),
         }
@@ -211,8 +234,18 @@ class CommitLog:
         return document and Compaction(**document)
 
     def _abandon_compaction(self) -> None:
-        """Commits an interrupted compaction as one without files, then removes its files."""
+        """Commits an interrupted compaction as one without files, then removes its files.
+
+        Raises BrokenExportFolder if it was not interrupted, but its commit was lost: then files that it replaced are
+        gone, and the records are in its own.
+        """
         if (plan := self._pending_compaction()) is not None:
+            gone = [path for path in plan.removed if self._files.size(path) is None]
+            if gone:
+                raise BrokenExportFolder(
+                    f"{self._files.location}/{layout.COMMITS}/{layout.batch_name(plan.batch)} is missing, by which a "
+                    f"compaction replaced {gone[0]}: restore it"
+                )
             self.commit_compaction(plan, [], self.positions(), now_ms=plan.created_ms)
             for path in plan.added:
                 self._files.remove(path)
@@ -227,7 +260,10 @@ class CommitLog:
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
         written = {file.path for outcome in outcomes.values() for file in outcome.written}
         after = advance(positions, plan, before.plus(written))
-        self._put(layout.COMMITS, plan.batch, _commit_to_json(plan, outcomes, after, now_ms))
+        document = _commit_to_json(plan, outcomes, after, now_ms)
+        if self._mark is not None:
+            document[OPTIONS] = self._mark
+        self._put(layout.COMMITS, plan.batch, document)
         if self._files.size(layout.SUCCESS) is None:
             self._files.create(layout.SUCCESS, b"")
         return after
@@ -246,9 +282,11 @@ class CommitLog:
         if NO_PATHS.plus(present) == positions.files:
             return Inventory()
         committed, hidden = self._paths()
-        self._hidden = present & hidden
+        missing = sorted((path, batch) for path, batch in committed.items() if path not in present)
+        # A backup may have files that were compacted, and lack those that replaced them.
+        self._hidden = set() if missing else present & hidden
         return Inventory(
-            missing=tuple(sorted((path, batch) for path, batch in committed.items() if path not in present)),
+            missing=tuple(missing),
             unknown=tuple(sorted(present - set(committed) - hidden)),
             may_adopt=not self._mark,
         )
@@ -256,6 +294,10 @@ class CommitLog:
     def placed(self, plan: Plan) -> Plan:
         """The plan itself, whose paths are those of this log unless all topics share a folder."""
         return plan.with_paths(lambda _, path: layout.shared_path(path)) if self._is_shared else plan
+
+    def commits_of(self, plan: Plan) -> list[Plan]:
+        """The plan itself: the next run completes it as it is."""
+        return [plan]
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes temporary files of interrupted tasks and exporters, and compacted files of the last inventory."""

@@ -291,13 +291,32 @@ class Exporter:
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)
-            check_outcomes(outcomes)
-            self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
-        after = self._log.write_commit(plan, outcomes, positions, now_ms=self._clock.now_ms())
+        committed, after = self._commit(plan, outcomes, positions)
+        outcomes = {path: outcomes[path] for path in committed.shares()}
+        self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
         # Files of tasks that failed and were repeated.
-        self._log.remove_unfinished(plan.topics)
-        self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, origin=origin))
+        self._log.remove_unfinished(committed.topics)
+        self._report.batches.append(FinishedBatch(plan=committed, outcomes=outcomes, origin=origin))
         return after
+
+    def _commit(self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions) -> tuple[Plan, Positions]:
+        """Commits the parts of the plan whose tasks have succeeded; returns what was committed, and the new positions.
+
+        Raises the first error if that is nothing; otherwise it is in the report, by topic.
+        """
+        failed: dict[str, KctlError] = {}
+        for part in self._log.commits_of(plan):
+            of_part = {path: outcomes[path] for path in part.shares()}
+            try:
+                check_outcomes(of_part)
+                positions = self._log.write_commit(part, of_part, positions, now_ms=self._clock.now_ms())
+            except KctlError as error:
+                failed |= dict.fromkeys(part.topics, error)
+        if len(failed) == len(plan.topics):
+            check_outcomes(outcomes)
+            raise next(iter(failed.values()))
+        self._report.failed |= failed
+        return plan.of_topics([topic for topic in plan.topics if topic not in failed]), positions
 
     def _make_plan(self, positions: Positions, view: ClusterView) -> Plan | None:
         """The next batch; large ranges are sampled first, so that they are cut by size."""

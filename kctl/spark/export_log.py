@@ -42,6 +42,10 @@ class ExportLog(Protocol):
         """The plan with the paths that files of this log have."""
         ...
 
+    def commits_of(self, plan: Plan) -> list[Plan]:
+        """The parts of the plan that are committed each by itself: one, or one per table."""
+        ...
+
     def write_plan(self, plan: Plan) -> None:
         """Records the plan, if interrupted plans are carried out again.  Raises LostRace."""
         ...

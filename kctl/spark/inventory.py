@@ -22,6 +22,8 @@ class Inventory:
     """Paths of data files that neither a commit nor the pending plan names."""
     may_adopt: bool = True
     """Whether --adopt can rebuild the commits of such an export."""
+    is_table: bool = False
+    """Whether the target is marked as one of tables, so that the metadata of a table may be what is missing."""
 
     def missing_text(self) -> str:
         """Error text for the missing files."""
@@ -30,6 +32,11 @@ class Inventory:
 
     def unknown_text(self) -> str:
         """Error text for the unknown files."""
+        if self.is_table:
+            return (
+                f"there is no table with {self.unknown[0]}{_more(self.unknown)}: if its metadata was lost, restore it; "
+                "if an earlier version of kctl was interrupted in the first export, remove these files"
+            )
         adopt = ", or take the files over with --adopt" if self.may_adopt else ""
         return (
             f"no commit names {self.unknown[0]}{_more(self.unknown)}: if the folder was copied without _kctl and other "

@@ -1,8 +1,8 @@
 """Runs the tasks of a plan in processes of this machine, without Spark.
 
 The processes are forked from a server process that has imported numpy and pyarrow once; each runs one task after the
-other.  A process that dies, for example because memory is short, ends one attempt of its task.  The processes exit when
-the driver has ended; the next run completes the batch.
+other.  A process that is killed, for example because memory is short, ends one attempt of its task.  The processes exit
+when the driver has ended; the next run completes the batch.
 
 A plan with one small task is run in the driver: starting processes would take longer than the task.
 """
@@ -35,7 +35,7 @@ POLL_INTERVAL_S = 0.1
 DRIVER_OFFSETS_MAX = 50_000
 """Offsets of a single task that is run in the driver."""
 ATTEMPTS = 4
-"""Attempts of a task whose process dies, as in Spark."""
+"""Attempts of a task whose process is killed, as in Spark."""
 
 
 @dataclass(frozen=True, slots=True)

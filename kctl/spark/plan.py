@@ -20,7 +20,7 @@ share a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby, pairwise
@@ -207,6 +207,14 @@ class Plan:
         """Whether keys or values of any topic are decoded."""
         return any(topic.columns.are_typed for topic in self.topics.values())
 
+    def of_topics(self, topics: Collection[str]) -> Plan:
+        """The part of the plan for some of its topics."""
+        return replace(
+            self,
+            topics={topic: planned for topic, planned in self.topics.items() if topic in topics},
+            ranges=tuple(range_ for range_ in self.ranges if range_.tp.topic in topics),
+        )
+
     def with_columns(self, columns: Mapping[str, Columns]) -> Plan:
         """The plan with decodings of all its topics."""
         return replace(
@@ -312,6 +320,16 @@ def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> P
         files=files,
         columns={**positions.columns, **held},
     )
+
+
+def continues(positions: Positions, plan: Plan) -> bool:
+    """Whether each range of a plan begins where the range of the same incarnation before it ends."""
+    for range_ in plan.ranges:
+        before = positions.topics.get(range_.tp.topic)
+        at = before.partitions.get(range_.tp.partition) if before else None
+        if at is not None and at.incarnation == range_.incarnation and at.offset != range_.start - range_.lost:
+            return False
+    return True
 
 
 def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:

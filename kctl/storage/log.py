@@ -267,12 +267,13 @@ class Log:
         headers = valid.headers
         if not headers:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
+        last_offset = headers[-1].last_offset
         try:
-            self._segment_for(valid, now_ms).append(valid.buffer, headers)
+            self._segment_for(valid, last_offset, now_ms).append(valid.buffer, headers)
             self._apply_batches(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        flush, last_offset = self._flush, headers[-1].last_offset
+        flush = self._flush
         end = last_offset + 1
         if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
             flush.unsettled_from = self.log_end_offset
@@ -299,7 +300,7 @@ class Log:
             else:
                 apply_producer_batch(producers, self._segments.active, header, valid.buffer)
 
-    def _segment_for(self, valid: ValidBatches, now_ms: int) -> Segment:
+    def _segment_for(self, valid: ValidBatches, last_offset: int, now_ms: int) -> Segment:
         headers = valid.headers
         active = self._segments.active
         if active.size == 0 and headers[0].base_offset == active.base_offset:
@@ -311,7 +312,7 @@ class Log:
             max_timestamp=max(header.max_timestamp for header in headers)
             if len(headers) > 1
             else headers[0].max_timestamp,
-            last_offset=headers[-1].last_offset,
+            last_offset=last_offset,
             now_ms=now_ms,
         ):
             self._roll_at(headers[0].base_offset, now_ms)

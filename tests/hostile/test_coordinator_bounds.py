@@ -22,10 +22,11 @@ from kctl.server.groups.protocols import ProtocolSupport
 from kctl.server.replication import fetch_session
 from kctl.server.replication.fetch_session import FetchPosition, FetchSessionCache
 from kctl.server.transactions import coordinator as transactions
+from kctl.server.transactions import step as transaction_step
 from kctl.storage import producer_state
 from kctl.storage.producer_state import ProducerState
 from kctl.testing.sim_loop import SimLoop, simulate
-from tests.unit.groups.hosting import Host, settled
+from tests.unit.groups.hosting import BATCH_BYTES_MAX, Host, settled
 from tests.unit.transactions.hosting import Host as TransactionHost
 
 
@@ -49,7 +50,7 @@ def test_groups_over_the_bound_are_refused_and_known_groups_are_served(monkeypat
         assert set((await settled(commit(host, "c", 0))).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert error_of(host.join("c")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert set((await settled(commit(host, "a", 1))).values()) == {ErrorCode.NONE}
-        assert host.coordinator.delete("a") is ErrorCode.NONE
+        assert await host.coordinator.delete("a") is ErrorCode.NONE
         assert set((await settled(commit(host, "c", 0))).values()) == {ErrorCode.NONE}
 
     simulate(main, seed=1)
@@ -101,18 +102,51 @@ def test_a_member_with_too_many_protocols_is_refused() -> None:
 
 
 def test_the_metadata_of_all_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MEMBERS_METADATA_BYTES_MAX", 1_000)
+    monkeypatch.setattr(groups, "MEMBERS_METADATA_BYTES_MAX", 10_000)
 
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         errors = [
-            error_of(host.join(f"g{number}", session_timeout_ms=6_000, protocols=(("range", bytes(400)),)))
+            error_of(host.join(f"g{number}", session_timeout_ms=6_000, protocols=(("range", bytes(3_000)),)))
             for number in range(3)
         ]
         assert errors == [None, None, ErrorCode.COORDINATOR_NOT_AVAILABLE]
         await asyncio.sleep(600)
         assert host.coordinator._runner.metadata_bytes == 0, "sessions have ended"
-        assert error_of(host.join("g9", protocols=(("range", bytes(400)),))) is None
+        assert error_of(host.join("g9", protocols=(("range", bytes(3_000)),))) is None
+
+    simulate(main, seed=1)
+
+
+def test_ids_of_members_that_have_not_joined_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each id repeats the client's id of up to 32 KB, and is kept for the session timeout of up to 30 minutes."""
+    monkeypatch.setattr(groups, "MEMBERS_METADATA_BYTES_MAX", 100_000)
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        options: dict[str, Any] = {"requires_known_member_id": True, "client_id": "c" * 30_000}
+        errors = [error_of(host.join(f"g{number}", **options)) for number in range(4)]
+        assert errors == [ErrorCode.MEMBER_ID_REQUIRED] * 3 + [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        await asyncio.sleep(60)
+        assert host.coordinator._runner.metadata_bytes == 0, "sessions have ended"
+        assert error_of(host.join("g9", **options)) is ErrorCode.MEMBER_ID_REQUIRED
+
+    simulate(main, seed=1)
+
+
+def test_a_generation_that_is_too_large_for_the_log_is_refused_before_it_is_encoded() -> None:
+    """Encoding the generation of 1,000 members with 42 KB each took 300 ms."""
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        half = bytes(BATCH_BYTES_MAX // 2 + 1)
+        joined = await settled(host.join(protocols=(("range", half),)))
+        synced = await settled(host.sync("g", joined.member_id, joined.generation, {joined.member_id: half}))
+        assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert host.log.acks == []
+        joined = await settled(host.join(member_id=joined.member_id, protocols=(("range", half),)))
+        synced = await settled(host.sync("g", joined.member_id, joined.generation, {joined.member_id: b"p0"}))
+        assert synced.error is ErrorCode.NONE
 
     simulate(main, seed=1)
 
@@ -152,6 +186,23 @@ def test_transactional_ids_over_the_bound_are_refused_and_known_ids_are_served(
         await host.start()
         errors = [(await host.init(transactional_id)).error for transactional_id in ("a", "b", "c", "a")]
         assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+
+    simulate(main, seed=1)
+
+
+def test_partitions_of_a_transaction_over_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_step, "TRANSACTION_PARTITIONS_MAX", 3)
+    first, second, third, fourth = (TopicPartition("t", index) for index in range(4))
+
+    async def main(loop: SimLoop) -> None:
+        host = await TransactionHost(loop).start()
+        producer = await host.ongoing(first, second)
+        assert await host.add(producer, third, fourth) is ErrorCode.INVALID_REQUEST
+        assert await host.add(producer, second, third) is ErrorCode.NONE
+        _, snapshot = host.coordinator.describe("id")
+        assert snapshot is not None
+        assert snapshot.partitions == (first, second, third)
+        assert await host.end(producer) is ErrorCode.NONE
 
     simulate(main, seed=1)
 

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from kctl.errors import ErrorCode
-from kctl.limits import READ_PER_SLICE_MAX, SLICE_OBJECTS
+from kctl.limits import ENCODED_AT_ONCE_BYTES_MAX, READ_PER_SLICE_MAX, REQUEST_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol import codec
+from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
+from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kctl.protocol.apis.list_transactions import ListTransactionsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kctl.protocol.apis.offset_for_leader_epoch import (
@@ -24,6 +28,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kctl.protocol.apis.sync_group import SyncGroupResponse
 from kctl.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -35,9 +40,11 @@ from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.server.config_alterations import ResourceType
 from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.handlers import describe_configs, describe_groups, offset_fetch
+from kctl.server.handlers import describe_configs, describe_groups, describe_transactions, offset_fetch
+from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
+from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.metadata import MetadataHandler
@@ -52,6 +59,7 @@ from tests.unit.groups.hosting import Host, settled
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import World, context, play
 from tests.unit.server.quota_free import quota_free_dispatcher
+from tests.unit.transactions.hosting import Host as TransactionsHost
 
 LIST_GROUPS = 16
 
@@ -366,3 +374,72 @@ def test_the_length_of_a_message_is_found_without_visiting_all_of_it() -> None:
     groups = Counting(listed(1_000_000).groups)
     assert codec.is_long_to_encode(ListGroupsResponse(error_code=0, groups=groups))
     assert Counting.visited == 0
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        DeleteGroupsResponse(results=[DeletableGroupResult(group_id="x" * 32_000, error_code=0)] * 40),
+        JoinGroupResponse(
+            error_code=0,
+            protocol_name="p",
+            leader="",
+            member_id="",
+            members=[JoinGroupResponseMember(member_id="m", metadata=bytes(32_000))] * 40,
+        ),
+        ListTransactionsResponse(error_code=0, unknown_state_filters=["x" * 32_000] * 40, transaction_states=[]),
+        SyncGroupResponse(error_code=0, assignment=bytes(ENCODED_AT_ONCE_BYTES_MAX + 1)),
+    ],
+    ids=lambda response: type(response).__name__,
+)
+def test_a_response_with_much_text_is_encoded_in_a_thread(response: Any) -> None:
+    assert codec.is_long_to_encode(response)
+
+
+def test_a_response_with_little_text_is_encoded_on_the_loop() -> None:
+    results = [DeletableGroupResult(group_id="x" * 500, error_code=0)] * SLICE_OBJECTS
+    assert not codec.is_long_to_encode(DeleteGroupsResponse(results=results))
+
+
+IDS = [f"{number}".ljust(32_000, "x") for number in range(20)]
+
+
+def test_long_ids_are_hashed_one_in_a_slice() -> None:
+    """Hashing such an id as Java does takes milliseconds."""
+
+    async def main(loop: SimLoop) -> None:
+        groups = (await Host(loop).start()).coordinator
+        transactions = (await TransactionsHost(loop).start()).coordinator
+        for reply in (
+            DeleteGroupsHandler(groups).handle(DeleteGroupsRequest(groups_names=IDS), context(2)),
+            DescribeGroupsHandler(groups).handle(DescribeGroupsRequest(groups=IDS), context(2)),
+            DescribeTransactionsHandler(transactions).handle(
+                DescribeTransactionsRequest(transactional_ids=IDS), context(0)
+            ),
+        ):
+            assert await turns_while(reply) >= len(IDS)
+
+    simulate(main, seed=1)
+
+
+def test_partitions_of_transactions_are_described_in_slices_until_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = [TopicPartition("t", index) for index in range(5 * REQUEST_ELEMENTS_PER_SLICE_MAX)]
+    monkeypatch.setattr(describe_transactions, "DESCRIBED_BYTES_MAX", 8 * len(partitions))
+
+    async def main(loop: SimLoop) -> None:
+        host = await TransactionsHost(loop).start()
+        for transactional_id in ("a", "b", "c"):
+            await host.ongoing(*partitions, transactional_id=transactional_id)
+        handler = DescribeTransactionsHandler(host.coordinator)
+        request = DescribeTransactionsRequest(transactional_ids=["a", "b", "c"])
+        describing = asyncio.ensure_future(handler.handle(request, context(0)))
+        assert await turns_while(describing) >= 5
+        states = describing.result().transaction_states
+        assert [each.error_code for each in states] == [
+            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
+        ]
+        assert states[0].topics[0].partitions == list(range(len(partitions)))
+
+    simulate(main, seed=1)

@@ -117,6 +117,9 @@ class StateLog:
             await asyncio.sleep(self._chance.uniform(0, 0.002))
             yield cut_all(batch)
 
+    def batch_bytes_max(self, partition: int) -> int:
+        return 1 << 20
+
     async def until_replicated(self, partition: int) -> None:
         epoch, end = self._epoch, len(self._batches[partition])
         await asyncio.sleep(self._chance.uniform(0, 0.3))

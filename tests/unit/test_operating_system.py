@@ -7,6 +7,8 @@ import os
 import re
 import resource
 import socket
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -153,3 +155,25 @@ def test_only_one_module_uses_what_not_all_systems_have() -> None:
         if any(pattern.search(line.partition("#")[0]) for line in path.read_text().splitlines())
     }
     assert users == {"kctl/operating_system.py"}
+
+
+def test_large_blocks_are_returned_to_the_system_also_after_larger_ones() -> None:
+    program = """
+import os
+from kctl.operating_system import LARGE_BLOCK_BYTES, return_large_blocks
+
+def resident_bytes():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+assert return_large_blocks()
+largest = b"x" * (16 << 20)
+del largest
+before = resident_bytes()
+# Small blocks between large ones keep the large ones from being at the end of the heap.
+blocks = [(b"x" * (2 * LARGE_BLOCK_BYTES), b"x" * 5_000) for _ in range(100)]
+small = [each for _, each in blocks]
+del blocks
+print(resident_bytes() - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 20 * operating_system.LARGE_BLOCK_BYTES

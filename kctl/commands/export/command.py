@@ -27,7 +27,7 @@ from kctl.input_files import read_regular
 from kctl.quantities import counted
 from kctl.server.clock import SystemClock
 from kctl.spark.cluster_view import TopicSelection
-from kctl.spark.commit_log import LostRace
+from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.decodings import DecodingOptions, FieldOptions
 from kctl.spark.engine import require_engine
 from kctl.spark.exec.column_types import Format
@@ -505,7 +505,7 @@ def _run(
     except PackageMissing as error:
         run.console.fail("PACKAGE_MISSING", str(error))
         return ExitStatus.FAILED
-    except (Locked, LostRace, UnknownFiles) as error:
+    except (BrokenExportFolder, Locked, LostRace, UnknownFiles) as error:
         raise Refused(str(error)) from None
 
 

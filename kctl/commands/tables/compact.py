@@ -15,7 +15,7 @@ from kctl.commands.values import parse_size
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.server.clock import SystemClock
-from kctl.spark.commit_log import LostRace
+from kctl.spark.commit_log import BrokenExportFolder, LostRace
 from kctl.spark.compaction.bins import CompactedTable, NotCompactable
 from kctl.spark.compaction.request import CompactRequest, compact_export
 from kctl.spark.exec.files import Locked
@@ -93,7 +93,7 @@ def compact(
     except DataLoss as error:
         run.console.fail("DATA_LOSS", str(error))
         return ExitStatus.UNMET
-    except (Locked, LostRace, UnknownFiles, NotCompactable) as error:
+    except (BrokenExportFolder, Locked, LostRace, UnknownFiles, NotCompactable) as error:
         raise Refused(str(error)) from None
     run.console.show(COLUMNS, found)
     return ExitStatus.DONE

@@ -44,6 +44,7 @@ class AlterClientQuotasRequest:
 
     entries: list[RequestEntryData] = array(RequestEntryData)
     validate_only: bool = boolean()
+    """Check the request, and change nothing."""
 
 
 @struct
@@ -51,7 +52,9 @@ class ResponseEntityData:
     """One part of a quota entity, as in the request."""
 
     entity_type: str = string()
+    """`user`, `client-id` or `ip`."""
     entity_name: str | None = string(nullable="0+")
+    """Null for the default of the type."""
 
 
 @struct

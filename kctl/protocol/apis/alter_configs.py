@@ -22,6 +22,7 @@ class AlterConfigsResource:
     """A topic or a broker with all of its overrides."""
 
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
     """Topic name or broker id; an empty broker name means the default of all brokers."""
     configs: list[AlterableConfig] = array(AlterableConfig)
@@ -33,6 +34,7 @@ class AlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
+    """Check the request, and change nothing."""
 
 
 @struct
@@ -42,6 +44,7 @@ class AlterConfigsResourceResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
 
 

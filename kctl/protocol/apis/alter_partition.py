@@ -34,6 +34,7 @@ class AlterPartitionRequest:
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
+    """The zxid of the registration of the sender (KIP-380); -1 is not checked."""
     topics: list[RequestTopicData] = array(RequestTopicData)
 
 

@@ -37,7 +37,9 @@ class AlterUserScramCredentialsRequest:
     """Changes credentials; if one change of a user is invalid, none of that user's is made."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
+    """Credentials to delete."""
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
+    """Credentials to create or to replace."""
 
 
 @struct

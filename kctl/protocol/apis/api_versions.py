@@ -26,6 +26,7 @@ class ApiVersion:
     """The range of versions of one API, both ends included."""
 
     api_key: int = int16()
+    """The number of the API."""
     min_version: int = int16()
     max_version: int = int16()
 
@@ -46,6 +47,7 @@ class FinalizedFeatureKey:
     name: str = string()
     max_version_level: int = int16()
     min_version_level: int = int16()
+    """The finalized range of the cluster."""
 
 
 @response(key=18, versions="0-4", flexible="3+")

@@ -41,6 +41,7 @@ class Member:
     member_id: str = string()
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
+    """The rack of the client; null if unknown."""
     member_epoch: int = int32()
     """The group epoch that the member has reached."""
     client_id: str = string()
@@ -71,8 +72,10 @@ class DescribedGroup:
     assignment_epoch: int = int32()
     """The group epoch that the target assignment was computed for."""
     assignor_name: str = string()
+    """The assignor on the side of the broker (KIP-848)."""
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-2147483648)
+    """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
 
 
 @response(key=69, versions="0-1", flexible="0+")

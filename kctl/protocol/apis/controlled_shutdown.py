@@ -14,6 +14,7 @@ class ControlledShutdownRequest:
 
     broker_id: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    """The zxid of the registration of the sender (KIP-380); -1 is not checked."""
 
 
 @struct

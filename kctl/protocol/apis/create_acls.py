@@ -13,6 +13,7 @@ class AclCreation:
     """An ACL to add; the numbers are listed in kctl.protocol.apis."""
 
     resource_type: int = int8()
+    """2: topic; 3: group; 4: cluster; 5: transactional id; 6: delegation token."""
     resource_name: str = string()
     resource_pattern_type: int = int8("1+", default=3)
     """Version 0 has literal patterns only."""
@@ -21,7 +22,9 @@ class AclCreation:
     host: str = string()
     """Address of the client; `*` for all."""
     operation: int = int8()
+    """The code of a kctl.security.acls.Operation, such as 3 for read."""
     permission_type: int = int8()
+    """2: deny; 3: allow."""
 
 
 @request(key=30, versions="0-2", flexible="2+")

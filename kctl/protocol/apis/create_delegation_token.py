@@ -13,6 +13,7 @@ class CreatableRenewers:
     """A principal that may renew the token, beside the owner."""
 
     principal_type: str = string()
+    """`User`."""
     principal_name: str = string()
 
 
@@ -21,6 +22,7 @@ class CreateDelegationTokenRequest:
     """Creates a token for the caller, whose connection must not be authenticated by a token."""
 
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
+    """Principals other than the owner that may renew the token."""
     max_lifetime_ms: int = int64()
     """-1 for the broker's `delegation.token.max.lifetime.ms`, which is also the maximum."""
 
@@ -31,8 +33,10 @@ class CreateDelegationTokenResponse:
 
     error_code: int = int16()
     principal_type: str = string()
+    """`User`."""
     principal_name: str = string()
     issue_timestamp_ms: int = int64()
+    """In ms of the epoch."""
     expiry_timestamp_ms: int = int64()
     """When the token expires unless it is renewed."""
     max_timestamp_ms: int = int64()

@@ -33,6 +33,7 @@ class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
+    """Check the request, and change nothing."""
 
 
 @struct

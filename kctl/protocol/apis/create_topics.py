@@ -54,6 +54,7 @@ class CreateTopicsRequest:
     timeout_ms: int = int32(default=60000)
     """How long to wait until every partition has a leader; then REQUEST_TIMED_OUT, and the topic exists."""
     validate_only: bool = boolean("1+", default=False)
+    """Check the request, and change nothing."""
 
 
 @struct
@@ -67,6 +68,7 @@ class CreatableTopicConfigs:
     config_source: int = int8(default=-1)
     """1 topic, 2 dynamic broker, 3 dynamic broker default, 4 static broker, 5 default."""
     is_sensitive: bool = boolean()
+    """True for secrets, whose value is null."""
 
 
 @struct

@@ -34,6 +34,7 @@ class EntityData:
     """One part of a quota entity."""
 
     entity_type: str = string()
+    """`user`, `client-id` or `ip`."""
     entity_name: str | None = string(nullable="0+")
     """Null for the default entity of the type."""
 

@@ -38,3 +38,4 @@ class DescribeClusterResponse:
     """-1 if there is no active controller."""
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-2147483648)
+    """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""

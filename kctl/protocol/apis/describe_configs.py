@@ -13,6 +13,7 @@ class DescribeConfigsResource:
     """A topic or a broker."""
 
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
     """Topic name or broker id; an empty broker name means the dynamic default of all brokers."""
     configuration_keys: list[str] | None = array(string, nullable="0+")
@@ -25,6 +26,7 @@ class DescribeConfigsRequest:
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+", default=False)
+    """Return the values that the effective one overrides."""
     include_documentation: bool = boolean("3+", default=False)
 
 
@@ -48,10 +50,13 @@ class DescribeConfigsResourceResult:
     read_only: bool = boolean()
     """True if the property cannot be changed at runtime."""
     is_default: bool = boolean("0", default=False)
+    """True if the value is the default; `config_source` replaces it."""
     config_source: int = int8("1+", default=-1, ignorable=True)
     """1 topic, 2 dynamic broker, 3 dynamic broker default, 4 static broker, 5 default, 6 dynamic broker logger."""
     is_sensitive: bool = boolean()
+    """True for secrets, whose value is null."""
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", default=[], ignorable=True)
+    """The values by precedence, the effective one first."""
     config_type: int = int8("3+", default=0, ignorable=True)
     """0 unknown, 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password."""
     documentation: str | None = string("3+", nullable="3+", default=None, ignorable=True)
@@ -64,6 +69,7 @@ class DescribeConfigsResult:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default="")
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 

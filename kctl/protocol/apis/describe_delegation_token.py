@@ -13,6 +13,7 @@ class DescribeDelegationTokenOwner:
     """A principal that owns tokens."""
 
     principal_type: str = string()
+    """`User`."""
     principal_name: str = string()
 
 
@@ -29,6 +30,7 @@ class DescribedDelegationTokenRenewer:
     """A principal that may renew the token."""
 
     principal_type: str = string()
+    """`User`."""
     principal_name: str = string()
 
 
@@ -37,15 +39,19 @@ class DescribedDelegationToken:
     """A token.  Timestamps are in ms since the epoch."""
 
     principal_type: str = string()
+    """`User`."""
     principal_name: str = string()
     issue_timestamp: int = int64()
+    """In ms of the epoch."""
     expiry_timestamp: int = int64()
+    """In ms; renewals move it up to `max_timestamp`."""
     max_timestamp: int = int64()
     """The latest time to which it can be renewed."""
     token_id: str = string()
     hmac: bytes = bytes_(secret=True)
     """The secret of the token."""
     renewers: list[DescribedDelegationTokenRenewer] = array(DescribedDelegationTokenRenewer)
+    """Principals other than the owner that may renew the token."""
 
 
 @response(key=41, versions="0-2", flexible="2+")

@@ -47,6 +47,7 @@ class DescribedGroup:
     """The chosen protocol, for consumers the name of the assignor."""
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
     authorized_operations: int = int32("3+", default=-2147483648)
+    """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
 
 
 @response(key=15, versions="0-6", flexible="5+")

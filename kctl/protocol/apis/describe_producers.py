@@ -47,6 +47,7 @@ class PartitionResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     active_producers: list[ProducerState] = array(ProducerState)
+    """Those with producer state in this partition."""
 
 
 @struct

@@ -42,6 +42,7 @@ class ReplicaState:
 
     replica_id: int = int32()
     replica_directory_id: UUID = uuid("2+", default=ZERO_UUID)
+    """The id of the log directory (KIP-853)."""
     log_end_offset: int = int64()
     """-1 if unknown."""
     last_fetch_timestamp: int = int64("1+", default=-1, ignorable=True)
@@ -62,7 +63,9 @@ class PartitionResponse:
     leader_epoch: int = int32()
     high_watermark: int = int64()
     current_voters: list[ReplicaState] = array(ReplicaState)
+    """Controllers that vote."""
     observers: list[ReplicaState] = array(ReplicaState)
+    """Brokers and other nodes that only follow."""
 
 
 @struct

@@ -33,6 +33,7 @@ class TransactionState:
     transaction_state: str = string()
     """`Ongoing`, `CompleteCommit` or another state of Kafka's TransactionState."""
     transaction_timeout_ms: int = int32()
+    """The coordinator aborts the transaction after this time."""
     transaction_start_time_ms: int = int64()
     """In ms since the epoch; -1 without an open transaction."""
     producer_id: int = int64()

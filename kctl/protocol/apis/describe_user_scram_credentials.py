@@ -30,6 +30,7 @@ class CredentialInfo:
     mechanism: int = int8()
     """1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
     iterations: int = int32()
+    """Of PBKDF2."""
 
 
 @struct

@@ -33,6 +33,7 @@ class FetchPartition:
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
+    """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     fetch_offset: int = int64()
     """The first offset to return; the batch that contains it may start before it."""
     last_fetched_epoch: int = int32("12+", default=-1)
@@ -70,6 +71,7 @@ class FetchRequest:
     max_wait_ms: int = int32()
     """How long to wait for `min_bytes`."""
     min_bytes: int = int32()
+    """The response waits for so many bytes, at most for `max_wait_ms`."""
     max_bytes: int = int32("3+", default=0x7FFFFFFF, ignorable=True)
     """Limit for the whole response in bytes, with the same exception for the first batch."""
     isolation_level: int = int8("4+", default=0, ignorable=True)
@@ -81,6 +83,7 @@ class FetchRequest:
     topics: list[FetchTopic] = array(FetchTopic)
     """In a session, only the partitions that were added or whose parameters changed."""
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+", default=[])
+    """Partitions to remove from the fetch session (KIP-227)."""
     rack_id: str = string("11+", default="", ignorable=True)
     """The consumer's rack (`client.rack`), to select a replica to read from."""
 
@@ -115,6 +118,7 @@ class AbortedTransaction:
 
     producer_id: int = int64()
     first_offset: int = int64()
+    """The first offset of the transaction in this partition."""
 
 
 @struct

@@ -24,6 +24,7 @@ class AlterConfigsResource:
     """The changes for one topic, broker or broker logger."""
 
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
     """Topic name or broker id; an empty broker name means the default of all brokers."""
     configs: list[AlterableConfig] = array(AlterableConfig)
@@ -35,6 +36,7 @@ class IncrementalAlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
+    """Check the request, and change nothing."""
 
 
 @struct
@@ -44,6 +46,7 @@ class AlterConfigsResourceResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     resource_type: int = int8()
+    """2: topic; 4: broker; 8: the loggers of a broker; since Kafka 3.7 also 16 and 32 for client metrics and groups."""
     resource_name: str = string()
 
 

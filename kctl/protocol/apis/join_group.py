@@ -55,6 +55,7 @@ class JoinGroupResponse:
     generation_id: int = int32(default=-1)
     """Number of the rebalance; -1 on an error."""
     protocol_type: str | None = string("7+", nullable="7+", default=None, ignorable=True)
+    """`consumer` for consumers (KIP-559)."""
     protocol_name: str | None = string(nullable="7+")
     """The chosen protocol; null or empty on an error."""
     leader: str = string()

@@ -32,7 +32,9 @@ class LeaderAndIsrPartitionState:
     replicas: list[int] = array(int32)
     """All replicas, preferred leader first; during a reassignment old and new ones."""
     adding_replicas: list[int] = array(int32, "3+", default=[], ignorable=True)
+    """Replicas that a reassignment adds."""
     removing_replicas: list[int] = array(int32, "3+", default=[], ignorable=True)
+    """Replicas that a reassignment removes when it is complete."""
     is_new: bool = boolean("1+", default=False, ignorable=True)
     """True if the partition was just created, so that a log may be created while log directories are offline."""
 
@@ -61,12 +63,16 @@ class LeaderAndIsrRequest:
 
     controller_id: int = int32()
     controller_epoch: int = int32()
+    """Incremented by each election of a controller; a lower one than the last is refused."""
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    """The zxid of the registration of the receiver (KIP-380); -1 is not checked."""
     type: int = int8("5+", default=0)
     """0 unknown (older versions), 1 incremental, 2 full: partitions that are not listed are stray."""
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "0-1", default=[])
+    """All partitions in one list; later versions group them by topic."""
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+", default=[])
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader)
+    """The brokers that lead a partition of the request."""
 
 
 @struct

@@ -26,6 +26,7 @@ class ListedGroup:
     protocol_type: str = string()
     """`consumer` for groups of consumers; empty if only offsets were committed."""
     group_state: str = string("4+", default="", ignorable=True)
+    """Such as `Stable`; empty if the version does not have it."""
     group_type: str = string("5+", default="", ignorable=True)
     """`classic`, `consumer`, `share` or `streams`."""
 

@@ -15,6 +15,7 @@ class ListOffsetsPartition:
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
+    """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     timestamp: int = int64()
     """In ms since the epoch: the first record at or after it.  -1 for the end of the partition, -2 for its start."""
     max_num_offsets: int = int32("0", default=1)

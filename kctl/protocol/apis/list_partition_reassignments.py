@@ -35,7 +35,9 @@ class OngoingPartitionReassignment:
     replicas: list[int] = array(int32)
     """The current replicas, including those being added and removed."""
     adding_replicas: list[int] = array(int32)
+    """Replicas that a reassignment adds."""
     removing_replicas: list[int] = array(int32)
+    """Replicas that a reassignment removes when it is complete."""
 
 
 @struct

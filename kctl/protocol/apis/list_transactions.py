@@ -13,7 +13,9 @@ class ListTransactionsRequest:
     """Sent to each broker to list all transactions of a cluster.  Empty filters match everything."""
 
     state_filters: list[str] = array(string)
+    """Names of states; empty for all."""
     producer_id_filters: list[int] = array(int64)
+    """Empty for all producers."""
 
 
 @struct

@@ -57,8 +57,8 @@ class MetadataResponsePartition:
     replica_nodes: list[int] = array(int32)
     """All replicas, preferred leader first."""
     isr_nodes: list[int] = array(int32)
-    """The in-sync replicas."""
     offline_replicas: list[int] = array(int32, "5+", default=[], ignorable=True)
+    """Replicas on brokers that are not alive, or in log directories that are offline."""
 
 
 @struct
@@ -70,8 +70,10 @@ class MetadataResponseTopic:
     name: str = string()
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
+    """True for `__consumer_offsets` and `__transaction_state`."""
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
     topic_authorized_operations: int = int32("8+", default=-2147483648)
+    """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""
 
 
 @response(key=3, versions="0-11", flexible="9+")
@@ -86,3 +88,4 @@ class MetadataResponse:
     """-1 if there is no active controller."""
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=-2147483648)
+    """A bit for each operation that the client may perform, by its code; the least int32 if not requested."""

@@ -36,6 +36,7 @@ class OffsetFetchResponsePartition:
     committed_offset: int = int64()
     """-1 if there is none."""
     committed_leader_epoch: int = int32("5+", default=-1, ignorable=True)
+    """The epoch of the last record that was read; -1 if unknown."""
     metadata: str | None = string(nullable="0+")
     """The text given with the commit; empty if there is none."""
     error_code: int = int16()

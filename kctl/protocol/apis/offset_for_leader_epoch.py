@@ -17,6 +17,7 @@ class OffsetForLeaderPartition:
 
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
+    """The epoch that the client knows: another one is refused as fenced or unknown; -1 is not checked (KIP-320)."""
     leader_epoch: int = int32()
     """Epoch of the last record that the sender has."""
 

@@ -60,6 +60,7 @@ class PartitionProduceResponse:
     """Time of the append in ms since the epoch for LogAppendTime, -1 for CreateTime."""
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", default=[], ignorable=True)
+    """The records that were refused, by their index in the batch (KIP-467)."""
     error_message: str | None = string("8+", nullable="8+", default=None, ignorable=True)
 
 

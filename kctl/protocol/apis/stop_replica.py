@@ -51,10 +51,13 @@ class StopReplicaRequest:
 
     controller_id: int = int32()
     controller_epoch: int = int32()
+    """Incremented by each election of a controller; a lower one than the last is refused."""
     broker_epoch: int = int64("1+", default=-1, ignorable=True)
+    """The zxid of the registration of the receiver (KIP-380); -1 is not checked."""
     delete_partitions: bool = boolean("0-2", default=False)
     """Before version 3: True to delete the logs of all listed partitions."""
     ungrouped_partitions: list[StopReplicaPartitionV0] = array(StopReplicaPartitionV0, "0", default=[])
+    """All partitions in one list; later versions group them by topic."""
     topics: list[StopReplicaTopicV1] = array(StopReplicaTopicV1, "1-2", default=[])
     topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, "3+", default=[])
 

@@ -28,6 +28,7 @@ class SyncGroupRequest:
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
     """Null skips the check; otherwise INCONSISTENT_GROUP_PROTOCOL if it differs."""
     protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    """The assignor of the generation (KIP-559)."""
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
     """The assignments of all members from the leader; empty from the others."""
 
@@ -39,6 +40,8 @@ class SyncGroupResponse:
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    """`consumer` for consumers (KIP-559)."""
     protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    """The assignor of the generation (KIP-559)."""
     assignment: bytes = bytes_()
     """Empty on an error."""

@@ -18,6 +18,7 @@ class TxnOffsetCommitRequestPartition:
     committed_leader_epoch: int = int32("2+", default=-1, ignorable=True)
     """Epoch of the last record read; -1 if unknown."""
     committed_metadata: str | None = string(nullable="0+")
+    """A text that OffsetFetch returns."""
 
 
 @struct

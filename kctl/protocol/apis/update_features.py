@@ -30,6 +30,7 @@ class UpdateFeaturesRequest:
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean("1+", default=False)
+    """Check the request, and change nothing."""
 
 
 @struct

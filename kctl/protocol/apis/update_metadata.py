@@ -73,10 +73,13 @@ class UpdateMetadataRequest:
 
     controller_id: int = int32()
     controller_epoch: int = int32()
+    """Incremented by each election of a controller; a lower one than the last is refused."""
     broker_epoch: int = int64("5+", default=-1, ignorable=True)
+    """The zxid of the registration of the receiver (KIP-380); -1 is not checked."""
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
         UpdateMetadataPartitionState, "0-4", default=[]
     )
+    """All partitions in one list; later versions group them by topic."""
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+", default=[])
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
     """All live brokers; replaces the broker's list."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, AlterStates, CompleteRequest
+from kctl.server.controller.decisions import Decision
 from kctl.server.controller.events import IsrAlterationsRequested, StatesAltered, StatesRead
 from kctl.server.controller.reassignment_steps import states_read
 from kctl.server.controller.state import ControllerState
@@ -30,9 +31,9 @@ def alterations_requested(state: ControllerState, event: IsrAlterationsRequested
     return [AlterStates(accepted, outcome, event.token)]
 
 
-def states_altered(state: ControllerState, event: StatesAltered) -> list[Action]:
+def states_altered(state: ControllerState, event: StatesAltered) -> Decision:
     """The new in-sync replicas are written: updates all brokers and completes reassignments that are now in sync."""
-    updates = states_read(state, StatesRead({**event.written, **event.conflicts}))
+    updates = yield from states_read(state, StatesRead({**event.written, **event.conflicts}))
     outcome = dict(event.outcome)
     outcome.update(dict.fromkeys(event.conflicts, ErrorCode.INVALID_UPDATE_VERSION))
     outcome.update(dict.fromkeys(event.missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -213,12 +214,14 @@ def shut_down(state: ControllerState, broker_id: int) -> Decision:
     return actions + batch.actions()
 
 
-def election_requested(state: ControllerState, event: ElectionRequested) -> list[Action]:
+def election_requested(state: ControllerState, event: ElectionRequested) -> Decision:
     """Holds preferred or unclean elections; the response has an error code per partition.  KIP-460."""
-    requested = tuple(state.all_partitions()) if event.partitions is None else event.partitions
+    requested = state.all_partitions() if event.partitions is None else event.partitions
     outcome: dict[TopicPartition, ErrorCode] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic_partition in requested:
+    for number, topic_partition in enumerate(requested):
+        if is_slice_full(number):
+            yield
         decision = _elect(state, topic_partition, is_unclean=event.is_unclean)
         if isinstance(decision, LeaderAndIsr):
             changed[topic_partition] = decision
@@ -253,18 +256,28 @@ def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclea
     return missing if elected is None else next_state(state, known, elected.leader, elected.isr)
 
 
-def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
+def rebalance(state: ControllerState, event: RebalanceDue) -> Decision:
     """auto.leader.rebalance.enable: elects preferred replicas of brokers that lead too few of their partitions."""
-    preferred: dict[int, list[TopicPartition]] = {}
-    for topic_partition in state.all_partitions():
-        if topic_partition in state.leaders and topic_partition.topic not in state.deleting:
-            preferred.setdefault(state.replicas(topic_partition)[0], []).append(topic_partition)
-    changed: dict[TopicPartition, LeaderAndIsr] = {}
-    for broker_id, partitions in preferred.items():
-        not_preferred = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
-        if len(not_preferred) * 100 <= event.imbalance_percentage * len(partitions):
+    counts: Counter[int] = Counter()
+    """By broker, the partitions of which it is the preferred leader."""
+    led_by_others: dict[int, list[TopicPartition]] = {}
+    for number, topic_partition in enumerate(state.all_partitions()):
+        if is_slice_full(number):
+            yield
+        known = state.leaders.get(topic_partition)
+        if known is None or topic_partition.topic in state.deleting:
             continue
-        for topic_partition in not_preferred:
+        preferred = state.replicas(topic_partition)[0]
+        counts[preferred] += 1
+        if known.leader != preferred:
+            led_by_others.setdefault(preferred, []).append(topic_partition)
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for broker_id, partitions in led_by_others.items():
+        if len(partitions) * 100 <= event.imbalance_percentage * counts[broker_id]:
+            continue
+        for number, topic_partition in enumerate(partitions):
+            if is_slice_full(number):
+                yield
             decision = _elect(state, topic_partition, is_unclean=False)
             if isinstance(decision, LeaderAndIsr):
                 changed[topic_partition] = decision

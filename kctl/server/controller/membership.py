@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import Action, Continue, WriteStates
+from kctl.server.controller.actions import Continue, WriteStates
 from kctl.server.controller.decisions import Decision, is_slice_full
 from kctl.server.controller.events import BrokersRead
 from kctl.server.controller.leadership import bring_online, without, without_dead_brokers
@@ -76,10 +76,7 @@ def _brokers_added(state: ControllerState, come: set[int]) -> Decision:
     # A new broker needs the leaders' endpoints before LeaderAndIsr requests name them.
     batch = RequestBatch(state)
     batch.send_live_brokers()
-    yield
-    batch.send_full_metadata(come)
-    actions = batch.actions()
-    yield
+    actions = [*batch.actions(), (yield from batch.full_metadata(come))]
     batch = RequestBatch(state)
     for number, topic_partition in enumerate(state.all_partitions()):
         if is_slice_full(number):
@@ -93,15 +90,17 @@ def _brokers_added(state: ControllerState, come: set[int]) -> Decision:
                     batch.leader_and_isr(broker_id, topic_partition)
     actions += batch.actions()
     actions += yield from bring_online(state, state.all_partitions())
-    actions += resume_reassignments(state)
+    actions += yield from resume_reassignments(state)
     actions += yield from resume_deletions(state)
     return actions
 
 
-def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
+def log_dir_failed(state: ControllerState, broker_id: int) -> Decision:
     """A log directory failed: sends LeaderAndIsr for all replicas; the broker's response names the failed ones."""
     batch = RequestBatch(state)
-    for topic_partition in state.all_partitions():
+    for number, topic_partition in enumerate(state.all_partitions()):
+        if is_slice_full(number):
+            yield
         if broker_id in state.replicas(topic_partition) and topic_partition in state.leaders:
             batch.leader_and_isr(broker_id, topic_partition)
     return batch.actions()

@@ -17,11 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.state import ControllerState
 from kctl.zookeeper.znodes import TopicAssignment
+
+
+class PartitionChange(NamedTuple):
+    """What the node of a topic has about a partition after a step of its reassignment."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
@@ -43,9 +52,11 @@ def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
 
 def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
     """All partitions under reassignment."""
-    for topic_partition in state.all_partitions():
-        if is_reassigning(state.topics[topic_partition.topic], topic_partition.partition):
-            yield topic_partition
+    for topic, assignment in sorted(state.topics.items()):
+        moved = assignment.adding_replicas.keys() | assignment.removing_replicas.keys()
+        for partition in sorted(moved):
+            if is_reassigning(assignment, partition) and partition in assignment.replicas:
+                yield TopicPartition(topic, partition)
 
 
 def refusal(
@@ -67,7 +78,7 @@ def refusal(
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
     if topic in state.deleting:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
-    problem = _loss(state, topic_partition, begun(assignment, partition, requested))
+    problem = _loss(state, topic_partition, begun(assignment, partition, requested).replicas)
     return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
@@ -86,32 +97,29 @@ def _problem(state: ControllerState, replicas: Sequence[int], requested: Sequenc
     return None
 
 
-def _loss(state: ControllerState, topic_partition: TopicPartition, books: TopicAssignment) -> str | None:
+def _loss(state: ControllerState, topic_partition: TopicPartition, replicas: Sequence[int]) -> str | None:
     """The problem if only replicas of an earlier reassignment are in sync.  Apache Kafka refuses that since KRaft."""
     known = state.leaders.get(topic_partition)
-    replicas = books.replicas[topic_partition.partition]
     if known is None or any(broker_id in replicas for broker_id in known.isr):
         return None
     return f"Only {', '.join(map(str, known.isr))} is in sync, and would no longer be a replica."
 
 
-def begun(assignment: TopicAssignment, partition: int, requested: Sequence[int] | None) -> TopicAssignment:
-    """The assignment with the reassignment started."""
+def begun(assignment: TopicAssignment, partition: int, requested: Sequence[int] | None) -> PartitionChange:
+    """The change that starts the reassignment."""
     origin = origin_replicas(assignment, partition)
     target = tuple(requested) if requested is not None else origin
     union = target + tuple(r for r in origin if r not in target)
-    return _with(
-        assignment,
-        partition,
+    return PartitionChange(
         replicas=union,
         adding=tuple(r for r in target if r not in origin),
         removing=tuple(r for r in origin if r not in target),
     )
 
 
-def completed(assignment: TopicAssignment, partition: int) -> TopicAssignment:
-    """The assignment with the reassignment completed."""
-    return _with(assignment, partition, replicas=target_replicas(assignment, partition), adding=(), removing=())
+def completed(assignment: TopicAssignment, partition: int) -> PartitionChange:
+    """The change that completes the reassignment."""
+    return PartitionChange(replicas=target_replicas(assignment, partition), adding=(), removing=())
 
 
 def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int]) -> bool:
@@ -119,23 +127,19 @@ def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int
     return set(target_replicas(assignment, partition)) <= set(isr)
 
 
-def _with(
-    assignment: TopicAssignment,
-    partition: int,
-    *,
-    replicas: tuple[int, ...],
-    adding: tuple[int, ...],
-    removing: tuple[int, ...],
-) -> TopicAssignment:
+def changed(assignment: TopicAssignment, changes: Mapping[int, PartitionChange]) -> TopicAssignment:
+    """The assignment with changes of some of its partitions."""
     return replace(
         assignment,
-        replicas={**assignment.replicas, partition: replicas},
-        adding_replicas=_without_empty(assignment.adding_replicas, partition, adding),
-        removing_replicas=_without_empty(assignment.removing_replicas, partition, removing),
+        replicas={**assignment.replicas, **{partition: each.replicas for partition, each in changes.items()}},
+        adding_replicas=_without_empty(assignment.adding_replicas, {p: each.adding for p, each in changes.items()}),
+        removing_replicas=_without_empty(
+            assignment.removing_replicas, {p: each.removing for p, each in changes.items()}
+        ),
     )
 
 
 def _without_empty(
-    known: Mapping[int, tuple[int, ...]], partition: int, value: tuple[int, ...]
+    known: Mapping[int, tuple[int, ...]], changes: Mapping[int, tuple[int, ...]]
 ) -> Mapping[int, tuple[int, ...]]:
-    return {p: replicas for p, replicas in {**known, partition: value}.items() if replicas}
+    return {p: replicas for p, replicas in {**known, **changes}.items() if replicas}

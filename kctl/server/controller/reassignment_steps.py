@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -19,7 +19,7 @@ from kctl.server.controller.actions import (
     WriteAssignments,
     WriteStates,
 )
-from kctl.server.controller.decisions import Decision
+from kctl.server.controller.decisions import Decision, is_long, is_slice_full
 from kctl.server.controller.events import (
     ReassignmentsCompleted,
     ReassignmentsRequested,
@@ -28,7 +28,7 @@ from kctl.server.controller.events import (
     StatesRead,
 )
 from kctl.server.controller.leadership import among_replicas, next_state
-from kctl.server.controller.reassignment_rules import is_reassigning
+from kctl.server.controller.reassignment_rules import PartitionChange, is_reassigning
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
@@ -44,19 +44,23 @@ _REMOVAL = (
 """States of a replica that a reassignment removes; Kafka's stopRemovedReplicasOfReassignedPartition."""
 
 
-def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> list[Action]:
+def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> Decision:
     """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
     outcome: dict[TopicPartition, ErrorCode] = {}
-    topics: dict[str, TopicAssignment] = {}
+    changes: dict[str, dict[int, PartitionChange]] = {}
     begun: list[TopicPartition] = []
-    for topic_partition, requested in event.replicas.items():
+    for number, (topic_partition, requested) in enumerate(event.replicas.items()):
+        if is_slice_full(number):
+            yield
         refusal = reassignment_rules.refusal(state, topic_partition, requested)
         outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
         if refusal is not None:
             continue
         topic, partition = topic_partition
-        topics[topic] = reassignment_rules.begun(topics.get(topic, state.topics[topic]), partition, requested)
+        change = reassignment_rules.begun(state.topics[topic], partition, requested)
+        changes.setdefault(topic, {})[partition] = change
         begun.append(topic_partition)
+    topics = yield from _changed(state, changes)
     if event.from_znode:
         state.requested_reassignments.update(begun)
     actions: list[Action] = []
@@ -67,12 +71,14 @@ def reassignments_requested(state: ControllerState, event: ReassignmentsRequeste
     return [*actions, CompleteRequest(event.token, outcome)]
 
 
-def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> list[Action]:
+def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> Decision:
     """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
     before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
     state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic_partition, known in before.items():
+    for number, (topic_partition, known) in enumerate(before.items()):
+        if is_slice_full(number):
+            yield
         requested = state.replicas(topic_partition)
         unwanted = tuple(broker_id for broker_id in known if broker_id not in requested)
         if unwanted:
@@ -80,7 +86,7 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
         for broker_id in requested:
             if broker_id not in known:
                 _start_replica(state, topic_partition, broker_id)
-    actions = _push(state, event.partitions)
+    actions = yield from _push(state, event.partitions)
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
     # Same replicas, other order, or a cancellation: no replica has to catch up.
@@ -92,28 +98,32 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
     return [*actions, WatchStates(event.partitions)]
 
 
-def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list[Action]:
+def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> Decision:
     """Elects a new leader where an obsolete replica led, and deletes the obsolete replicas' logs."""
     batch = RequestBatch(state)
-    for topic_partition, broker_ids in event.dismissed.items():
+    for number, (topic_partition, broker_ids) in enumerate(event.dismissed.items()):
+        if is_slice_full(number):
+            yield
         for broker_id in broker_ids:
             _start_deletion(state, topic_partition, broker_id, batch)
     return batch.actions()
 
 
-def resume_reassignments(state: ControllerState) -> list[Action]:
+def resume_reassignments(state: ControllerState) -> Decision:
     """Continues pending reassignments, after a failover or when a broker is added."""
     under_way = tuple(reassignment_rules.reassigning(state))
     if not under_way:
         return []
-    return [*_push(state, under_way), WatchStates(under_way)]
+    return [*(yield from _push(state, under_way)), WatchStates(under_way)]
 
 
-def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
+def states_read(state: ControllerState, event: StatesRead) -> Decision:
     """Leaders changed their in-sync replicas: updates all brokers and completes reassignments that are now in sync."""
     batch = RequestBatch(state)
     changed: list[TopicPartition] = []
-    for topic_partition, current in event.states.items():
+    for number, (topic_partition, current) in enumerate(event.states.items()):
+        if is_slice_full(number):
+            yield
         known = state.leaders.get(topic_partition)
         if known is None or current.partition_epoch <= known.partition_epoch:
             continue
@@ -121,14 +131,16 @@ def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
         batch.metadata(topic_partition)
         changed.append(topic_partition)
     complete = [tp for tp in changed if _is_complete(state, tp)]
-    return [*batch.actions(), *_complete(state, complete)]
+    return [*batch.actions(), *(yield from _complete(state, complete))]
 
 
 def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> Decision:
     """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
     batch = RequestBatch(state)
     topics: dict[str, TopicAssignment] = {}
-    for topic_partition, removed in event.removed.items():
+    for number, (topic_partition, removed) in enumerate(event.removed.items()):
+        if is_slice_full(number):
+            yield
         topics[topic_partition.topic] = state.topics[topic_partition.topic]
         for broker_id in removed:
             _start_deletion(state, topic_partition, broker_id, batch)
@@ -151,18 +163,24 @@ def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]
     return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
 
 
-def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
+def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> Decision:
     """Completes the partitions that are in sync; increments the leader epoch of the rest, so that all replicas are
     updated.
     """
-    complete = {tp: None for tp in partitions if tp in state.leaders and _is_complete(state, tp)}
-    pushed = {
-        tp: among_replicas(state, tp)
-        for tp in partitions
-        if tp in state.leaders and tp not in complete and state.leaders[tp].leader != NO_LEADER
-    }
+    complete: list[TopicPartition] = []
+    pushed: dict[TopicPartition, LeaderAndIsr] = {}
+    for number, topic_partition in enumerate(dict.fromkeys(partitions)):
+        if is_slice_full(number):
+            yield
+        known = state.leaders.get(topic_partition)
+        if known is None:
+            continue
+        if _is_complete(state, topic_partition):
+            complete.append(topic_partition)
+        elif known.leader != NO_LEADER:
+            pushed[topic_partition] = among_replicas(state, topic_partition)
     actions: list[Action] = [WriteStates({}, pushed)] if pushed else []
-    return [*actions, *_complete(state, complete)]
+    return [*actions, *(yield from _complete(state, complete))]
 
 
 def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> bool:
@@ -172,11 +190,14 @@ def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> boo
     return reassignment_rules.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
 
 
-def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> list[Action]:
+def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> Decision:
     """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
+    changes: dict[str, dict[int, PartitionChange]] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     removed: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic_partition in partitions:
+    for number, topic_partition in enumerate(partitions):
+        if is_slice_full(number):
+            yield
         topic, partition = topic_partition
         known = state.leaders[topic_partition]
         target = reassignment_rules.target_replicas(state.topics[topic], partition)
@@ -189,11 +210,24 @@ def _complete(state: ControllerState, partitions: Iterable[TopicPartition]) -> l
                 continue  # No target replica can lead: retried when a broker is added.
             leader = elected.leader
         removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
-        state.topics[topic] = reassignment_rules.completed(state.topics[topic], partition)
+        changes.setdefault(topic, {})[partition] = reassignment_rules.completed(state.topics[topic], partition)
         changed[topic_partition] = next_state(state, known, leader, isr)
     if not changed:
         return []
+    state.topics.update((yield from _changed(state, changes)))
     return [WriteStates({}, changed), Continue(ReassignmentsCompleted(removed))]
+
+
+def _changed(
+    state: ControllerState, changes: Mapping[str, Mapping[int, PartitionChange]]
+) -> Generator[None, None, dict[str, TopicAssignment]]:
+    """The assignments of these topics with the changes; yields before large ones."""
+    topics: dict[str, TopicAssignment] = {}
+    for topic, of_partitions in changes.items():
+        if is_long(state.topics[topic].replicas):
+            yield
+        topics[topic] = reassignment_rules.changed(state.topics[topic], of_partitions)
+    return topics
 
 
 def _start_replica(state: ControllerState, topic_partition: TopicPartition, broker_id: int) -> None:

@@ -5,7 +5,7 @@ Kafka: ControllerBrokerRequestBatch.  Each LeaderAndIsr implies an UpdateMetadat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from kctl.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
@@ -15,6 +15,7 @@ from kctl.server.controller.actions import (
     SendStopReplica,
     SendUpdateMetadata,
 )
+from kctl.server.controller.decisions import is_slice_full
 from kctl.server.controller.state import ControllerState
 
 EPOCH_DURING_DELETE = -2
@@ -28,7 +29,6 @@ class RequestBatch:
         self._state = state
         self._leader_and_isr: dict[int, dict[TopicPartition, PartitionUpdate]] = {}
         self._metadata: dict[TopicPartition, PartitionUpdate] = {}
-        self._full_metadata: set[int] = set()
         self._stop: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
         self._sends_live_brokers = False
         self._brokers = frozenset(state.brokers)
@@ -65,9 +65,15 @@ class RequestBatch:
         """Sends the live brokers to all live brokers, even if no partition changed."""
         self._sends_live_brokers = True
 
-    def send_full_metadata(self, broker_ids: Iterable[int]) -> None:
-        """Sends these brokers every partition that has a leader."""
-        self._full_metadata.update(broker_ids)
+    def full_metadata(self, broker_ids: Iterable[int]) -> Generator[None, None, SendUpdateMetadata]:
+        """The request that sends these brokers every partition that has a leader; yields between slices."""
+        updates: list[PartitionUpdate] = []
+        for number, topic_partition in enumerate(self._state.all_partitions()):
+            if is_slice_full(number):
+                yield
+            if topic_partition in self._state.leaders:
+                updates.append(self._update(topic_partition))
+        return SendUpdateMetadata(tuple(sorted(broker_ids)), tuple(updates))
 
     def stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, is_deleting: bool) -> None:
         """Adds a StopReplica; ignored when the broker is not alive, since it gets its replicas when it restarts."""
@@ -87,9 +93,6 @@ class RequestBatch:
         ]
         if (self._metadata or self._sends_live_brokers) and live:
             actions.append(SendUpdateMetadata(live, tuple(self._metadata.values())))
-        if self._full_metadata:
-            everything = tuple(self._update(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
-            actions.append(SendUpdateMetadata(tuple(sorted(self._full_metadata)), everything))
         actions += [
             SendStopReplica(broker_id, partitions, is_deleting)
             for (broker_id, is_deleting), partitions in sorted(self._stop.items())

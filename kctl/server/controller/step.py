@@ -181,7 +181,8 @@ def _fail_over(state: ControllerState, event: Elected) -> Decision:
             yield
         if topic_partition not in awaited:
             _send_roles(state, topic_partition, roles)
-    return [*introduction.actions(), *roles.actions(), *elections, *resume_reassignments(state), *deletions]
+    reassignments = yield from resume_reassignments(state)
+    return [*introduction.actions(), *roles.actions(), *elections, *reassignments, *deletions]
 
 
 def _start_partition(state: ControllerState, topic_partition: TopicPartition) -> None:

@@ -34,7 +34,7 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> Decision:
     added: list[TopicPartition] = []
     for topic, assignment in sorted(event.topics.items()):
         known = state.topics.get(topic)
-        if topic in state.deleting:
+        if topic in state.deleting or known is assignment:
             continue
         state.topics[topic] = assignment
         added += [

@@ -29,6 +29,7 @@ from kctl.server.controller.events import (
     TopicsRead,
 )
 from kctl.server.controller.state import ControllerState
+from kctl.server.controller.znode_reader import WrittenTopic
 from kctl.server.controller.znode_writer import ZnodeWriter
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SetData, ZooKeeper
@@ -85,6 +86,7 @@ class ZnodeEvents:
         self._unclean_topics = unclean_topics
         self._random = random
         self._has_topic_ids = has_topic_ids
+        self._topics_read: dict[str, WrittenTopic] = {}
 
     async def read_all(self, lease: ControllerLease) -> Elected:
         """Reads all state that the controller needs from ZooKeeper."""
@@ -149,7 +151,8 @@ class ZnodeEvents:
 
         No ids are assigned while brokers older than 2.8 may be in the cluster (inter.broker.protocol.version).
         """
-        topics, unreadable = await znode_reader.read_topics(self._zookeeper)
+        self._topics_read, unreadable = await znode_reader.read_topics(self._zookeeper, self._topics_read)
+        topics = {name: written.assignment for name, written in self._topics_read.items()}
         if not self._has_topic_ids:
             return topics, unreadable
         for name, assignment in list(topics.items()):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kctl.errors import NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
+from kctl.server.requests.slices import pieces
+from kctl.server.topic_znodes import decoded_topic
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.broker_znodes import decode_broker
 from kctl.zookeeper.operations import ZooKeeper
@@ -42,12 +44,24 @@ async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
 
-async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment], frozenset[str]]:
-    """All topics, and the names of those with an invalid node, which are skipped and logged."""
+class WrittenTopic(NamedTuple):
+    """A topic and the zxid of the transaction that wrote it."""
+
+    assignment: TopicAssignment
+    zxid: int
+
+
+async def read_topics(
+    zookeeper: ZooKeeper, known: Mapping[str, WrittenTopic]
+) -> tuple[dict[str, WrittenTopic], frozenset[str]]:
+    """All topics, and the names of those with an invalid node, which are skipped and logged.
+
+    Nodes that have not changed since `known` was read are not decoded again: their assignments are the same objects.
+    """
     names = await zookeeper.children(paths.TOPICS, watch=True)
-    found = list(zip(names, await _gather(partial(_read_topic, zookeeper), names), strict=True))
-    topics = {name: assignment for name, assignment in found if isinstance(assignment, TopicAssignment)}
-    return topics, frozenset(name for name, assignment in found if assignment is _UNREADABLE)
+    found = list(zip(names, await _gather(partial(_read_topic, zookeeper, known), names), strict=True))
+    topics = {name: written for name, written in found if isinstance(written, WrittenTopic)}
+    return topics, frozenset(name for name, written in found if written is _UNREADABLE)
 
 
 class WrittenState(NamedTuple):
@@ -169,15 +183,20 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
         return None
 
 
-async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unreadable | None:
+async def _read_topic(
+    zookeeper: ZooKeeper, known: Mapping[str, WrittenTopic], name: str
+) -> WrittenTopic | _Unreadable | None:
     path = paths.topic(name)
     problem = topic_name_problem(name)
     if problem is not None:
         log.error("ignoring invalid znode path=%r error=%s", path, problem)
         return _UNREADABLE
     try:
-        data, _ = await zookeeper.get(path, watch=True)
-        return znodes.decode_topic(path, data)
+        data, stat = await zookeeper.get(path, watch=True)
+        written = known.get(name)
+        if written is not None and written.zxid == stat.mzxid:
+            return written
+        return WrittenTopic(await decoded_topic(path, data), stat.mzxid)
     except NoNodeError:
         return None
     except ValueError as error:
@@ -202,12 +221,8 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
 
 
 async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
-    """Reads all keys in order, with a bounded number of reads in flight."""
-    gate = asyncio.Semaphore(_READS_IN_FLIGHT)
-
-    async def one(key: K) -> T:
-        async with gate:
-            # Created here, so that a cancelled controller leaves no coroutine that is never awaited.
-            return await read(key)
-
-    return list(await asyncio.gather(*(one(key) for key in keys)))
+    """Reads all keys in order, some at a time: starting 10,000 reads at once took 50 ms."""
+    found: list[T] = []
+    for some in pieces(list(keys), _READS_IN_FLIGHT):
+        found += await asyncio.gather(*(read(key) for key in some))
+    return found

@@ -42,6 +42,10 @@ class CoordinatorLog(Protocol):
         """The number of partitions of the existing topic, regardless of the properties; None if it does not exist."""
         ...
 
+    def batch_bytes_max(self, partition: int) -> int:
+        """The size from which on `append` refuses a batch.  Raises KctlError if the partition is not on this broker."""
+        ...
+
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:

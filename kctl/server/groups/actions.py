@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.server.groups.events import TimerKey, Token
+from kctl.server.groups.events import ExpireOffsets, ForgetTopics, TimerKey, Token
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.snapshot import GroupSnapshot
 
@@ -131,6 +131,13 @@ class ForgetTransaction:
     producer_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Process the event again, after other requests: this step has done a part of it."""
+
+    event: ForgetTopics | ExpireOffsets
+
+
 Action: TypeAlias = (
     Respond
     | PersistGroup
@@ -140,4 +147,5 @@ Action: TypeAlias = (
     | ScheduleTimer
     | CancelTimer
     | Discard
+    | Repeat
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kctl.errors import ErrorCode
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import TopicPartition
 from kctl.server.groups.actions import (
     Action,
@@ -13,6 +14,7 @@ from kctl.server.groups.actions import (
     ForgetTransaction,
     PersistOffsets,
     PersistTombstones,
+    Repeat,
     Respond,
 )
 from kctl.server.groups.events import (
@@ -20,6 +22,7 @@ from kctl.server.groups.events import (
     CommitRequest,
     DeleteGroup,
     DeleteOffsets,
+    ExpireOffsets,
     ForgetTopics,
     Now,
     TransactionalCommit,
@@ -117,12 +120,12 @@ def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]
     """Removes the commits of deleted topics: a new topic of the same name starts without commits."""
     forgotten = [tp for tp in group.offsets.known() if tp.topic in event.topics]
     if forgotten:
-        _drop(group, forgotten, now, out)
+        _drop_some(group, forgotten, event, now, out)
 
 
-def expire_offsets(group: Group, now: Now, out: list[Action]) -> None:
+def expire_offsets(group: Group, event: ExpireOffsets, now: Now, out: list[Action]) -> None:
     """Removes expired commits, and the group if nothing is left."""
-    _drop(group, _expired(group, now), now, out)
+    _drop_some(group, _expired(group, now), event, now, out)
 
 
 def java_length(text: str) -> int:
@@ -188,6 +191,15 @@ def _expired(group: Group, now: Now) -> list[TopicPartition]:
         empty_since_ms=empty_since_ms,
         kept_topics=kept_topics,
     )
+
+
+def _drop_some(
+    group: Group, partitions: Sequence[TopicPartition], event: ForgetTopics | ExpireOffsets, now: Now, out: list[Action]
+) -> None:
+    """Removes the first of these commits; if there are more, the event follows again."""
+    _drop(group, partitions[:REQUEST_ELEMENTS_PER_SLICE_MAX], now, out)
+    if len(partitions) > REQUEST_ELEMENTS_PER_SLICE_MAX:
+        out.append(Repeat(event))
 
 
 def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: list[Action]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
@@ -24,10 +25,11 @@ from kctl.limits import (
     MEMBER_METADATA_BYTES_MAX,
     MEMBER_PROTOCOLS_MAX,
     MEMBERS_METADATA_BYTES_MAX,
+    REQUEST_ELEMENTS_PER_SLICE_MAX,
 )
 from kctl.model import TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
-from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
+from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
@@ -44,17 +46,17 @@ from kctl.server.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
-    Protocols,
     SyncRequest,
     TransactionalCommit,
 )
+from kctl.server.groups.members import memory_of
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.open_transactions import TransactionEnd
 from kctl.server.groups.protocols import size_of
 from kctl.server.groups.runner import GroupRunner, HostedGroup
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, pause, pieces
 
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -100,8 +102,7 @@ class GroupCoordinator:
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Removes all commits of deleted topics."""
-        event = ForgetTopics(frozenset(topics))
-        visit_all(list(self._groups.values()), lambda hosted: self._runner.run(hosted, event))
+        self._runner.run_all(ForgetTopics(frozenset(topics)))
 
     def join(self, group_id: str, request: JoinRequest) -> Reply[JoinOutcome]:
         """JoinGroup: completes when the generation is complete, or at once with an error."""
@@ -111,7 +112,7 @@ class GroupCoordinator:
         if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
             # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
-        error = error or self._protocols_error(request.protocols)
+        error = error or self._size_error_of(request)
         if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         error = error or self._creation_error(group_id)
@@ -227,8 +228,20 @@ class GroupCoordinator:
         overviews = await in_slices(hosted.group.overview() for hosted in list(self._groups.values()))
         return error, [overview for overview in overviews if overview.state in states] if states else overviews
 
-    def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups, for one group."""
+    async def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, for one group.
+
+        Most of many offsets are removed before, in slices: if a member joins in a pause, these are removed, and the
+        error is NON_EMPTY_GROUP.
+        """
+        while (
+            (found := self._groups.get(group_id)) is not None
+            and found.group.state is GroupState.EMPTY
+            and len(found.group.offsets) > REQUEST_ELEMENTS_PER_SLICE_MAX
+        ):
+            some = tuple(islice(found.group.offsets, REQUEST_ELEMENTS_PER_SLICE_MAX))
+            self._runner.run(found, DeleteOffsets(ParkedCall(), some))
+            await pause()
         error = self._status(group_id, may_be_empty=True)
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
@@ -237,8 +250,22 @@ class GroupCoordinator:
         self._runner.run(hosted, DeleteGroup(call))
         return call.outcome()
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
-        """OffsetDelete: one error for the group, or one per partition."""
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
+        """OffsetDelete: one error for the group, or one per partition; removes them in slices."""
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for some in pieces(partitions, REQUEST_ELEMENTS_PER_SLICE_MAX) if partitions else [()]:
+            outcome = self._delete_some_offsets(group_id, some)
+            if outcome.error is ErrorCode.GROUP_ID_NOT_FOUND and errors:
+                # Without its last offset the group is gone.
+                outcome = DeleteOffsetsOutcome(ErrorCode.NONE, dict.fromkeys(some, ErrorCode.NONE))
+            if outcome.error is not ErrorCode.NONE:
+                return outcome
+            errors.update(outcome.partitions)
+            if len(errors) < len(partitions):
+                await pause()
+        return DeleteOffsetsOutcome(ErrorCode.NONE, errors)
+
+    def _delete_some_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
         error = self._status(group_id)
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
@@ -259,10 +286,12 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
 
-    def _protocols_error(self, protocols: Protocols) -> ErrorCode:
+    def _size_error_of(self, request: JoinRequest) -> ErrorCode:
+        protocols = request.protocols
         size = size_of(protocols)
         if size > MEMBER_METADATA_BYTES_MAX or len(protocols) > MEMBER_PROTOCOLS_MAX:
             return ErrorCode.INVALID_REQUEST
+        size += memory_of(request.member_id, request.group_instance_id, request.client_id)
         if self._runner.metadata_bytes + size > MEMBERS_METADATA_BYTES_MAX:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE

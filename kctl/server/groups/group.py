@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from kctl.errors import ErrorCode
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import Now, Protocols, Token
-from kctl.server.groups.members import Member
+from kctl.server.groups.members import Member, memory_of
 from kctl.server.groups.offsets import CommittedOffsets
 from kctl.server.groups.pending_appends import Append, AssignmentAppend
 from kctl.server.groups.protocols import ProtocolSupport
@@ -97,6 +97,7 @@ class Group:
         self.appends: dict[int, Append] = {}
         self._append_count = 0
         self._joining_count = 0
+        self._ids_bytes = 0
         self._protocol_support = ProtocolSupport()
 
     @property
@@ -173,8 +174,19 @@ class Group:
 
     @property
     def metadata_bytes(self) -> int:
-        """The size of the protocols of all members with their metadata."""
-        return self._protocol_support.metadata_bytes
+        """The size of all members with their ids, protocols and metadata, and of ids that were given to new members."""
+        return self._protocol_support.metadata_bytes + self._ids_bytes
+
+    def add_pending(self, member_id: str) -> None:
+        """Adds a member id with which no client has joined yet."""
+        self.pending_members.add(member_id)
+        self._ids_bytes += memory_of(member_id)
+
+    def remove_pending(self, member_id: str) -> None:
+        """Removes such an id, if it exists."""
+        if member_id in self.pending_members:
+            self.pending_members.remove(member_id)
+            self._ids_bytes -= memory_of(member_id)
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Adds a member; the first one determines the protocol type and is the leader."""
@@ -184,15 +196,16 @@ class Group:
             self.leader = member.member_id
         self.members[member.member_id] = member
         self._protocol_support.add(member.protocols)
+        self._ids_bytes += member.memory_bytes
         self._joining_count += member.is_joining
-        self.pending_members.discard(member.member_id)
+        self.remove_pending(member.member_id)
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
         """Removes a member, whose parked requests must be completed."""
-        self.pending_members.discard(member_id)
+        self.remove_pending(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
@@ -200,6 +213,7 @@ class Group:
         assert not member.is_joining
         assert member.sync_token is None
         self._protocol_support.remove(member.protocols)
+        self._ids_bytes -= member.memory_bytes
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         if self.leader == member_id:
@@ -211,6 +225,7 @@ class Group:
         assert member.group_instance_id is not None
         assert not member.is_joining
         assert member.sync_token is None
+        self._ids_bytes += len(new_member_id) - len(old_member_id)
         member.member_id = new_member_id
         member.timer_due_ms = None
         # Keeps its position in the order of members.

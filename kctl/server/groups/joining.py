@@ -121,7 +121,7 @@ def _join_without_id(group: Group, event: JoinRequest, now: Now, out: list[Actio
     if event.group_instance_id is not None and event.group_instance_id in group.static_members:
         _replace_static(group, event, event.group_instance_id, now, out)
     elif event.requires_known_member_id:
-        group.pending_members.add(event.fresh_member_id)
+        group.add_pending(event.fresh_member_id)
         out.append(ScheduleTimer(session_timer(event.fresh_member_id), event.session_timeout_ms))
         _refuse(event, ErrorCode.MEMBER_ID_REQUIRED, event.fresh_member_id, out)
     else:

@@ -89,6 +89,6 @@ def _remove(group: Group, member: Member, now: Now, out: list[Action]) -> None:
 
 def _remove_pending(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
     """Removes a member id with which no client has joined; the rebalance may have waited only for it."""
-    group.pending_members.discard(member_id)
+    group.remove_pending(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_ready(group, now, out)

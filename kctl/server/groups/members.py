@@ -7,6 +7,14 @@ from dataclasses import dataclass
 
 from kctl.server.groups.events import Protocols, Token
 
+_BYTES = 1_000
+"""The memory for a member or a member id without the strings of the client."""
+
+
+def memory_of(*texts: str | None) -> int:
+    """About the memory for a member with these ids, or for a member id with which no client has joined, in bytes."""
+    return _BYTES + sum(len(text) for text in texts if text is not None)
+
 
 @dataclass(slots=True, kw_only=True)
 class Member:
@@ -30,6 +38,11 @@ class Member:
     session_deadline_ms: int = 0
     timer_due_ms: int | None = None
     """When its session timer fires; heartbeats only move the deadline, which is checked when the timer fires."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About its memory without protocols."""
+        return memory_of(self.member_id, self.group_instance_id, self.client_id)
 
     @property
     def is_static(self) -> bool:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
@@ -23,7 +24,7 @@ from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog
 from kctl.server.groups.actions import PersistGroup, PersistOffsets, PersistTombstones
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.records import group_record, offset_records, tombstones
+from kctl.server.groups.records import group_record, offset_records, stored_bytes, tombstones
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,16 @@ class OffsetsWriter:
     def group(
         self, partition: LedPartition, group_id: str, action: PersistGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Writes the record of the group's current generation."""
+        """Writes the record of the group's current generation.
+
+        One that would be refused for its size is not encoded: for 1,000 members with 42 KB each that took 300 ms.
+        """
 
         def batch() -> bytes:
+            size_max = self._log.batch_bytes_max(partition.index)
+            if self._codec is Codec.NONE and stored_bytes(action.snapshot) > size_max:
+                code = ErrorCode.MESSAGE_TOO_LARGE
+                raise ApiError(code, f"the members of the generation have more than {size_max} bytes")
             return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms(), self._group_version)])
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
@@ -92,9 +100,11 @@ class OffsetsWriter:
     def _append(
         self, partition: LedPartition, group_id: str, batch: Callable[[], bytes], *, required_acks: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        return append_or_refuse(
-            lambda: self._log.append(
-                partition.index, batch(), required_acks=required_acks, timeout_ms=self._timeout_ms
-            ),
-            f"group={group_id!r} partition={partition.index}",
-        )
+        def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
+            try:
+                made = batch()
+            except ApiError as error:
+                return AppendOutcome(error.code)
+            return self._log.append(partition.index, made, required_acks=required_acks, timeout_ms=self._timeout_ms)
+
+        return append_or_refuse(append, f"group={group_id!r} partition={partition.index}")

@@ -48,6 +48,11 @@ def offset_records(
     ]
 
 
+def stored_bytes(snapshot: GroupSnapshot) -> int:
+    """The size of what the members sent, in the record of the generation."""
+    return sum(len(each.subscription) + len(each.assignment) + len(each.client_id) for each in snapshot.members)
+
+
 def group_record(
     group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
 ) -> Record:

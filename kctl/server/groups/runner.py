@@ -33,6 +33,7 @@ from kctl.server.groups.actions import (
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
+    Repeat,
     Respond,
     ScheduleTimer,
 )
@@ -188,6 +189,8 @@ class GroupRunner:
                 self._writer.tombstones(hosted.partition, hosted.group.group_id, action)
             case Discard():
                 self._discard(hosted)
+            case Repeat():
+                self._timer.schedule(0, partial(self._run_in_turns, action.event, [hosted]))
             case _:
                 assert_never(action)
 

@@ -83,7 +83,7 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
         case ForgetTopics():
             forget_topics(group, event, now, out)
         case ExpireOffsets():
-            expire_offsets(group, now, out)
+            expire_offsets(group, event, now, out)
         case TransactionCompleted():
             group.offsets.complete_transaction(event.producer_id, committed=event.committed)
         case GroupLoaded():

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
@@ -27,7 +29,8 @@ from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.requests.slices import results_of
-from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
+from kctl.server.thread_pool import in_thread
+from kctl.server.topic_plans import PartitionRoom, count_added_partitions, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
@@ -123,8 +126,10 @@ class CreatePartitionsHandler:
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"A partition reassignment is in progress for the topic '{topic.name}'.",
             )
+        count = count_added_partitions(topic, existing=known.replicas, room=room)
         brokers = self._metadata.racks()
-        added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers, room=room)
+        planned = partial(plan_added_partitions, topic, count, existing=known.replicas, brokers=brokers)
+        added = await in_thread(planned) if count * len(known.replicas[0]) > SLICE_OBJECTS else planned()
         if not validate_only:
             if allowance is not None:
                 allowance.take(len(added))

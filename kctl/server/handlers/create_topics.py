@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from kctl.config.described import describe_topic
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX
+from kctl.limits import COSTLY_ELEMENTS_PER_SLICE_MAX, SLICE_OBJECTS
 from kctl.protocol.apis.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -35,7 +36,8 @@ from kctl.server.quotas.accounts import MutationAllowance
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, TOPIC_DENIED, Outcome, outcome_of
 from kctl.server.requests.slices import Pace, results_of
-from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
+from kctl.server.thread_pool import in_thread
+from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic, replica_count
 from kctl.server.topic_writer import TopicWriter
 
 _KEEPS_CONFIG_ERROR = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
@@ -111,14 +113,17 @@ class CreateTopicsHandler:
                 outcomes[topic.name] = TOPIC_DENIED
                 continue
             try:
-                plan = plan_new_topic(
+                config = self._configs.current
+                planned = partial(
+                    plan_new_topic,
                     topic,
                     existing=existing,
                     brokers=brokers,
-                    config=self._configs.current,
+                    config=config,
                     random=self._random,
                     room=room,
                 )
+                plan = await in_thread(planned) if replica_count(topic, config) > SLICE_OBJECTS else planned()
                 self._policies.check_creation(_creation(plan, is_assigned=bool(topic.assignments)))
                 plans[topic.name] = plan
                 existing.add(topic.name)

@@ -10,7 +10,7 @@ from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsR
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
+from kctl.server.requests.slices import paced, size_of_id
 
 
 class DeleteGroupsHandler:
@@ -28,8 +28,8 @@ class DeleteGroupsHandler:
                     group_id=group_id,
                     error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
                     if group_id in denied
-                    else self._coordinator.delete(group_id),
+                    else await self._coordinator.delete(group_id),
                 )
-                async for group_id in paced(dict.fromkeys(request.groups_names))
+                async for group_id in paced(dict.fromkeys(request.groups_names), size_of_id)
             ]
         )

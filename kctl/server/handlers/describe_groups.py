@@ -22,7 +22,7 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.authorized_operations import NOT_REQUESTED, authorized_operations
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import in_slices
+from kctl.server.requests.slices import in_slices, size_of_id
 
 _GROUP = 4
 """How many members take as long as a group."""
@@ -37,7 +37,7 @@ class DescribeGroupsHandler:
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
         described = self._groups(request, context)
-        return DescribeGroupsResponse(groups=await in_slices(described, lambda group: _GROUP + len(group.members)))
+        return DescribeGroupsResponse(groups=await in_slices(described, _objects_in))
 
     def _groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Iterator[DescribedGroup]:
         left = DESCRIBED_BYTES_MAX
@@ -82,6 +82,10 @@ def _failed(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(
         error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
     )
+
+
+def _objects_in(group: DescribedGroup) -> int:
+    return _GROUP * size_of_id(group.group_id) + len(group.members)
 
 
 def _size_of(member: DescribedGroupMember) -> int:

@@ -7,6 +7,7 @@ result lists the partitions whose marker is not written yet.  KIP-664; newer tha
 from __future__ import annotations
 
 from kctl.errors import ErrorCode
+from kctl.limits import DESCRIBED_BYTES_MAX
 from kctl.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,9 +16,11 @@ from kctl.protocol.apis.describe_transactions import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import paced
+from kctl.server.requests.slices import Pace, size_of_id
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.snapshot import TransactionSnapshot
+
+_PARTITION_BYTES = 8
 
 
 class DescribeTransactionsHandler:
@@ -30,14 +33,19 @@ class DescribeTransactionsHandler:
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
         """Serves one request and returns the response."""
-        return DescribeTransactionsResponse(
-            transaction_states=[
-                self._describe(transactional_id, context)
-                async for transactional_id in paced(dict.fromkeys(request.transactional_ids))
-            ]
-        )
+        pace = Pace()
+        left = DESCRIBED_BYTES_MAX
+        states: list[TransactionState] = []
+        async for transactional_id in pace.over(dict.fromkeys(request.transactional_ids), size_of_id):
+            if left < 0:
+                states.append(_refused(transactional_id, ErrorCode.INVALID_REQUEST))
+                continue
+            state = await self._describe(transactional_id, context, pace)
+            left -= len(transactional_id) + _PARTITION_BYTES * sum(len(topic.partitions) for topic in state.topics)
+            states.append(state)
+        return DescribeTransactionsResponse(transaction_states=states)
 
-    def _describe(self, transactional_id: str, context: RequestContext) -> TransactionState:
+    async def _describe(self, transactional_id: str, context: RequestContext, pace: Pace) -> TransactionState:
         if not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         error, snapshot = self._coordinator.describe(transactional_id)
@@ -51,7 +59,7 @@ class DescribeTransactionsHandler:
             transaction_start_time_ms=snapshot.start_ms,
             producer_id=snapshot.producer.producer_id,
             producer_epoch=snapshot.producer.epoch,
-            topics=_topics(snapshot, context),
+            topics=await _topics(snapshot, context, pace),
         )
 
 
@@ -68,12 +76,12 @@ def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
     )
 
 
-def _topics(snapshot: TransactionSnapshot, context: RequestContext) -> list[TopicData]:
+async def _topics(snapshot: TransactionSnapshot, context: RequestContext, pace: Pace) -> list[TopicData]:
     """The partitions of topics that the client may describe."""
     topic_names = {topic for topic, _ in snapshot.partitions}
     hidden = context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic_names, is_logged=False)
     topics: dict[str, TopicData] = {}
-    for topic, index in snapshot.partitions:
+    async for topic, index in pace.over(snapshot.partitions):
         if topic in hidden:
             continue
         topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)

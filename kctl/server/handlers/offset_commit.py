@@ -10,6 +10,7 @@ timestamp; 2-4 optionally a retention time, which replaces offsets.retention.min
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Iterator, Mapping
+from dataclasses import replace
 
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
@@ -25,6 +26,7 @@ from kctl.protocol.apis.offset_commit import (
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
+from kctl.server.groups.commit_pieces import commit_in_pieces, is_long
 from kctl.server.groups.committing import java_length
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
@@ -92,8 +94,18 @@ class OffsetCommitHandler:
             generation=request.generation_id,
             offsets=(yield from self._offsets(request, existing)),
         )
+        if is_long(event.offsets):
+            return self._commit_in_pieces(request, event, refused)
         outcome = self._coordinator.commit(request.group_id, event)
         return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused})))
+
+    async def _commit_in_pieces(
+        self, request: OffsetCommitRequest, event: CommitRequest, refused: Mapping[TopicPartition, ErrorCode]
+    ) -> OffsetCommitResponse:
+        errors = await commit_in_pieces(
+            event.offsets, lambda some: self._coordinator.commit(request.group_id, replace(event, offsets=some))
+        )
+        return await end_of(_response(request, {**errors, **refused}), REQUEST_ELEMENTS_PER_SLICE_MAX)
 
     def _offsets(
         self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]

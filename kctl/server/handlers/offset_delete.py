@@ -18,6 +18,7 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import Pace
 
 
 class OffsetDeleteHandler:
@@ -27,22 +28,26 @@ class OffsetDeleteHandler:
         self._coordinator = coordinator
         self._topics = topics
 
-    def handle(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    async def handle(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
         """Serves one request and returns the response."""
         if not context.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
             return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
         denied = context.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
-        requested = [
+        pace = Pace()
+        partitions = (
             TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
-        ]
+        )
+        requested = [tp async for tp in pace.over(partitions)]
         existing = [
-            tp for tp in requested if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
+            tp
+            async for tp in pace.over(requested)
+            if tp.topic not in denied and self._topics.has_partition(tp.topic, tp.partition)
         ]
-        outcome = self._coordinator.delete_offsets(request.group_id, existing)
+        outcome = await self._coordinator.delete_offsets(request.group_id, existing)
         if outcome.error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error_code=outcome.error, topics=[])
         topics: dict[str, OffsetDeleteResponseTopic] = {}
-        for tp in requested:
+        async for tp in pace.over(requested):
             topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
             error = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED

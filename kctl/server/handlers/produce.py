@@ -96,6 +96,8 @@ class ProduceHandler:
             return self._append_long(appends)
         if not appends.waiting:
             context.successes = appended
+            if request.acks:
+                return appends.response
         return self._respond(appends, partial(waiting_reply, context, may_overlap=True))
 
     async def handle_long(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:

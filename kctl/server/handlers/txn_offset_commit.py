@@ -11,9 +11,11 @@ fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which ar
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Mapping
+from dataclasses import replace
 
 from kctl.environment import Clock
 from kctl.errors import ErrorCode
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -23,12 +25,14 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.security.acls import Operation, ResourceType
 from kctl.server.coordinators.ports import TopicExistence
-from kctl.server.coordinators.replies import then
+from kctl.server.coordinators.replies import Reply, then
+from kctl.server.groups.actions import CommitOutcome
+from kctl.server.groups.commit_pieces import Offsets, commit_in_pieces, is_long
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.events import TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.requests.context import RequestContext
-from kctl.server.requests.slices import at_once, begin
+from kctl.server.requests.slices import at_once, begin, end_of
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
 
@@ -82,8 +86,23 @@ class TxnOffsetCommitHandler:
             generation=request.generation_id,
             offsets=offsets,
         )
+        if is_long(offsets):
+            return self._commit_in_pieces(request, event, refused, version)
         outcome = self._coordinator.commit_in_transaction(request.group_id, event)
         return then(outcome, lambda errors: at_once(_response(request, {**errors, **refused}, version)))
+
+    async def _commit_in_pieces(
+        self,
+        request: TxnOffsetCommitRequest,
+        event: TransactionalCommit,
+        refused: Mapping[TopicPartition, ErrorCode],
+        version: int,
+    ) -> TxnOffsetCommitResponse:
+        def commit(some: Offsets) -> Reply[CommitOutcome]:
+            return self._coordinator.commit_in_transaction(request.group_id, replace(event, offsets=some))
+
+        errors = await commit_in_pieces(event.offsets, commit)
+        return await end_of(_response(request, {**errors, **refused}, version), REQUEST_ELEMENTS_PER_SLICE_MAX)
 
 
 def _response(

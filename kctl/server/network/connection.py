@@ -117,44 +117,46 @@ class Connection:
             # Stop handling requests while responses back up.
             self._settle()
             return False
-        end = self._pumped()
-        if end is None:
+        try:
+            end = self._pump.turn()
+        except (Exception, asyncio.CancelledError) as error:
+            self._report(error)
             self.close()
             return False
-        self._flush()
+        if not self._send():
+            self._block()
         if end is TurnEnd.HAS_MORE and not self._is_writing:
             self._is_queued = True
             return True
         self._settle()
         return False
 
-    def _pumped(self) -> TurnEnd | None:
-        """Runs a turn of the pump and returns how it ended; None if the connection must be closed."""
-        try:
-            return self._pump.turn()
-        except MalformedRequest as error:
-            self._on_malformed(self.peer, str(error))
-            self._flush()
-        except UnansweredRequestFailed as error:
-            log.info(
-                "closing connection after a failed request without a response listener=%s peer=%s error=%s",
-                self.peer.listener,
-                self.peer.client_host,
-                error,
-                extra=by_peer(self.peer.listener),
-            )
-            self._flush()
-        except ChannelEnded:
-            self._flush()
-        except asyncio.CancelledError:
-            pass
-        except Exception:
-            log.exception(
-                "closing connection after a failure in a handler listener=%s peer=%s",
-                self.peer.listener,
-                self.peer.client_host,
-            )
-        return None
+    def _report(self, error: BaseException) -> None:
+        """Logs why a turn of the pump has failed, and sends what is answered, before the connection is closed."""
+        match error:
+            case asyncio.CancelledError():
+                return
+            case MalformedRequest():
+                self._on_malformed(self.peer, str(error))
+            case UnansweredRequestFailed():
+                log.info(
+                    "closing connection after a failed request without a response listener=%s peer=%s error=%s",
+                    self.peer.listener,
+                    self.peer.client_host,
+                    error,
+                    extra=by_peer(self.peer.listener),
+                )
+            case ChannelEnded():
+                pass
+            case _:
+                log.error(
+                    "closing connection after a failure in a handler listener=%s peer=%s",
+                    self.peer.listener,
+                    self.peer.client_host,
+                    exc_info=error,
+                )
+                return
+        self._flush()
 
     def _take_or_queue_turn(self) -> None:
         if not self._is_queued:
@@ -217,7 +219,12 @@ class Connection:
         self._settle()
 
     def _flush(self) -> None:
-        if not self._is_writing and not self._send() and not self._is_closed:
+        if not self._is_writing and not self._send():
+            self._block()
+
+    def _block(self) -> None:
+        """The socket takes no more: continues when it is writable."""
+        if not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
             self._unread.blocked(self, self._outbox.memory_bytes)

@@ -143,7 +143,13 @@ class Inbox:
         """
         rest = self._end - self._start
         if rest == 0:
-            self.close()
+            if self._pool.is_limited:
+                self.close()
+            elif self._buffer:
+                # As `close`, which is a call more.
+                buffer, self._buffer = self._buffer, _NOTHING
+                self._start = self._end = 0
+                self._pool.give_back(buffer)
             return True
         if rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
             self._move_to(self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES)))

@@ -132,6 +132,22 @@ class PlainOutbox(Outbox):
                     return read
         return SliceLeft(chunk)
 
+    def flush(self) -> bool:
+        """See Outbox.flush."""
+        chunks = self._chunks
+        if len(chunks) != 1 or isinstance(chunks[0], SliceLeft):
+            return super().flush()
+        head = chunks[0]  # Of most responses, all there is.
+        try:
+            sent = self._sock.send(head)
+        except BlockingIOError:
+            return False
+        if sent < len(head):
+            chunks[0] = memoryview(head)[sent:]
+            return False
+        chunks.clear()
+        return True
+
     def _send_bytes(self) -> bool:
         chunks = self._chunks
         gathered: list[bytes | bytearray | memoryview] = []

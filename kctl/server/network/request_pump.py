@@ -150,6 +150,8 @@ class RequestPump:
                 self._put_and_mute(reply)
                 return TurnEnd.WAITS
             response_bytes += self._put(reply)
+            if not inbox:
+                return TurnEnd.NEEDS_BYTES
         return TurnEnd.HAS_MORE
 
     def close(self) -> None:

@@ -100,13 +100,18 @@ class TlsStream:
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Decrypts until the buffer is full or more bytes are needed; returns the number of bytes."""
+        if self._has_ended:
+            return 0
         count, size = 0, len(buffer)
-        read = self._tls.read
+        # The method of OpenSSL's object: its wrapper is a further call for each record, which may have a few bytes.
+        read = self._tls._sslobj.read  # type: ignore[attr-defined] # noqa: SLF001
         try:
-            while count < size and not self._has_ended:
-                part: int = read(size - count, buffer[count:])  # type: ignore[assignment]  # One record.
+            while count < size:
+                part = read(size - count, buffer[count:])  # One record.
+                if not part:
+                    self._has_ended = True
+                    break
                 count += part
-                self._has_ended = not part
         except ssl.SSLWantReadError:
             pass
         except OSError:

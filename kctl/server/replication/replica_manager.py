@@ -82,8 +82,8 @@ class ReplicaManager:
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
-        key = TopicPartition(topic, index)
-        partition = self.partitions.get(key)
+        # A tuple finds what its TopicPartition does, which would be a call more for each partition of each request.
+        partition: Partition | None = self.partitions.get((topic, index))  # type: ignore[call-overload]
         if partition is not None:
             if partition.log.log_directory.failure is not None:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -123,7 +123,8 @@ class ReplicaManager:
             traffic.produce_conversions += result.is_converted
             traffic.messages_in += result.last_offset - result.base_offset + 1
             traffic.bytes_in += len(records) if isinstance(records, memoryview) else len(records.buffer)
-        partition.advance_high_watermark(self._clock.monotonic_ms())
+        # The time matters to followers only.
+        partition.advance_high_watermark(self._clock.monotonic_ms() if partition.followers else 0)
         if partition.log.awaits_flush:
             self.flushes.request(partition.log)
         return result

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from kctl.errors import ErrorCode
+from kctl.limits import TRANSACTION_PARTITIONS_MAX
 from kctl.model import ProducerIdAndEpoch
 from kctl.server.coordinators.append_errors import transaction_error
 from kctl.server.transactions.actions import (
@@ -121,17 +122,20 @@ def _assign_epoch(transaction: Transaction, event: InitProducer, now_ms: int, ou
 def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int, out: list[Action]) -> None:
     error = _producer_error(transaction, event.producer)
     is_ongoing = transaction.state is TransactionState.ONGOING
-    if error is not ErrorCode.NONE:
+    is_known = is_ongoing and all(partition in transaction.partitions for partition in event.partitions)
+    if error is not ErrorCode.NONE or is_known:
         out.append(Respond(event.token, error))
-    elif is_ongoing and all(partition in transaction.partitions for partition in event.partitions):
-        out.append(Respond(event.token, ErrorCode.NONE))
-    else:
-        becomes = replace(
-            transaction.snapshot(TransactionState.ONGOING, now_ms),
-            partitions=tuple(dict.fromkeys((*transaction.partitions, *event.partitions))),
-            start_ms=transaction.start_ms if is_ongoing else now_ms,
-        )
-        _persist(transaction, Write(becomes, event.token, ErrorCode.NONE), out)
+        return
+    partitions = tuple(dict.fromkeys((*transaction.partitions, *event.partitions)))
+    if len(partitions) > TRANSACTION_PARTITIONS_MAX:
+        out.append(Respond(event.token, ErrorCode.INVALID_REQUEST))
+        return
+    becomes = replace(
+        transaction.snapshot(TransactionState.ONGOING, now_ms),
+        partitions=partitions,
+        start_ms=transaction.start_ms if is_ongoing else now_ms,
+    )
+    _persist(transaction, Write(becomes, event.token, ErrorCode.NONE), out)
 
 
 def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list[Action]) -> None:

@@ -55,6 +55,11 @@ class DeltaLakeTable:
         self._url = f"{files.location}/{directory}".rstrip("/")
         self._table: DeltaTable | None = None
 
+    @property
+    def metadata(self) -> str:
+        """See Table."""
+        return f"{self._url}/_delta_log"
+
     def state(self) -> TableState | None:
         """See Table.  Raises UsageError for a table that is not an export."""
         with self._failures():

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
+from kctl.errors import KctlError
 from kctl.model import ZERO_UUID
 from kctl.spark.exec.files import Files
 from kctl.spark.plan import Position, TopicPosition
@@ -24,27 +25,34 @@ from kctl.spark.plan import Position, TopicPosition
 BATCH_ID = "kctl"
 DEAD_LETTERS = "kctl.dead-letters"
 
+
+class BrokenDeltaLog(KctlError):
+    """A commit of the table is missing."""
+
+
 _APP_ID = re.compile(
     r"kctl/(?P<cluster>[^/]*)/(?P<topic>[^/]+)/(?P<id>[0-9a-f-]{36})/(?P<incarnation>\d+)/(?P<partition>\d+)"
 )
 _COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*(parquet|json)")
+_CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint\.(\d{10}\.(?P<parts>\d{10})\.|[^.]+\.)?(parquet|json)")
 
 
 def app_transactions(files: Files, directory: str, version: int) -> dict[str, int]:
-    """The last version of each application id as of a version of the table."""
+    """The last version of each application id as of a version of the table.
+
+    Does not use `_last_checkpoint`, which is optional.  Raises BrokenDeltaLog if a commit is missing.
+    """
     log = f"{directory}/_delta_log".lstrip("/")
     names = files.names(log)
-    checkpoint = _last_checkpoint(files, log, version)
+    checkpoint, checkpoint_names = _last_checkpoint(names, version)
+    commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
     found: dict[str, int] = {}
-    for name in names:
-        match = _CHECKPOINT.fullmatch(name)
-        if match and int(match[1]) == checkpoint:
-            found.update(_of_checkpoint(files, f"{log}/{name}"))
-    for name in names:
-        match = _COMMIT.fullmatch(name)
-        if match and checkpoint < int(match[1]) <= version:
-            found.update(_of_lines(files.read(f"{log}/{name}")))
+    for name in checkpoint_names:
+        found.update(_of_checkpoint(files, f"{log}/{name}"))
+    for number in range(checkpoint + 1, version + 1):
+        if number not in commits:
+            raise BrokenDeltaLog(f"{log}/{number:020}.json is missing: restore it")
+        found.update(_of_lines(files.read(f"{log}/{commits[number]}")))
     return found
 
 
@@ -107,13 +115,16 @@ def _is_one_topic(entries: Iterable[tuple[Position, UUID, str, int]], topic_id: 
     return bool(incarnations & without)
 
 
-def _last_checkpoint(files: Files, log: str, version: int) -> int:
-    """The version of the last checkpoint; -1 without one, or if it is after the requested version."""
-    try:
-        found = int(json.loads(files.read(f"{log}/_last_checkpoint"))["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return -1
-    return found if found <= version else -1
+def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
+    """The last complete checkpoint up to a version, and its files; (-1, []) without one."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match and int(match["version"]) <= version:
+            found.setdefault((int(match["version"]), match["parts"] or "1"), []).append(name)
+    whole = [(number, held) for (number, parts), held in found.items() if len(held) >= int(parts)]
+    # Without parts there may be several checkpoints of one version with equal contents.
+    return max(whole, default=(-1, []))
 
 
 def _of_checkpoint(files: Files, path: str) -> dict[str, int]:

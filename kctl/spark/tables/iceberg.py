@@ -77,6 +77,11 @@ class IcebergTable:
         """The identifier as text."""
         return ".".join(self._identifier)
 
+    @property
+    def metadata(self) -> str:
+        """See Table."""
+        return f"{self.name} in the catalogue, and {self._location}/metadata"
+
     def state(self) -> TableState | None:
         """See Table.  Raises UsageError for a table that is not an export, or belongs to another one."""
         with self._failures():
@@ -88,11 +93,17 @@ class IcebergTable:
                 self._table = catalog.load_table(self._identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
+            except FileNotFoundError as error:
+                raise TableFailed(
+                    f"the metadata of table {self.name} is not where its catalogue says: {_one_line(error)}; restore "
+                    f"{self._location}/metadata"
+                ) from error
             table = self._table
             if table.location().rstrip("/") != self._location:
                 raise UsageError(
-                    f"table {self.name} of the catalogue is at {table.location()}, not at {self._location}: "
-                    "choose another --namespace"
+                    f"table {self.name} of the catalogue is at {table.location()}, not at {self._location}: choose "
+                    "another --namespace, or, if the folder was moved or copied, move it back (Iceberg's metadata has "
+                    "absolute paths)"
                 )
             try:
                 batch = int(table.properties[BATCH])
@@ -247,7 +258,7 @@ class IcebergTable:
         """
         try:
             yield
-        except (Conflict, UsageError):
+        except (Conflict, UsageError, TableFailed):
             raise
         except Exception as error:
             raise TableFailed(f"table {self.name}: {_one_line(error)}") from error

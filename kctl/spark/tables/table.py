@@ -58,6 +58,11 @@ class TableCommit:
 class Table(Protocol):
     """One table.  Raises TableFailed for errors of its library."""
 
+    @property
+    def metadata(self) -> str:
+        """Where the metadata of the table is, for messages."""
+        ...
+
     def state(self) -> TableState | None:
         """Reads the state, on which the next commit is based; None if the table does not exist."""
         ...

@@ -8,26 +8,31 @@ A commit is based on the state that was read before planning.  If another export
 files with the number of a committed batch (or a lower one) that the commit does not name will never be published,
 and may be deleted while other exporters run.
 
+Each commit is recorded before it is made (kctl.spark.tables.publications).  So a commit that was interrupted or lost is
+repeated by the next run, and a table whose metadata is older than its record is refused.  A file is deleted only if
+it was certainly never published.
+
 The tables of several topics are committed one after the other; each contains only its own topics' positions.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from kctl.spark import layout
-from kctl.spark.commit_log import LostRace, parts_of
+from kctl.spark.commit_log import BrokenExportFolder, LostRace, parts_of
 from kctl.spark.exec.column_types import Columns, columns_to_json
 from kctl.spark.exec.file_task import dead_letters_path
 from kctl.spark.exec.files import Files
-from kctl.spark.exec.outcome import FileOutcome
+from kctl.spark.exec.outcome import DataLoss, FileOutcome
 from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
-from kctl.spark.plan import FileOptions, Plan, Positions, TopicPosition, advance
+from kctl.spark.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
+from kctl.spark.tables.publications import Publication, Publications, is_recorded_name
 from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
 from kctl.spark.unmarked import unmarked_files
 
@@ -63,8 +68,13 @@ class TableLog:
         self._select = select
         directories = {"" if is_shared else layout.topic_directory(topic) for topic in topics}
         self._tables = {directory: open_table(directory) for directory in sorted(directories)}
+        self._publications = {directory: Publications(files, directory, partition_by) for directory in self._tables}
         self._states: dict[str, TableState] = {}
         """The states of the tables that exist, as read last."""
+        self._interrupted: dict[str, Publication] = {}
+        """Commits that an interrupted run recorded, and perhaps did not make."""
+        self._settled: dict[str, set[str]] = {}
+        """The files of the last batch of tables that no other program has changed since."""
 
     def is_new(self) -> bool:
         """Whether none of the tables has a batch."""
@@ -75,15 +85,35 @@ class TableLog:
         self._files.prepare([layout.LOG_DIRECTORY])
         LayoutMark(self._files).claim(self._mark)
 
-    def lock(self) -> AbstractContextManager[object]:
-        """See ExportLog."""
-        return self._files.lock()
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """See ExportLog.  Repeats the commits of an interrupted run."""
+        with self._files.lock():
+            self.positions()
+            for directory, publication in self._interrupted.items():
+                self._publish(directory, publication)
+            yield
 
     def positions(self) -> Positions:
-        """The positions of all tables; the batch is the highest of them."""
-        self._states = {
-            directory: state for directory, table in self._tables.items() if (state := table.state()) is not None
-        }
+        """The positions of all tables after the commits of an interrupted run; the batch is the highest of them.
+
+        Raises BrokenExportFolder and DataLoss for tables that are not as their last export left them.
+        """
+        self._states = {}
+        self._interrupted = {}
+        self._settled = {}
+        for directory, table in self._tables.items():
+            state = table.state()
+            if state is not None and not LayoutMark(self._files).held():
+                raise BrokenExportFolder(
+                    f"{self._files.location}/{layout.TABLE_MARK} is missing, beside the table {self._name(directory)}: "
+                    f"restore it, or write the options of its exports into it, for example: {self._mark}"
+                )
+            publication = self._publications[directory].last()
+            if publication is not None:
+                state = self._after(directory, state, publication)
+            if state is not None:
+                self._states[directory] = state
         topics: dict[str, TopicPosition] = {}
         for state in self._states.values():
             topics |= state.topics
@@ -99,28 +129,84 @@ class TableLog:
             },
         )
 
+    def _after(self, directory: str, state: TableState | None, publication: Publication) -> TableState:
+        """The state of a table after the last recorded commit, which may have been interrupted."""
+        commit = publication.commit
+        batch = state.batch if state else -1
+        if state is not None and batch >= commit.batch:
+            if batch == commit.batch and not _contains(state.topics, commit.topics):
+                raise BrokenExportFolder(
+                    f"the table {self._name(directory)} has other offsets than this export has published in batch "
+                    f"{batch}: its metadata ({self._tables[directory].metadata}) is that of another table; restore its "
+                    "own"
+                )
+            return state
+        if batch != publication.after:
+            found = f"is at batch {batch}" if batch >= 0 else "is missing"
+            raise BrokenExportFolder(
+                f"batch {commit.batch} was published in the table {self._name(directory)}, which {found}: its "
+                f"metadata ({self._tables[directory].metadata}) was lost or is an older copy; restore the newest one. "
+                "The data files are still there, and were not changed"
+            )
+        prefix = f"{directory}/" if directory else ""
+        for file in commit.files:
+            if self._files.size(f"{prefix}{file.path}") is None:
+                raise DataLoss(
+                    f"{prefix}{file.path}, which batch {commit.batch} wrote, is gone: restore it from a backup, or "
+                    f"remove {self._publications[directory].path(commit.batch)} to export its offsets again"
+                )
+        self._interrupted[directory] = publication
+        return _state_of(commit)
+
     def pending(self, positions: Positions) -> Plan | None:
         """None: see above."""
 
     def inventory(self, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-        """The data files of a target without an export, see kctl.spark.unmarked.
+        """Data files of which it is not known whether a table had them; those of a target without an export, too.
 
-        Else empty: the tables name their files, and their readers report missing ones.
+        Missing are files of the last batch, unless another program has changed the table since.  Tables name their
+        files, and their readers report other missing ones.
         """
-        if LayoutMark(self._files).held():
-            return Inventory()
-        directories = [directory or layout.SHARED_DIRECTORY for directory in self._tables]
-        return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
+        if not LayoutMark(self._files).held():
+            directories = [directory or layout.SHARED_DIRECTORY for directory in self._tables]
+            return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
+        unknown: list[str] = []
+        missing: list[tuple[str, int]] = []
+        for directory in self._tables:
+            state = self._states.get(directory)
+            if state is None or state.batch < 0:
+                found = unmarked_files(self._files, [f"{directory}/data".lstrip("/")])
+                unknown += [path for path in found if not is_recorded_name(path)]
+            elif state.is_latest:
+                missing += self._missing(directory, state)
+        return Inventory(tuple(missing), tuple(unknown), may_adopt=False, is_table=True)
+
+    def _missing(self, directory: str, state: TableState) -> list[tuple[str, int]]:
+        folder = self._data_directory(directory, state.batch)
+        prefix = f"{directory}/" if directory else ""
+        named = {path for one in self._tables[directory].paths() if (path := f"{prefix}{one}").startswith(f"{folder}/")}
+        missing = named.difference(f"{folder}/{name}" for name in self._files.names(folder))
+        if not missing:
+            self._settled[directory] = named
+        return [(path, state.batch) for path in sorted(missing)]
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with files in folders of their batch, whose names depend on everything that their contents do."""
 
         def place(topic: str, path: str) -> str:
-            suffix = f"+{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
+            suffix = f"+p{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
             name = path.rpartition("/")[2].removesuffix(layout.DATA_SUFFIX) + suffix
             return f"{self._data_directory(self._directory(topic), plan.batch)}/{name}"
 
         return plan.with_paths(place)
+
+    def commits_of(self, plan: Plan) -> list[Plan]:
+        """The part of each table, so that topics that cannot be read do not stop the others."""
+        directories = sorted({self._directory(topic) for topic in plan.topics})
+        return [
+            plan.of_topics([topic for topic in plan.topics if self._directory(topic) == directory])
+            for directory in directories
+        ]
 
     def write_plan(self, plan: Plan) -> None:
         """Does nothing: see above."""
@@ -132,38 +218,45 @@ class TableLog:
         after = advance(positions, plan)
         for directory in sorted({self._directory(topic) for topic in plan.topics}):
             before = self._states.get(directory)
+            batch = before.batch if before else -1
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
-            self._publish(directory, before, commit)
-            kept = {file.path for file in commit.files}
-            letters = set(commit.dead_letters)
-            first = max(before.batch + 1 if before else 0, plan.batch + 1 - CLEANED_FOLDERS_MAX)
-            for batch in range(first, plan.batch + 1):
-                self._remove_others(directory, batch, kept, letters)
+            publication = Publication(batch, commit)
+            self._publications[directory].write(publication)
+            self._publish(directory, publication)
+            prefix = f"{directory}/" if directory else ""
+            kept = {f"{prefix}{file.path}" for file in commit.files}
+            for number in range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1):
+                self._remove_others(directory, number, kept, commit.dead_letters)
             self._states.pop(directory, None)
         return after
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Deletes the files of the last batch that it does not name, unless other programs have changed the table."""
-        for directory, state in self._states.items():
-            if state.batch >= 0 and state.is_latest:
-                self._remove_others(directory, state.batch, self._tables[directory].paths(), state.dead_letters)
+        for directory, named in self._settled.items():
+            if state := self._states.get(directory):
+                self._remove_others(directory, state.batch, named, state.dead_letters)
 
-    def _publish(self, directory: str, before: TableState | None, commit: TableCommit) -> None:
+    def _publish(self, directory: str, publication: Publication) -> None:
         """Commits, again if another program has changed the table.  Raises LostRace if that was an exporter."""
         table = self._tables[directory]
+        publications = self._publications[directory]
         name = self._name(directory)
+        commit = publication.commit
         for _ in range(COMMIT_ATTEMPTS):
             try:
                 table.commit(commit)
             except Conflict:
                 state = table.state()
                 if state is not None and self._is_published(table, state, commit):
-                    return
-                if (state.batch if state else -1) != (before.batch if before else -1):
+                    break
+                if (state.batch if state else -1) != publication.after:
+                    publications.remove(commit.batch)
                     raise LostRace(f"another export has committed to {name} at the same time") from None
             else:
-                return
-        raise TableFailed(f"other programs commit to {name} all the time; repeat the export later")
+                break
+        else:
+            raise TableFailed(f"other programs commit to {name} all the time; repeat the export later")
+        publications.remove_before(commit.batch)
 
     @staticmethod
     def _is_published(table: Table, state: TableState, commit: TableCommit) -> bool:
@@ -212,15 +305,12 @@ class TableLog:
         )
 
     def _remove_others(self, directory: str, batch: int, kept: Collection[str], letters: Collection[str]) -> None:
+        """Removes the files of a batch that were never published; the paths are relative to the target."""
         folder = self._data_directory(directory, batch)
-        prefix = f"{directory}/" if directory else ""
-        for name in self._files.names(folder):
-            if f"{folder}/{name}".removeprefix(prefix) not in kept:
-                self._files.remove(f"{folder}/{name}")
-        folder = dead_letters_path(folder)
-        for name in self._files.names(folder):
-            if f"{folder}/{name}" not in letters:
-                self._files.remove(f"{folder}/{name}")
+        for paths, one in ((kept, folder), (letters, dead_letters_path(folder))):
+            for name in self._files.names(one):
+                if f"{one}/{name}" not in paths and is_recorded_name(name):
+                    self._files.remove(f"{one}/{name}")
 
     def _directory(self, topic: str) -> str:
         return "" if self._is_shared else layout.topic_directory(topic)
@@ -231,6 +321,22 @@ class TableLog:
 
     def _name(self, directory: str) -> str:
         return f"{self._files.location}/{directory}".rstrip("/")
+
+
+def _contains(positions: Mapping[str, TopicPosition], some: Mapping[str, TopicPosition]) -> bool:
+    """Whether positions have those of some partitions."""
+    return all(
+        (held := positions.get(topic)) is not None and one.partitions.items() <= held.partitions.items()
+        for topic, one in some.items()
+    )
+
+
+def _state_of(commit: TableCommit) -> TableState:
+    """The state of a table after a commit."""
+    from kctl.spark.exec.arrow_types import held_columns  # noqa: PLC0415 - imports pyarrow
+
+    held = HeldColumns(held_columns(commit.schema, "key"), held_columns(commit.schema, "value"))
+    return TableState(commit.batch, commit.topics, commit.schema.names, held, is_latest=False)
 
 
 def _digest(options: FileOptions, columns: Columns) -> str:

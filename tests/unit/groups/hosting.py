@@ -26,6 +26,9 @@ from tests.unit.groups.world import protocols
 OutcomeT = TypeVar("OutcomeT")
 
 
+BATCH_BYTES_MAX = 1 << 20
+
+
 class MemoryOffsetsLog:
     """ports.CoordinatorLog that assigns offsets as a log does.
 
@@ -44,6 +47,9 @@ class MemoryOffsetsLog:
 
     def partition_count(self) -> int | None:
         return self.partitions
+
+    def batch_bytes_max(self, partition: int) -> int:
+        return BATCH_BYTES_MAX
 
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int

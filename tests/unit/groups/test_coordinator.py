@@ -36,7 +36,7 @@ def offset_of(host: Host, group_id: str = "g") -> int:
     return found[T0][1].offset
 
 
-def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
+async def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
     """The error of each call for this group."""
     coordinator = host.coordinator
     join, sync, commits = host.join(group_id, "m"), host.sync(group_id, "m", 1), commit(host, group_id)
@@ -51,14 +51,14 @@ def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
         "commit": commits[T0],
         "fetch": coordinator.committed(group_id, [T0])[0],
         "describe": coordinator.describe(group_id)[0],
-        "delete": coordinator.delete(group_id),
-        "delete offsets": coordinator.delete_offsets(group_id, [T0]).error,
+        "delete": await coordinator.delete(group_id),
+        "delete offsets": (await coordinator.delete_offsets(group_id, [T0])).error,
     }
 
 
 def test_coordinator_that_was_not_started_is_not_available() -> None:
     async def main(loop: SimLoop) -> None:
-        errors = every_error(Host(loop), "g")
+        errors = await every_error(Host(loop), "g")
         assert set(errors.values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
     simulate(main, seed=1)
@@ -68,9 +68,9 @@ def test_group_of_a_partition_led_elsewhere_is_refused() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.coordinator.start()
-        assert set(every_error(host, "g").values()) == {ErrorCode.NOT_COORDINATOR}
+        assert set((await every_error(host, "g")).values()) == {ErrorCode.NOT_COORDINATOR}
         host.log.partitions = None
-        assert set(every_error(host, "g").values()) == {ErrorCode.NOT_COORDINATOR}
+        assert set((await every_error(host, "g")).values()) == {ErrorCode.NOT_COORDINATOR}
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -83,7 +83,7 @@ def test_loading_partition_responds_load_in_progress_except_to_heartbeats_and_sy
         log = MemoryOffsetsLog()
         log.gate = asyncio.Event()
         host = await Host(loop, log).start()
-        errors = every_error(host, "g")
+        errors = await every_error(host, "g")
         assert errors.pop("heartbeat") is ErrorCode.NONE
         assert errors.pop("sync") is ErrorCode.REBALANCE_IN_PROGRESS
         assert set(errors.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -130,7 +130,7 @@ def test_loading_partition_does_not_block_others() -> None:
 def test_empty_group_id_is_allowed_only_for_offset_requests(call: str, error: ErrorCode) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
-        assert every_error(host, "")[call] is error
+        assert (await every_error(host, ""))[call] is error
         await host.coordinator.stop()
 
     simulate(main, seed=1)
@@ -147,8 +147,8 @@ def test_unknown_group_is_dead_and_refuses_requests() -> None:
         assert offset_of(host) == -1
         error, described = host.coordinator.describe("g")
         assert (error, described.state) == (ErrorCode.NONE, GroupState.DEAD)
-        assert host.coordinator.delete("g") is ErrorCode.GROUP_ID_NOT_FOUND
-        assert host.coordinator.delete_offsets("g", [T0]).error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert await host.coordinator.delete("g") is ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await host.coordinator.delete_offsets("g", [T0])).error is ErrorCode.GROUP_ID_NOT_FOUND
         assert (await host.coordinator.groups()) == (ErrorCode.NONE, [])
         await host.coordinator.stop()
 
@@ -292,7 +292,7 @@ def test_restarted_coordinator_restores_acknowledged_state() -> None:
         await settled(commit(old, member_id=joined.member_id, generation=1))
         await settled(commit(old, "simple", 7))
         await settled(commit(old, "deleted", 8))
-        old.coordinator.delete("deleted")
+        await old.coordinator.delete("deleted")
         new = await Host(loop, old.log).start(epoch=1)
         assert new.coordinator.describe("g") == old.coordinator.describe("g")
         (_, loaded), (_, known) = await new.coordinator.groups(), await old.coordinator.groups()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from kctl.errors import ErrorCode
 from kctl.limits import DECISIONS_PER_SLICE_MAX
@@ -21,8 +23,12 @@ from kctl.server.controller.events import (
     ControlledShutdownRequested,
     DeletionsRead,
     Elected,
+    ElectionRequested,
     Event,
     LeaderAndIsrResponseReceived,
+    LogDirFailed,
+    ReassignmentsRequested,
+    RebalanceDue,
     StatesWritten,
     StopReplicaResponseReceived,
     TopicsRead,
@@ -142,3 +148,62 @@ def test_requests_about_a_large_topic_are_built_in_slices() -> None:
     pauses = len(TOPIC.replicas) // DECISIONS_PER_SLICE_MAX
     assert len(list(leader_and_isr_request(state, 1, roles))) == pauses
     assert len(list(update_metadata_request(state, 1, metadata.partitions))) == pauses
+
+
+def test_elections_and_reassignments_of_all_partitions_are_decided_in_slices() -> None:
+    histories = Histories()
+    histories.feed(Elected(1, 1, brokers(1, 2, 3), {}, {}, frozenset(), frozenset(), {}))
+    histories.feed(written(histories.feed(TopicsRead({"large": TOPIC}, frozenset(), frozenset()))))
+    slices = len(TOPIC.replicas) // DECISIONS_PER_SLICE_MAX
+    histories.feed(LogDirFailed(2))
+    assert histories.pauses >= slices
+    histories.feed(RebalanceDue(10))
+    assert histories.pauses >= slices
+    histories.feed(ElectionRequested(None, is_unclean=False, trigger="test"))
+    assert histories.pauses >= slices
+    moves = {TopicPartition("large", partition): (2, 3) for partition in TOPIC.replicas}
+    histories.feed(ReassignmentsRequested(moves))
+    assert histories.whole.topics["large"].adding_replicas == dict.fromkeys(TOPIC.replicas, (3,))
+    assert histories.whole.topics == histories.sliced.topics
+    assert histories.pauses >= slices
+
+
+def test_a_reassignment_of_a_large_topic_copies_its_assignment_once() -> None:
+    """Copied for each partition, the assignment of 10,000 partitions took a second."""
+
+    class Copied(dict[int, tuple[int, ...]]):
+        copies = 0
+
+        def __iter__(self) -> Any:  # Without it, copying calls no method.
+            return super().__iter__()
+
+        def keys(self) -> Any:
+            Copied.copies += 1
+            return super().keys()
+
+    state = ControllerState(1)
+    step(state, Elected(1, 1, brokers(1, 2, 3), {}, {}, frozenset(), frozenset(), {}), 0)
+    large = replace(TOPIC, replicas=Copied(TOPIC.replicas))
+    step(state, written(step(state, TopicsRead({"large": large}, frozenset(), frozenset()), 0)), 0)
+    Copied.copies = 0
+    moves = {TopicPartition("large", partition): (2, 3) for partition in TOPIC.replicas}
+    step(state, ReassignmentsRequested(moves), 0)
+    assert Copied.copies == 1
+
+
+def test_topics_that_have_not_changed_are_not_visited() -> None:
+    class Visited(dict[int, tuple[int, ...]]):
+        visits = 0
+
+        def __iter__(self) -> Any:
+            Visited.visits += 1
+            return super().__iter__()
+
+    state = ControllerState(1)
+    large = replace(TOPIC, replicas=Visited(TOPIC.replicas))
+    step(state, Elected(1, 1, brokers(1, 2), {}, {}, frozenset(), frozenset(), {}), 0)
+    step(state, written(step(state, TopicsRead({"large": large}, frozenset(), frozenset()), 0)), 0)
+    Visited.visits = 0
+    actions = step(state, TopicsRead({"large": large, "small": topic((1,))}, frozenset(), frozenset()), 0)
+    assert [tp.topic for tp in written(actions).written] == ["small"]
+    assert Visited.visits == 0

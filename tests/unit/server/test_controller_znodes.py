@@ -15,8 +15,9 @@ from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
-from kctl.server.controller.znode_reader import read_written_states
+from kctl.server.controller.znode_reader import read_topics, read_written_states
 from kctl.server.controller.znode_writer import ZnodeWriter
+from kctl.server.topic_znodes import decoded_topic
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
@@ -434,3 +435,36 @@ def test_the_feature_znode_follows_the_protocol_version_of_the_controller(
         await session.close()
 
     simulate(main, seed=1)
+
+
+def test_only_changed_topics_are_decoded_again() -> None:
+    async def main(_loop: SimLoop) -> None:
+        zookeeper = SimZooKeeper().session()
+        await zookeeper.start(10_000)
+        before = {name: znodes.TopicAssignment({0: (1,)}) for name in ("same", "grown", "recreated")}
+        await zookeeper.create(paths.TOPICS, None, make_parents=True)
+        for name, assignment in before.items():
+            await zookeeper.create(paths.topic(name), znodes.encode_topic(assignment))
+        first, _ = await read_topics(zookeeper, {})
+        await zookeeper.set(paths.topic("grown"), znodes.encode_topic(znodes.TopicAssignment({0: (1,), 1: (2,)})))
+        await zookeeper.delete(paths.topic("recreated"))
+        await zookeeper.create(paths.topic("recreated"), znodes.encode_topic(znodes.TopicAssignment({0: (2,)})))
+        second, _ = await read_topics(zookeeper, first)
+        assert second["same"].assignment is first["same"].assignment
+        assert second["grown"].assignment.replicas == {0: (1,), 1: (2,)}
+        assert second["recreated"].assignment.replicas == {0: (2,)}
+
+    simulate(main, seed=1)
+
+
+def test_the_assignment_of_a_large_topic_is_decoded_in_a_thread() -> None:
+    async def main(loop: SimLoop) -> list[bool]:
+        took_time = []
+        for count in (1, 10_000):
+            data = znodes.encode_topic(znodes.TopicAssignment(dict.fromkeys(range(count), (1, 2, 3))))
+            began_s = loop.time()
+            assert len((await decoded_topic("/brokers/topics/t", data)).replicas) == count
+            took_time.append(loop.time() > began_s)
+        return took_time
+
+    assert simulate(main, seed=1) == [False, True]

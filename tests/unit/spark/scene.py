@@ -52,9 +52,12 @@ class StoppedClock:
 
 
 class Cluster:
-    """One topic, `orders`; every record value contains its partition and offset."""
+    """One topic, `orders`, or several with equal records; every value contains its partition and offset."""
 
     def __init__(self, partitions: int = 2) -> None:
+        self.topics = ["orders"]
+        self.unreadable: set[str] = set()
+        """Topics whose records were deleted after the plan."""
         self.topic_id = UUID(int=1)
         self.log_starts = [0] * partitions
         self.ends = [0] * partitions
@@ -74,7 +77,7 @@ class Cluster:
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count
 
-    def view(self) -> ClusterView:
+    def view(self, topics: Sequence[str] = ("orders",)) -> ClusterView:
         if not self.is_reachable:
             raise ClusterUnreachable("cannot reach 127.0.0.1:1")
         if not self.exists:
@@ -90,7 +93,7 @@ class Cluster:
             )
             for p, (start, end) in enumerate(zip(self.log_starts, self.ends, strict=True))
         }
-        return ClusterView("cluster-a", {"orders": TopicView(self.topic_id, partitions)})
+        return ClusterView("cluster-a", {topic: TopicView(self.topic_id, partitions) for topic in topics})
 
     def allows_read(self) -> bool:
         """Whether the topic still exists for the next range."""
@@ -138,7 +141,7 @@ class ClusterReader:
     def __exit__(self, *_: object) -> None: ...
 
     def responses(self) -> Iterator[Fetched]:
-        if not self._cluster.allows_read():
+        if not self._cluster.allows_read() or self._range.tp.topic in self._cluster.unreadable:
             raise DataLoss(f"{self._range.tp} does not exist any more")
         if self._cluster.topic_id != self._range.topic_id:
             raise DataLoss(f"topic {self._range.tp.topic} was deleted and created again")
@@ -179,7 +182,7 @@ def exporter(
     files = files or DiskFiles(folder)
     request = ExportRequest(
         target=files.location,
-        selection=TopicSelection(["orders"], START, END, Isolation.READ_COMMITTED),
+        selection=TopicSelection(cluster.topics, START, END, Isolation.READ_COMMITTED),
         client=ClientSettings((("127.0.0.1", 1),)),
         options=FileOptions(include_headers=include_headers),
         table=table or TableOptions(),
@@ -218,7 +221,7 @@ def exporter(
         request,
         StoppedClock(),
         files=files,
-        look=lambda _: cluster.view(),
+        look=lambda request: cluster.view(request.selection.topics),
         sample=sample,
         take=take,
         start_runner=start_runner,

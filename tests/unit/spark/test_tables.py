@@ -27,6 +27,8 @@ from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.spark.tables.publications import Publications
+from kctl.spark.tables.table import TableFailed
 from tests.unit.spark.crashing_files import Crash
 from tests.unit.spark.scene import Cluster, expected_values, exporter, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
@@ -224,7 +226,7 @@ def test_a_commit_based_on_a_former_state_is_refused(tmp_path: Path, table: Tabl
         cluster.append(1, 1)
         exporter(cluster, tmp_path, files=files, table=table).run(SILENT)
 
-    with pytest.raises(LostRace, match="orders at the same time"):
+    with pytest.raises(LostRace, match=r"orders.* at the same time"):
         exporter(cluster, tmp_path, table=table).run(Listener(compete, lambda progress: None))
     run(cluster, tmp_path, table=table)
     assert_exact(cluster, tmp_path, table)
@@ -303,6 +305,47 @@ def test_headers_are_added_as_a_column(tmp_path: Path, table: TableOptions) -> N
         run(cluster, tmp_path, table=table)
 
 
+def test_a_topic_that_cannot_be_read_does_not_stop_the_tables_of_others(tmp_path: Path, table: TableOptions) -> None:
+    cluster = filled()
+    cluster.topics = ["orders", "payments", "refunds"]
+    run(cluster, tmp_path, table=table)
+    cluster.append(0, 3)
+    cluster.unreadable = {"payments"}
+    report = run(cluster, tmp_path, table=table)
+    assert {topic: str(error) for topic, error in report.failed.items()} == {
+        "payments": "payments-0 does not exist any more"
+    }
+    assert [sorted(batch.plan.topics) for batch in report.batches] == [["orders", "refunds"]]
+    assert [rows(tmp_path, table, topic).num_rows for topic in cluster.topics] == [22, 19, 22]
+    cluster.append(1, 2)
+    cluster.unreadable = set()
+    assert not run(cluster, tmp_path, table=table).failed
+    for topic in cluster.topics:
+        assert sorted(rows(tmp_path, table, topic).column("value").to_pylist()) == expected_values(cluster)
+    assert not list(tmp_path.glob("payments/data/000000000001/*"))
+    cluster.append(1, 2)
+    cluster.unreadable = set(cluster.topics)
+    with pytest.raises(DataLoss, match="orders-1 does not exist any more"):
+        run(cluster, tmp_path, table=table)
+
+
+def test_a_table_that_cannot_be_committed_does_not_stop_the_others(tmp_path: Path, table: TableOptions) -> None:
+    cluster = filled()
+    cluster.topics = ["orders", "payments"]
+
+    class FullDisk(DiskFiles):
+        def create(self, path: str, data: bytes) -> bool:
+            if path.startswith("orders/_published"):
+                raise TableFailed("no space left")
+            return super().create(path, data)
+
+    report = run(cluster, tmp_path, files=FullDisk(tmp_path), table=table)
+    assert list(report.failed) == ["orders"]
+    for topic in cluster.topics:
+        assert not run(cluster, tmp_path, table=table).failed
+        assert rows(tmp_path, table, topic).num_rows == 19
+
+
 def test_files_with_other_columns_are_not_reused(tmp_path: Path, table: TableOptions) -> None:
     cluster = filled()
     files = SteppedPort(DiskFiles(tmp_path), lambda step: None)
@@ -311,8 +354,7 @@ def test_files_with_other_columns_are_not_reused(tmp_path: Path, table: TableOpt
         raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iceberg.IcebergTable, "commit", crash)
-        patch.setattr(delta.DeltaLakeTable, "commit", crash)
+        patch.setattr(Publications, "write", crash)
         with pytest.raises(Crash):
             exporter(cluster, tmp_path, files=files, table=table).run(SILENT)
     assert len(data_files(tmp_path)) == 2

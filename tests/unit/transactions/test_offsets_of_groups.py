@@ -230,7 +230,7 @@ class TestCoordinator:
         async def main(loop: SimLoop) -> None:
             old = await Host(loop).start()
             await committing(old)
-            assert old.coordinator.delete_offsets("g", [T0]).partitions == {T0: ErrorCode.NONE}
+            assert (await old.coordinator.delete_offsets("g", [T0])).partitions == {T0: ErrorCode.NONE}
             write_marker(old.log, ControlType.COMMIT)
             old.coordinator.transaction_completed(PARTITION, 7, committed=True)
             assert offset_of(old) == -1

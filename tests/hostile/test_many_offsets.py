@@ -1,0 +1,200 @@
+"""Offsets of thousands of partitions are committed and removed some at a time, not in one step of their group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.limits import REQUEST_ELEMENTS_PER_SLICE_MAX
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
+from kctl.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kctl.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kctl.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kctl.records.header import parse_header
+from kctl.server.coordinators.ports import AppendOutcome
+from kctl.server.handlers.delete_groups import DeleteGroupsHandler
+from kctl.server.handlers.offset_commit import OffsetCommitHandler
+from kctl.server.handlers.offset_delete import OffsetDeleteHandler
+from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.hostile.test_amplification import turns_while
+from tests.unit.groups.hosting import Host, MemoryOffsetsLog
+from tests.unit.handlers.world import context
+
+SLICES = 6
+PARTITIONS = REQUEST_ELEMENTS_PER_SLICE_MAX * SLICES
+UNUSED: Any = None
+"""Arguments of handlers that other versions use."""
+
+
+class EveryPartition:
+    """Topics that have every partition."""
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        return True
+
+
+async def host_with_offsets(loop: SimLoop) -> Host:
+    host = await Host(loop).start()
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
+        for index in range(PARTITIONS)
+    ]
+    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
+    handler = OffsetCommitHandler(host.coordinator, EveryPartition(), UNUSED, config=host.config, clock=host.clock)
+    reply = handler.handle(request, context(7))
+    assert isinstance(reply, Awaitable)
+    committing = asyncio.ensure_future(reply)
+    assert await turns_while(committing) >= 2 * SLICES
+    (topic,) = committing.result().topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE] * PARTITIONS
+    return host
+
+
+def records_per_batch(host: Host) -> list[int]:
+    return [parse_header(batch).record_count for batches in host.log.batches.values() for batch in batches]
+
+
+def committed(host: Host, group_id: str = "g") -> int:
+    return len(host.coordinator.committed_partitions(group_id))
+
+
+def test_offsets_of_many_partitions_are_committed_in_several_batches() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        assert committed(host) == PARTITIONS
+        assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * SLICES
+
+    simulate(main, seed=1)
+
+
+def test_a_commit_that_the_log_refuses_half_way_has_errors_for_the_rest() -> None:
+    class Refusing(MemoryOffsetsLog):
+        def append(
+            self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
+        ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+            if len(self.acks) == 2:
+                self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return super().append(partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, Refusing()).start()
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
+            for index in range(PARTITIONS)
+        ]
+        request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
+        handler = OffsetCommitHandler(host.coordinator, EveryPartition(), UNUSED, config=host.config, clock=host.clock)
+        reply = handler.handle(request, context(7))
+        assert isinstance(reply, Awaitable)
+        (topic,) = (await reply).topics
+        errors = [each.error_code for each in topic.partitions]
+        written = 2 * REQUEST_ELEMENTS_PER_SLICE_MAX
+        assert committed(host) == written
+        assert errors == [ErrorCode.NONE] * written + [ErrorCode.NOT_COORDINATOR] * (PARTITIONS - written)
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_many_partitions_are_committed_in_a_transaction_in_several_batches() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop).start()
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
+            for index in range(PARTITIONS)
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=7,
+            producer_epoch=0,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+        )
+        handler = TxnOffsetCommitHandler(host.coordinator, EveryPartition(), host.clock)
+        reply = handler.handle(request, context(2))
+        assert isinstance(reply, Awaitable)
+        committing = asyncio.ensure_future(reply)
+        assert await turns_while(committing) >= 2 * SLICES
+        assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * SLICES
+        assert committed(host) == 0
+        partition = host.coordinator.partitions.of("g")
+        assert partition is not None
+        producer = ProducerIdAndEpoch(7, 0)
+        host.coordinator.transaction_completed(partition.index, producer.producer_id, committed=True)
+        assert committed(host) == PARTITIONS
+
+    simulate(main, seed=1)
+
+
+def test_many_offsets_are_deleted_in_slices_and_the_group_with_the_last_one() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        # The second half has no commits, so that nothing is left of the group before the request is complete.
+        indexes = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2 * PARTITIONS)]
+        request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=indexes)])
+        handler = OffsetDeleteHandler(host.coordinator, EveryPartition())
+        deleting = asyncio.ensure_future(handler.handle(request, context(0)))
+        assert await turns_while(deleting) >= 4 * SLICES
+        (topic,) = deleting.result().topics
+        assert {each.error_code for each in topic.partitions} == {ErrorCode.NONE}
+        assert "g" not in host.coordinator.hosted
+        assert max(records_per_batch(host)) == REQUEST_ELEMENTS_PER_SLICE_MAX
+
+    simulate(main, seed=1)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_group_with_many_offsets_is_deleted_in_slices(restarts: bool) -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        request = DeleteGroupsRequest(groups_names=["g"])
+        deleting = asyncio.ensure_future(DeleteGroupsHandler(host.coordinator).handle(request, context(2)))
+        assert await turns_while(deleting) >= SLICES
+        assert [each.error_code for each in deleting.result().results] == [ErrorCode.NONE]
+        assert max(records_per_batch(host)) == REQUEST_ELEMENTS_PER_SLICE_MAX
+        if restarts:
+            host = await Host(loop, host.log).start()
+        assert "g" not in host.coordinator.hosted
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_a_deleted_topic_are_removed_some_at_a_time() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        host.coordinator.topics_deleted(["t"])
+        assert committed(host) == PARTITIONS - REQUEST_ELEMENTS_PER_SLICE_MAX
+        await asyncio.sleep(1)
+        assert "g" not in host.coordinator.hosted
+        assert records_per_batch(host) == [REQUEST_ELEMENTS_PER_SLICE_MAX] * 2 * SLICES
+
+    simulate(main, seed=1)
+
+
+def test_offsets_of_the_partitions_of_other_topics_stay() -> None:
+    async def main(loop: SimLoop) -> None:
+        host = await host_with_offsets(loop)
+        deleted = await host.coordinator.delete_offsets("g", [TopicPartition("t", 0)])
+        assert deleted.partitions == {TopicPartition("t", 0): ErrorCode.NONE}
+        host.coordinator.topics_deleted(["other"])
+        await asyncio.sleep(1)
+        assert committed(host) == PARTITIONS - 1
+
+    simulate(main, seed=1)
