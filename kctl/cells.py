@@ -45,8 +45,8 @@ class Column:
 
     `wraps`: prose or a list, which may be wrapped if the terminal is narrow; names and ids are never wrapped.
     `is_rare`: a table omits the column if it is empty in all rows; plain always has it.
-    `drop_order`: 0 for a column that is always shown; the others are left out in this order, 1 first, until the rows of a
-    table fit the terminal.
+    `drop_order`: 0 for a column that is always shown; the others are left out in this order, 1 first, until the rows
+    of a table fit the terminal.
     `trouble`: whether a cell with this text is red on a terminal; nothing else is coloured.
     """
 

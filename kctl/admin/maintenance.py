@@ -8,8 +8,8 @@ from pathlib import Path
 
 from kctl.admin.election import ElectionType, elect_leaders
 from kctl.admin.outcome import Outcome
-from kctl.admin.reassigning import look, start_moves, wait_for_moves
-from kctl.admin.reassignment_plan import MoveState, partition_of
+from kctl.admin.reassigning import SETTLE_AFTER_MOVE_MS, Situation, look, look_settled, start_moves
+from kctl.admin.reassignment_plan import Move, MoveState, partition_of
 from kctl.admin.reassignment_spec import Assignment, format_reassignment, parse_reassignment
 from kctl.admin.rollback_files import write_new
 from kctl.client.cluster import ClusterClient
@@ -57,12 +57,35 @@ async def reorder_replicas(client: ClusterClient, targets: Assignment) -> dict[T
     started = [move for move in situation.moves if outcomes[move.tp].is_done]
     if not started:
         return outcomes
-    after = await wait_for_moves(client, started, lambda _: None)
+    after = await _wait(client, started)
     for move in started:
-        if after.state_of(move) is not MoveState.COMPLETE:
+        state = after.state_of(move)
+        if state is MoveState.IN_PROGRESS:
+            text = (
+                f"the order of its replicas has not changed within {client.settings.timeout_ms} ms: repeat the command"
+            )
+            outcomes[move.tp] = Outcome(str(move.tp), ErrorCode.REQUEST_TIMED_OUT, text)
+        elif state is not MoveState.COMPLETE:
             text = "the order of its replicas was changed by another reassignment"
             outcomes[move.tp] = Outcome(str(move.tp), ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
     return outcomes
+
+
+async def _wait(client: ClusterClient, moves: Sequence[Move]) -> Situation:
+    """Waits until the order of all has changed, or the time is over since the last one did: a controller with ZooKeeper
+    waits for replicas that are not in sync.
+    """
+    targets = {move.tp: move.target for move in moves}
+    left, deadline = len(moves), client.deadline()
+    while True:
+        now = await look(client, targets)
+        moving = sum(now.state_of(move) is MoveState.IN_PROGRESS for move in moves)
+        if not moving:
+            return await look_settled(client, targets, {}, SETTLE_AFTER_MOVE_MS)
+        if moving < left:
+            left, deadline = moving, client.deadline()
+        if not await deadline.pause():
+            return now
 
 
 async def elect_preferred(

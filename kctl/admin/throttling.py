@@ -146,7 +146,7 @@ def name_of(resource: ConfigResource) -> str:
 
 def describe_change(resource: ConfigResource, change: ConfigChange) -> str:
     """A sentence about a restored setting."""
-    what = "taken away" if change.operation is ConfigOperation.DELETE else f"set back to {change.value or 'nothing'}"
+    what = "removed" if change.operation is ConfigOperation.DELETE else f"set back to {change.value or 'nothing'}"
     return f"{name_of(resource)}: {change.name} {what}"
 
 

@@ -123,12 +123,19 @@ def _described(requests: Mapping[str, _Requests]) -> str:
 
 
 def changed_items(request: object) -> list[str]:
-    """Names of the groups, topics and other resources that a request changes; none for what has no name."""
+    """Names of the groups, topics, users and other resources that a request changes; none for what has no name."""
     if (group := getattr(request, "group_id", "")) != "":
         return [str(group)]
     if resources := getattr(request, "resources", None):
         return [_resource(one.resource_type, one.resource_name) for one in resources]
     names = [*getattr(request, "groups_names", ()), *getattr(request, "topic_names", ())]
+    for users in ("deletions", "upsertions"):
+        names += [str(user.name) for user in getattr(request, users, ())]
+    for quota in getattr(request, "entries", ()):
+        names.append(" ".join(f"{part.entity_type} {part.entity_name or '<default>'}" for part in quota.entity))
+    names += [f"{acl.principal} on {acl.resource_name}" for acl in getattr(request, "creations", ())]
+    for acl in getattr(request, "filters", ()):
+        names.append(f"{acl.principal_filter or 'any'} on {acl.resource_name_filter or 'any'}")
     topics = getattr(request, "topics", None) or ()
     return names + [str(topic.name) for topic in topics if getattr(topic, "name", None)]
 

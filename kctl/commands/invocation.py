@@ -131,7 +131,11 @@ class Invocation:
         """
         given, profile = self._given.get("confirm"), self.profile
         if given is not None and (profile is None or given != profile.name):
-            used = "no profile applies; leave it out, or add --profile" if profile is None else f"the profile '{profile.name}' applies"
+            used = (
+                "no profile applies; leave it out, or add --profile"
+                if profile is None
+                else f"the profile '{profile.name}' applies"
+            )
             raise Refused(f"--confirm {given} does not confirm this change: {used}")
         if profile is None:
             return

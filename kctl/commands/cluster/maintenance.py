@@ -38,9 +38,9 @@ app = typer.Typer(add_completion=False)
 COLUMNS = (
     Column("topic"),
     Column("partition", numeric=True),
-    Column("replicas"),
-    Column("target"),
-    Column("leader_before", numeric=True),
+    Column("replicas", drop_order=2),
+    Column("target", drop_order=1),
+    Column("leader_before", numeric=True, drop_order=3),
     Column("leader", numeric=True),
     Column("status"),
     *ERROR_COLUMNS,
@@ -135,9 +135,11 @@ def maintenance(
             # Saved first.  An earlier record of the same replicas stays: it has the order before any maintenance.
             same = {tp: order for tp, order in saved.items() if _has_replicas(metadata, tp, order)}
             record.save({**plan_on.origins, **same})
-        rows = work.do(plan_on.targets, tps, {})
-        if tps and not dry_run:
-            run.console.note(f"to undo: kctl cluster maintenance off {broker}{run.cluster_options()}")
+        try:
+            rows = work.do(plan_on.targets, tps, {})
+        finally:
+            if tps and not dry_run:
+                run.console.note(f"to undo: kctl cluster maintenance off {broker}{run.cluster_options()}")
     run.console.show(COLUMNS, rows)
     if not rows:
         run.console.note("nothing to change")

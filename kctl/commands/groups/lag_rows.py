@@ -50,7 +50,12 @@ TOTAL_COLUMNS = {
         Column("partitions", "PARTS", numeric=True, drop_order=5),
         *_LAG_COLUMNS,
     ),
-    Grouping.TOPIC: (Column("group"), Column("topic"), Column("partitions", "PARTS", numeric=True, drop_order=5), *_LAG_COLUMNS),
+    Grouping.TOPIC: (
+        Column("group"),
+        Column("topic"),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
     Grouping.MEMBER: (
         Column("group"),
         Column("member_id"),
@@ -59,7 +64,11 @@ TOTAL_COLUMNS = {
         Column("partitions", "PARTS", numeric=True, drop_order=5),
         *_LAG_COLUMNS,
     ),
-    Grouping.ALL: (Column("groups", numeric=True), Column("partitions", "PARTS", numeric=True, drop_order=5), *_LAG_COLUMNS),
+    Grouping.ALL: (
+        Column("groups", numeric=True),
+        Column("partitions", "PARTS", numeric=True, drop_order=5),
+        *_LAG_COLUMNS,
+    ),
 }
 
 

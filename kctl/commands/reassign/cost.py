@@ -38,7 +38,7 @@ def cost_text(moves: Sequence[Move], rate: int | None) -> str:
     replicas = sum(len(move.adding) + len(move.relocating) for move in possible)
     text = f"{counted(replicas, 'replica')} to copy, {counted(total, 'byte')}"
     if rate is not None and (duration_ms := least_duration_ms(moves, rate)):
-        text += f", at least {duration_text(duration_ms)} with this throttle"
+        text += f", about {duration_text(duration_ms)} with this throttle"
     return text
 
 

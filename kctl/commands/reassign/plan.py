@@ -16,7 +16,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.reassign.cost import cost_text, duration_text, least_duration_ms, throttle_rate
 from kctl.commands.reassign.options import PlanOutput, broker_ids
 from kctl.commands.reassign.plan_files import PlanFiles, note_files
-from kctl.commands.reassign.plan_rows import BROKER_COLUMNS, PlanReport, broker_row, planned_move
+from kctl.commands.reassign.plan_rows import PlanReport, broker_columns, broker_row, planned_move
 from kctl.commands.shown import shows_one
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, parse_integer
@@ -143,7 +143,7 @@ def plan(
     if run.console.is_machine_readable:
         run.console.show_one(report)
     else:
-        run.console.show(BROKER_COLUMNS, changes)
+        run.console.show(broker_columns(leaders_only=leaders_only), changes)
     _note(run, report, moves, parts, rate)
     if status is not ExitStatus.DONE and moves and output:
         run.console.warn("the plan is not written, because a broker has too little space")
@@ -239,6 +239,6 @@ def _note(
     if len(parts) > 1:
         text += f", in {counted(len(parts), 'phase')}"
     if rate and report.duration_ms:
-        text += f"; at least {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
+        text += f"; about {duration_text(report.duration_ms)} with a throttle of {rate:,} bytes/s"
     run.console.note(text)
     note_files(run, report.files, report.rollback_file)

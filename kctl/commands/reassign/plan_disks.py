@@ -39,8 +39,8 @@ DISK_COLUMNS = (
     Column("bytes_before", numeric=True),
     Column("bytes_after", numeric=True),
     Column("bytes_received", numeric=True),
-    Column("replicas_before", numeric=True),
-    Column("replicas_after", numeric=True),
+    Column("replicas_before", numeric=True, drop_order=1),
+    Column("replicas_after", numeric=True, drop_order=2),
     Column("free_bytes", numeric=True, is_rare=True),
     *ERROR_COLUMNS,
 )

@@ -13,20 +13,24 @@ if TYPE_CHECKING:
     from kctl.admin.placement_summary import BrokerChange
     from kctl.admin.reassignment_plan import Move
 
-BROKER_COLUMNS = (
-    Column("broker", numeric=True),
-    Column("rack", is_rare=True),
-    Column("bytes_before", numeric=True),
-    Column("bytes_after", numeric=True),
-    Column("bytes_received", numeric=True),
-    Column("replicas_before", numeric=True),
-    Column("replicas_after", numeric=True),
-    Column("leaders_before", numeric=True),
-    Column("leaders_after", numeric=True),
-    Column("free_bytes", numeric=True, is_rare=True),
-    Column("free_bytes_after", numeric=True, is_rare=True),
-    *ERROR_COLUMNS,
-)
+
+def broker_columns(*, leaders_only: bool) -> tuple[Column, ...]:
+    """A narrow terminal shows leaders of a plan that moves only these, else bytes."""
+    bytes_order, leaders_order = (1, 0) if leaders_only else (0, 2)
+    return (
+        Column("broker", numeric=True),
+        Column("rack", is_rare=True),
+        Column("bytes_before", numeric=True, drop_order=bytes_order),
+        Column("bytes_after", numeric=True, drop_order=bytes_order),
+        Column("bytes_received", numeric=True, drop_order=bytes_order),
+        Column("replicas_before", numeric=True, drop_order=4),
+        Column("replicas_after", numeric=True, drop_order=5),
+        Column("leaders_before", numeric=True, drop_order=leaders_order),
+        Column("leaders_after", numeric=True, drop_order=leaders_order),
+        Column("free_bytes", numeric=True, drop_order=1, is_rare=True),
+        Column("free_bytes_after", numeric=True, drop_order=bytes_order, is_rare=True),
+        *ERROR_COLUMNS,
+    )
 
 
 class BrokerRow(NamedTuple):

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 PLAN_COLUMNS = (
     Column("topic"),
     Column("partition", numeric=True),
-    Column("replicas"),
+    Column("replicas", drop_order=6),
     Column("target"),
-    Column("adding"),
-    Column("removing"),
-    Column("leader", numeric=True),
-    Column("leader_after", numeric=True),
+    Column("adding", drop_order=4),
+    Column("removing", drop_order=5),
+    Column("leader", numeric=True, drop_order=2),
+    Column("leader_after", numeric=True, drop_order=3),
     Column("bytes_to_move", numeric=True),
     Column("status"),
-    Column("log_dirs"),
+    Column("log_dirs", drop_order=1),
     *ERROR_COLUMNS,
 )
 STATE_COLUMNS = (
@@ -39,7 +39,7 @@ STATE_COLUMNS = (
     Column("target"),
     Column("bytes_moved", numeric=True),
     Column("bytes_to_move", numeric=True),
-    Column("log_dirs"),
+    Column("log_dirs", drop_order=1),
     *ERROR_COLUMNS,
 )
 LIST_COLUMNS = (

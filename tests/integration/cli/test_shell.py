@@ -63,6 +63,12 @@ CHANGES = [
     "loggers reset kafka.controller",
 ]
 """Each sends a request that changes something."""
+CHANGES_OF_TWO_REQUESTS = [
+    "apply {plan} --yes",
+    "acls apply {acls} --delete --yes",
+    "topics alter orders --partitions 9 --config retention.ms=8 --yes",
+]
+"""Each sends one that is made before another."""
 CHANGES_ELSEWHERE = {
     "cluster roll",
     "cluster maintenance",
@@ -104,13 +110,15 @@ def test_every_command_is_in_a_table() -> None:
 
 
 class Relay:
-    """Passes requests on to a broker; sends a signal to the main thread instead of the first that changes something."""
+    """Passes requests on to a broker; sends a signal to the main thread instead of one that changes something."""
 
     def __init__(self, broker_port: int) -> None:
         self._broker_port = broker_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.signal: signal.Signals | None = None
+        self.passed_on = 0
+        """How many requests that change something are passed on before the signal is sent."""
         self._lock = threading.Lock()
         self.stopped = ""
         """Name of the request that was not passed on."""
@@ -143,6 +151,9 @@ class Relay:
         """Whether the request is not passed on: from the first that changes something to the end of the command."""
         with self._lock:
             if self.signal is not None and (name := _change_in(frame)):
+                if self.passed_on > 0:
+                    self.passed_on -= 1
+                    return False
                 number, self.signal, self.stopped = self.signal, None, name
                 main_thread = threading.main_thread().ident
                 assert main_thread is not None
@@ -221,6 +232,28 @@ def test_interrupted_change_shows_what_was_done(
     assert len(reports) == 1, err
     is_named = re.search(rf"the outcome of 1 {stopped} request( \(.+\))? is unknown", reports[0])
     assert is_named or line.startswith(("apply", "perf")), reports
+
+
+@pytest.mark.parametrize("line", CHANGES_OF_TWO_REQUESTS)
+def test_change_interrupted_after_its_first_request_shows_what_was_done_and_what_was_not(
+    relayed: tuple[Seeded, Relay], files: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeded, relay = relayed
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", f"127.0.0.1:{relay.port}")
+    relay.signal, relay.stopped, relay.passed_on = signal.SIGTERM, "", 1
+    try:
+        ended, out, err = seeded.run(" ".join(files.get(word, word) for word in line.split()), None)
+        stopped = relay.stopped.removesuffix("Request")
+    finally:
+        relay.signal, relay.stopped, relay.passed_on = None, "", 0
+    assert (bool(stopped), ended) == (True, 143), (out, err)
+    (report,) = [text for text in err.splitlines() if "interrupted" in text]
+    if line.startswith("apply"):  # has a row for each change
+        assert "the first change that is 'not done' is unknown" in report
+        assert {"not done" in row for row in out.splitlines()} == {True, False}, out
+        return
+    unknown = rf"the outcome of 1 {stopped} request \(.+\) is unknown, and no other change was requested"
+    assert re.search(rf"there are responses to 1 \w+ request \(.+\), {unknown}", report), err
 
 
 def in_closed_pipe(seeded: Seeded, line: str, *, with_messages: bool) -> tuple[int, str]:

@@ -157,3 +157,29 @@ def test_state_dir_that_is_a_file_is_refused_with_its_path_once(
         ExitStatus.FAILED,
         f"kctl: {file}/fake-cluster/maintenance-0.json: Not a directory\n",
     )
+
+
+def test_order_that_does_not_change_in_time_is_an_error_of_its_partition(
+    kctl: Kctl, cluster: MovingCluster, record: Path
+) -> None:
+    cluster.looks_until_arrival = 1_000_000
+    ran = kctl("cluster maintenance on 0 --yes --timeout 1s")
+    assert ran.status == ExitStatus.FAILED
+    assert {(row[0], row[1], row[7]) for row in ran.rows} == {
+        ("orders", "0", "REQUEST_TIMED_OUT"),
+        ("orders", "3", "REQUEST_TIMED_OUT"),
+    }
+    assert "to undo: kctl cluster maintenance off 0" in ran.err
+    assert record.exists()
+    cluster.looks_until_arrival = 0
+    assert kctl("cluster maintenance on 0 --yes").status == ExitStatus.DONE
+    assert 0 not in cluster.leaders.values()
+
+
+def test_election_without_response_says_how_to_undo(kctl: Kctl, cluster: MovingCluster, record: Path) -> None:
+    cluster.intercept(ElectLeadersRequest, lambda _: b"")
+    ran = kctl("cluster maintenance on 0 --yes --timeout 1s")
+    assert ran.status == ExitStatus.UNREACHABLE
+    assert "to undo: kctl cluster maintenance off 0" in ran.err
+    assert "there are responses to 1 AlterPartitionReassignments request (orders)" in ran.err
+    assert record.exists()

@@ -12,16 +12,25 @@ from typing import Any
 
 import pytest
 
-from kctl.client.guard import SentChanges
+from kctl.client.guard import SentChanges, changed_items
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.alter_client_quotas import AlterClientQuotasRequest, RequestEntityData, RequestEntryData
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kctl.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from kctl.protocol.apis.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from kctl.protocol.apis.create_acls import AclCreation, CreateAclsRequest
+from kctl.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from kctl.protocol.apis.describe_delegation_token import (
     DescribedDelegationToken,
     DescribeDelegationTokenRequest,
@@ -183,6 +192,70 @@ def test_report_names_what_the_requests_change() -> None:
         " t4, t5, t6, t7, t8, t9 and 2 more), the outcome of 1 OffsetCommit request (mail) is unknown, and no"
         " other change was requested"
     )
+
+
+@pytest.mark.parametrize(
+    ("request_", "items"),
+    [
+        (
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name="bob", mechanism=1)],
+                upsertions=[
+                    ScramCredentialUpsertion(name="alice", mechanism=1, iterations=4096, salt=b"", salted_password=b"")
+                ],
+            ),
+            ["bob", "alice"],
+        ),
+        (
+            AlterClientQuotasRequest(
+                entries=[
+                    RequestEntryData(
+                        entity=[
+                            RequestEntityData(entity_type="user", entity_name="bob"),
+                            RequestEntityData(entity_type="client-id", entity_name=None),
+                        ],
+                        ops=[],
+                    )
+                ],
+                validate_only=False,
+            ),
+            ["user bob client-id <default>"],
+        ),
+        (
+            CreateAclsRequest(
+                creations=[
+                    AclCreation(
+                        resource_type=2,
+                        resource_name="orders",
+                        principal="User:bob",
+                        host="*",
+                        operation=3,
+                        permission_type=3,
+                    )
+                ]
+            ),
+            ["User:bob on orders"],
+        ),
+        (
+            DeleteAclsRequest(
+                filters=[
+                    DeleteAclsFilter(
+                        resource_type_filter=1,
+                        resource_name_filter=None,
+                        principal_filter="User:bob",
+                        host_filter=None,
+                        operation=1,
+                        permission_type=1,
+                    )
+                ]
+            ),
+            ["User:bob on any"],
+        ),
+        (DeleteTopicsRequest(topic_names=["orders", "events"], timeout_ms=1), ["orders", "events"]),
+    ],
+)
+def test_report_names_users_quotas_acls_and_topics(request_: object, items: list[str]) -> None:
+    assert changed_items(request_) == items
 
 
 SEVERAL_CHANGES = {

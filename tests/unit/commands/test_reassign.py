@@ -88,7 +88,7 @@ def test_dry_run_shows_the_plan_and_does_nothing(
     ran = kctl(f"reassign execute --reassignment-json-file {file} --throttle 100 --dry-run")
     assert ran.status == ExitStatus.DONE
     assert ran.rows == [["orders", "0", "0,1", "1,2", "2", "0", "0", "1", "1000", "would move", "any,any", "-", "-"]]
-    assert ran.err == "1 replica to copy, 1,000 bytes, at least 10s with this throttle\n"
+    assert ran.err == "1 replica to copy, 1,000 bytes, about 10s with this throttle\n"
     assert (cluster.moving, throttles(cluster)) == ({}, {})
     assert state_files(tmp_path, "*") == []
 

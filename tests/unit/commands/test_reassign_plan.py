@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kctl.cli import main
 from kctl.commands.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.unit.admin.moving_cluster import MovingCluster
 from tests.unit.commands.conftest import Kctl
+from tests.unit.commands.test_narrow_terminals import Terminal
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def test_drain_shows_each_broker_before_and_after(kctl: Kctl, cluster: MovingClu
         ["3", "b", "1000", "1010", "10", "1", "2", "0", "1", "-", "-", "-", "-"],
     ]
     assert "4 partitions to change, 4 replicas to copy, 3,010 bytes, 1,010 of them across racks" in ran.err
-    assert "at least 30s with a throttle of 100 bytes/s" in ran.err
+    assert "about 30s with a throttle of 100 bytes/s" in ran.err
     assert not cluster.requested(AlterPartitionReassignmentsRequest)
 
 
@@ -140,6 +143,27 @@ def test_leaders_are_balanced_without_copying(kctl: Kctl, cluster: MovingCluster
     assert [(move["topic"], move["replicas"], move["target"]) for move in document["moves"]] == [
         ("orders", [0, 3], [3, 0])
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "left_out"),
+    [("rebalance --leaders-only", "LEADERS-AFTER", "BYTES-AFTER"), ("drain 0", "BYTES-AFTER", "LEADERS-AFTER")],
+)
+def test_narrow_terminal_shows_what_the_plan_is_about(
+    cluster: MovingCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    shown: str,
+    left_out: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    assert main(f"reassign plan {line} --no-color".split()) == ExitStatus.DONE
+    title = terminal.getvalue().splitlines()[0].split()
+    assert (shown in title, left_out in title) == (True, False)
+    (note,) = [text for text in capsys.readouterr().err.splitlines() if text.startswith("not shown, ")]
+    assert left_out in note
 
 
 def test_only_named_topics_and_brokers_take_part(kctl: Kctl, cluster: MovingCluster) -> None:
