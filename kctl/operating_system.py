@@ -128,7 +128,7 @@ def return_large_blocks() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # Without the second one, glibc returns the end of the heap whenever 128 KiB of it are free.
     settings = ((_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BLOCK_BYTES))
-    return mallopt is not None and all([mallopt(*setting) == 1 for setting in settings])
+    return mallopt is not None and all(mallopt(*setting) == 1 for setting in settings)
 
 
 def usable_processors() -> int:
