@@ -256,12 +256,20 @@ class Invocation:
         from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
 
         settings = self.client_settings()
+        task: asyncio.Task[T] | None = None
 
         async def main() -> T:
+            nonlocal task
+            task = asyncio.current_task()
             async with ClusterClient(settings, AsyncioTransport(), budget) as client:
                 return await work(client)
 
-        return asyncio.run(main())
+        try:
+            return asyncio.run(main())
+        except KeyboardInterrupt:
+            if task is not None and task.done() and not task.cancelled():
+                task.exception()  # Otherwise asyncio logs it with a traceback when the task is freed.
+            raise
 
     def store_names(self, kind: str, names: Iterable[str]) -> None:
         """Stores names that a command has listed, for completion by the shell."""

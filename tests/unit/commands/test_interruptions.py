@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import signal
@@ -88,7 +89,13 @@ def interrupt(cluster: FakeCluster, request_class: type, number: signal.Signals,
     ],
 )
 def test_interrupted_change_shows_what_was_done(
-    kctl: Kctl, cluster: MovingCluster, line: str, request_class: type, number: signal.Signals, status: int
+    kctl: Kctl,
+    cluster: MovingCluster,
+    line: str,
+    request_class: type,
+    number: signal.Signals,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     prepare(kctl, cluster, line)
     interrupt(cluster, request_class, number)
@@ -98,6 +105,8 @@ def test_interrupted_change_shows_what_was_done(
     (report,) = [text for text in ran.err.splitlines() if "interrupted: " in text]
     name = request_class.__name__.removesuffix("Request")
     assert re.search(rf"the outcome of \d {name} requests?( \(.+\))? is unknown", report), report
+    gc.collect()
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
