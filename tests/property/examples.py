@@ -1,4 +1,4 @@
-"""How many examples property tests try: a fifth of them in `./dev test --fast`."""
+"""How many examples property tests try: an eighth of them in `./dev test --fast`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from hypothesis import settings
 
-SHARE = 5 if "KCTL_FAST_TESTS" in os.environ else 1
+SHARE = 8 if "KCTL_FAST_TESTS" in os.environ else 1
 
 
 def examples(count: int) -> settings:

@@ -54,6 +54,7 @@ def _needs_sanitizers() -> None:
         pytest.skip(reason)
 
 
+@pytest.mark.long
 def test_compiled_modules_read_nothing_outside_of_their_buffers_and_refuse_the_same(tmp_path: Path) -> None:
     for source in SOURCES:
         text = source.read_text().replace("from kctl.records.walk import", "from sanitized_walk import")

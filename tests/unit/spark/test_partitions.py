@@ -126,6 +126,7 @@ def test_a_crash_at_any_step_is_recovered_from(tmp_path: Path, keeps_contents: b
     assert step > 20
 
 
+@pytest.mark.long
 def test_of_two_exporters_without_a_lock_each_record_is_published_once(tmp_path: Path) -> None:
     """The second exporter runs completely while the first is at its n-th step, for every n."""
     for step in itertools.count(1):
@@ -147,6 +148,7 @@ def _at(step: int, work: Callable[[], object], number: int) -> None:
         work()
 
 
+@pytest.mark.long
 def test_records_that_are_removed_between_two_attempts_leave_no_unknown_file(tmp_path: Path) -> None:
     """Compaction removes all records of the last day after a first attempt has published files, or listed them."""
     removed = 0

@@ -155,6 +155,7 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
 
 
 @pytest.mark.parametrize("has_batch", [True, False])
+@pytest.mark.long
 def test_of_two_exporters_at_once_one_publishes(tmp_path: Path, table: TableOptions, has_batch: bool) -> None:
     """The second exporter runs completely while the first is at its n-th step, for every n."""
     for step in itertools.count(1):
