@@ -16,6 +16,7 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from kctl.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
@@ -54,8 +55,8 @@ class EveryPartition:
         return True
 
 
-async def host_with_offsets(loop: SimLoop) -> Host:
-    host = await Host(loop).start()
+def commit_all(host: Host) -> Awaitable[OffsetCommitResponse]:
+    """The response to a commit of all partitions, which takes more than one step."""
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
         for index in range(PARTITIONS)
@@ -64,7 +65,12 @@ async def host_with_offsets(loop: SimLoop) -> Host:
     handler = OffsetCommitHandler(host.coordinator, EveryPartition(), UNUSED, config=host.config, clock=host.clock)
     reply = handler.handle(request, context(7))
     assert isinstance(reply, Awaitable)
-    committing = asyncio.ensure_future(reply)
+    return reply
+
+
+async def host_with_offsets(loop: SimLoop) -> Host:
+    host = await Host(loop).start()
+    committing = asyncio.ensure_future(commit_all(host))
     assert await turns_while(committing) >= 2 * SLICES
     (topic,) = committing.result().topics
     assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE] * PARTITIONS
@@ -99,15 +105,7 @@ def test_a_commit_that_the_log_refuses_half_way_has_errors_for_the_rest() -> Non
 
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, Refusing()).start()
-        partitions = [
-            OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
-            for index in range(PARTITIONS)
-        ]
-        request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
-        handler = OffsetCommitHandler(host.coordinator, EveryPartition(), UNUSED, config=host.config, clock=host.clock)
-        reply = handler.handle(request, context(7))
-        assert isinstance(reply, Awaitable)
-        (topic,) = (await reply).topics
+        (topic,) = (await commit_all(host)).topics
         errors = [each.error_code for each in topic.partitions]
         written = 2 * REQUEST_ELEMENTS_PER_SLICE_MAX
         assert committed(host) == written

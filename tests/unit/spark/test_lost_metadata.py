@@ -26,7 +26,7 @@ from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import StoppedClock, expected_values, exporter, filled, run
+from tests.unit.spark.scene import Cluster, StoppedClock, expected_values, exporter, filled, run
 
 PARQUET = TableOptions()
 SHARED = TableOptions(is_shared=True)
@@ -190,10 +190,10 @@ def _rows_of(folder: Path, table: TableOptions) -> list[bytes]:
     return lake.values()
 
 
-@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
-def test_an_interrupted_commit_is_repeated_before_the_topic_is_looked_for(tmp_path: Path, table: TableOptions) -> None:
+def interrupted(folder: Path, table: TableOptions) -> Cluster:
+    """A cluster whose second export has ended just before the commit of its table."""
     cluster = filled()
-    run(cluster, tmp_path, table=table)
+    run(cluster, folder, table=table)
     cluster.append(0, 3)
 
     def crash(*_: object) -> None:
@@ -203,7 +203,13 @@ def test_an_interrupted_commit_is_repeated_before_the_topic_is_looked_for(tmp_pa
         patch.setattr(iceberg.IcebergTable, "commit", crash)
         patch.setattr(delta.DeltaLakeTable, "commit", crash)
         with pytest.raises(Crash):
-            run(cluster, tmp_path, table=table)
+            run(cluster, folder, table=table)
+    return cluster
+
+
+@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+def test_an_interrupted_commit_is_repeated_before_the_topic_is_looked_for(tmp_path: Path, table: TableOptions) -> None:
+    cluster = interrupted(tmp_path, table)
     expected = expected_values(cluster)
     cluster.exists = False
     with pytest.raises(ApiError, match="does not exist"):
@@ -214,18 +220,7 @@ def test_an_interrupted_commit_is_repeated_before_the_topic_is_looked_for(tmp_pa
 @pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
 def test_a_commit_that_another_exporter_has_begun_is_not_passed_over(tmp_path: Path, table: TableOptions) -> None:
     """Without a lock, it may begin after this exporter has completed interrupted ones."""
-    cluster = filled()
-    run(cluster, tmp_path, table=table)
-    cluster.append(0, 3)
-
-    def crash(*_: object) -> None:
-        raise Crash
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iceberg.IcebergTable, "commit", crash)
-        patch.setattr(delta.DeltaLakeTable, "commit", crash)
-        with pytest.raises(Crash):
-            run(cluster, tmp_path, table=table)
+    cluster = interrupted(tmp_path, table)
     cluster.append(0, 3)
     late = open_log(table, DiskFiles(tmp_path), ["orders"])
     with late.lock():
