@@ -82,8 +82,9 @@ class DeltaLakeTable:
         if self._table is None:
             return set()
         with self._failures():
-            prefix = self._table.table_uri.rstrip("/")
-            return {uri.removeprefix(prefix).removeprefix(self._url).lstrip("/") for uri in self._table.file_uris()}
+            # Where the library found the table: without symbolic links and `..`, and with escaped characters.
+            prefix = f"{self._table.table_uri.removeprefix('file://').rstrip('/')}/"
+            return {uri.removeprefix(prefix) for uri in self._table.file_uris()}
 
     def committed_ms(self) -> int | None:
         """See Table."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,12 +100,14 @@ class IcebergTable:
                     f"{self._location}/metadata"
                 ) from error
             table = self._table
-            if table.location().rstrip("/") != self._location:
+            location = table.location().rstrip("/")
+            if _folder(location) != _folder(self._location):
                 raise UsageError(
                     f"table {self.name} of the catalogue is at {table.location()}, not at {self._location}: choose "
                     "another --namespace, or, if the folder was moved or copied, move it back (Iceberg's metadata has "
                     "absolute paths)"
                 )
+            self._location = location
             try:
                 batch = int(table.properties[BATCH])
                 topics = topics_from_json(json.loads(table.properties[POSITIONS]))
@@ -265,6 +268,12 @@ class IcebergTable:
         finally:
             if self._catalog is not None:
                 self._catalog.close()
+
+
+def _folder(location: str) -> str:
+    """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
+    path = location.removeprefix("file://")
+    return location if path == location else os.path.realpath(path)
 
 
 def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:
