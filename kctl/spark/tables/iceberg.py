@@ -37,7 +37,7 @@ from kctl.spark.exec.outcome import WrittenFile
 from kctl.spark.exec.partitioning import DATE, HOUR, Partitioning
 from kctl.spark.plan import HeldColumns
 from kctl.spark.position_json import topics_from_json, topics_to_json
-from kctl.spark.tables.table import Conflict, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, TableCommit, TableFailed, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
@@ -115,11 +115,19 @@ class IcebergTable:
                 raise UsageError(f"table {self.name} was not created by an export") from None
             snapshot = table.current_snapshot()
             summary = snapshot.summary if snapshot else None
-            is_latest = summary is not None and summary.additional_properties.get(BATCH) == str(batch)
-            letters = summary.additional_properties.get(DEAD_LETTERS) if summary and is_latest else None
+            found = summary.additional_properties if summary else {}
+            is_latest = found.get(BATCH) == str(batch)
             columns = table.schema().as_arrow()
-            held = HeldColumns(held_columns(columns, "key"), held_columns(columns, "value"))
-            return TableState(batch, topics, columns.names, held, is_latest, json.loads(letters or "[]"))
+            return TableState(
+                batch,
+                topics,
+                columns.names,
+                HeldColumns(held_columns(columns, "key"), held_columns(columns, "value")),
+                is_latest,
+                json.loads(found.get(DEAD_LETTERS, "[]")) if is_latest else [],
+                has_lost=is_latest and found.get(LOST, "0") != "0",
+                has_rows=_is_based_on(table, batch),
+            )
 
     def paths(self) -> set[str]:
         """The data files of the current snapshot, relative to the table."""
@@ -274,6 +282,21 @@ def _folder(location: str) -> str:
     """The folder of a location without symbolic links and `..`; a URL of an object store as it is."""
     path = location.removeprefix("file://")
     return location if path == location else os.path.realpath(path)
+
+
+def _is_based_on(table: CatalogTable, batch: int) -> bool:
+    """Whether the current snapshot is that of a batch or a later one; True if the snapshots that tell have expired.
+
+    A rollback selects an earlier snapshot, and does not change the properties of the table.
+    """
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        found = snapshot.summary.additional_properties.get(BATCH) if snapshot.summary else None
+        if found is not None:
+            return int(found) >= batch
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return True
 
 
 def _partition_field(by: Partitioning) -> tuple[str, Transform[Any, Any], str]:

@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kctl.spark import layout
 from kctl.spark.commit_log import BrokenExportFolder, LostRace, parts_of
@@ -33,7 +34,7 @@ from kctl.spark.inventory import Inventory
 from kctl.spark.layout_mark import LayoutMark
 from kctl.spark.plan import FileOptions, HeldColumns, Plan, Positions, TopicPosition, advance
 from kctl.spark.tables.publications import Publication, Publications, is_recorded_name
-from kctl.spark.tables.table import Conflict, Table, TableCommit, TableFailed, TableState
+from kctl.spark.tables.table import LOST, Conflict, Table, TableCommit, TableFailed, TableState
 from kctl.spark.unmarked import unmarked_files
 
 COMMIT_ATTEMPTS = 10
@@ -73,6 +74,8 @@ class TableLog:
         """The states of the tables that exist, as read last."""
         self._interrupted: dict[str, Publication] = {}
         """Commits that an interrupted run recorded, and perhaps did not make."""
+        self._recorded: dict[str, TableCommit] = {}
+        """The last recorded commits."""
         self._settled: dict[str, set[str]] = {}
         """The files of the last batch of tables that no other program has changed since."""
 
@@ -104,6 +107,7 @@ class TableLog:
         self._states = {}
         self._interrupted = {}
         self._settled = {}
+        self._recorded = {}
         is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
@@ -115,6 +119,7 @@ class TableLog:
             publication = self._publications[directory].last()
             if publication is not None:
                 state = self._after(directory, state, publication)
+                self._recorded[directory] = publication.commit
             if state is not None:
                 self._states[directory] = state
         topics: dict[str, TopicPosition] = {}
@@ -176,26 +181,42 @@ class TableLog:
             return Inventory(unknown=tuple(unmarked_files(self._files, directories)), may_adopt=False)
         unknown: list[str] = []
         missing: list[tuple[str, int]] = []
+        set_back: list[tuple[str, int]] = []
         for directory in self._tables:
             state = self._states.get(directory)
             if state is None or state.batch < 0:
                 found = unmarked_files(self._files, [f"{directory}/data".lstrip("/")])
                 unknown += [path for path in found if not is_recorded_name(path)]
+            elif not state.has_rows:
+                set_back.append((self._name(directory), state.batch))
             elif state.is_latest:
                 missing += self._missing(directory, state)
-        return Inventory(tuple(missing), tuple(unknown), may_adopt=False, is_table=True)
+        return Inventory(tuple(missing), tuple(unknown), tuple(set_back), may_adopt=False, is_table=True)
 
     def _missing(self, directory: str, state: TableState) -> list[tuple[str, int]]:
         folder = self._data_directory(directory, state.batch)
         prefix = f"{directory}/" if directory else ""
         named = {path for one in self._tables[directory].paths() if (path := f"{prefix}{one}").startswith(f"{folder}/")}
         missing = named.difference(f"{folder}/{name}" for name in self._files.names(folder))
-        if not missing:
-            self._settled[directory] = named
+        recorded = self._recorded.get(directory)
+        # Nothing is deleted unless the table and the record agree on the files of the batch.
+        if recorded and recorded.batch == state.batch and not state.has_lost:
+            written = {f"{prefix}{file.path}" for file in recorded.files}
+            if named == written and not missing:
+                self._settled[directory] = named
+        missing |= {path for path in state.dead_letters if self._files.size(path) is None}
         return [(path, state.batch) for path in sorted(missing)]
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan with files in folders of their batch, whose names depend on everything that their contents do."""
+        """The plan with files in folders of their batch, whose names depend on everything that their contents do.
+
+        If offsets are missing, its number is above those of all folders: these may have the files of batches whose
+        metadata was lost, with the missing offsets.
+        """
+        if any(range_.lost for range_ in plan.ranges):
+            folders = [f"{self._directory(topic)}/data".lstrip("/") for topic in plan.topics]
+            numbers = [int(name) for folder in folders for name in self._files.names(folder) if name.isdecimal()]
+            plan = replace(plan, batch=max([plan.batch, *(number + 1 for number in numbers)]))
 
         def place(topic: str, path: str) -> str:
             suffix = f"+p{_digest(plan.options, plan.topics[topic].columns)}{layout.DATA_SUFFIX}"
@@ -231,7 +252,9 @@ class TableLog:
             self._publish(directory, publication)
             prefix = f"{directory}/" if directory else ""
             kept = {f"{prefix}{file.path}" for file in commit.files}
-            for number in range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1):
+            # Offsets that the brokers no longer have may be in the files of a batch whose metadata was lost.
+            numbers = range(max(batch + 1, plan.batch + 1 - CLEANED_FOLDERS_MAX), plan.batch + 1)
+            for number in () if commit.has_lost else numbers:
                 self._remove_others(directory, number, kept, commit.dead_letters)
             self._states.pop(directory, None)
         return after
@@ -303,7 +326,7 @@ class TableLog:
                 "kctl.cluster-id": plan.cluster_id,
                 "kctl.planned-ms": str(plan.created_ms),
                 "kctl.committed-ms": str(now_ms),
-                "kctl.lost-offsets": str(lost),
+                LOST: str(lost),
                 "kctl.filtered-records": str(filtered),
                 "kctl.topics": ",".join(topic for topic in plan.topics if topic in topics),
             },
