@@ -76,6 +76,8 @@ class TableLog:
         """Commits that an interrupted run recorded, and perhaps did not make."""
         self._recorded: dict[str, TableCommit] = {}
         """The last recorded commits."""
+        self._refused: dict[str, list[int]] = {}
+        """Batches that were recorded, and whose commit was refused."""
         self._settled: dict[str, set[str]] = {}
         """The files of the last batch of tables that no other program has changed since."""
 
@@ -108,6 +110,7 @@ class TableLog:
         self._interrupted = {}
         self._settled = {}
         self._recorded = {}
+        self._refused = {}
         is_marked = bool(LayoutMark(self._files).held())
         for directory, table in self._tables.items():
             state = table.state()
@@ -116,7 +119,7 @@ class TableLog:
                     f"{self._files.location}/{layout.TABLE_MARK} is missing, beside the table {self._name(directory)}: "
                     f"restore it, or write the options of its exports into it, for example: {self._mark}"
                 )
-            publication = self._publications[directory].last()
+            publication = self._last_record(directory, state)
             if publication is not None:
                 state = self._after(directory, state, publication)
                 self._recorded[directory] = publication.commit
@@ -136,6 +139,23 @@ class TableLog:
                 topic: state.held for topic in self._topics if (state := self._states.get(self._directory(topic)))
             },
         )
+
+    def _last_record(self, directory: str, state: TableState | None) -> Publication | None:
+        """The last recorded commit, except for those that were refused.
+
+        If a table is between the batch that a commit was based on and the batch of that commit, another exporter has
+        committed first.  The record of that exporter shows that the table is not an older one.
+        """
+        refused: list[int] = []
+        newest: Publication | None = None
+        for publication in self._publications[directory].newest_first():
+            newest = newest or publication
+            batch = publication.commit.batch
+            if state is None or not publication.after < state.batch < batch:
+                self._refused[directory] = refused
+                return publication
+            refused.append(batch)
+        return newest
 
     def _after(self, directory: str, state: TableState | None, publication: Publication) -> TableState:
         """The state of a table after the last recorded commit, which may have been interrupted."""
@@ -248,6 +268,8 @@ class TableLog:
             batch = before.batch if before else -1
             commit = self._commit_of(directory, plan, outcomes, after, now_ms)
             publication = Publication(batch, commit)
+            for number in self._refused.pop(directory, ()):
+                self._publications[directory].remove(number)
             self._publications[directory].write(publication)
             self._publish(directory, publication)
             prefix = f"{directory}/" if directory else ""

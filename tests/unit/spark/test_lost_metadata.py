@@ -21,12 +21,14 @@ from kctl.spark.commit_log import BrokenExportFolder, CommitLog, LostRace
 from kctl.spark.compaction.folder import compact_folder
 from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.partitioning import DATE, Partitioning
+from kctl.spark.export import Listener
 from kctl.spark.inventory import UnknownFiles
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions, open_log
 from tests.unit.spark.crashing_files import Crash
-from tests.unit.spark.scene import Cluster, StoppedClock, expected_values, exporter, filled, run
+from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, expected_values, exporter, filled, run
+from tests.unit.spark.stepped_port import SteppedPort
 
 PARQUET = TableOptions()
 SHARED = TableOptions(is_shared=True)
@@ -231,6 +233,43 @@ def test_a_commit_that_another_exporter_has_begun_is_not_passed_over(tmp_path: P
             late.write_commit(plan, {}, positions, now_ms=0)
     run(cluster, tmp_path, table=table)
     assert _rows_of(tmp_path, table) == expected_values(cluster)
+
+
+@pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
+def test_a_commit_that_another_exporter_was_too_late_for_is_not_taken_for_a_lost_one(
+    tmp_path: Path, table: TableOptions
+) -> None:
+    """Its batch has a higher number, because it is of several tables."""
+    cluster = filled()
+    for topics in (["orders", "payments"], ["payments"], ["payments"]):
+        cluster.topics = topics
+        run(cluster, tmp_path, table=table)
+        cluster.append(0, 3)
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    def compete(*_: object) -> None:
+        cluster.topics = ["orders", "payments"]
+        late = exporter(cluster, tmp_path, files=without_lock(), table=table)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(iceberg.IcebergTable, "commit", crash)
+            patch.setattr(delta.DeltaLakeTable, "commit", crash)
+            with pytest.raises(Crash):
+                late.run(SILENT)
+
+    def without_lock() -> SteppedPort:
+        return SteppedPort(DiskFiles(tmp_path), lambda step: None)
+
+    cluster.topics = ["orders"]
+    exporter(cluster, tmp_path, files=without_lock(), table=table).run(Listener(compete, lambda progress: None))
+    assert len(list((tmp_path / "orders" / "_published").iterdir())) == 2
+    for topics in (["orders"], ["orders"], ["orders", "payments"]):
+        cluster.topics = topics
+        cluster.append(1, 2)
+        run(cluster, tmp_path, table=table)
+        assert _rows_of(tmp_path, table) == expected_values(cluster)
+    assert len(list((tmp_path / "orders" / "_published").iterdir())) == 1
 
 
 @pytest.mark.parametrize("table", [ICEBERG, DELTA], ids=["iceberg", "delta"])
