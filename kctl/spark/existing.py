@@ -122,6 +122,7 @@ class ExistingExport:
         )
 
     def _is_of(self, path: str, topic: str) -> bool:
+        path = path.removeprefix(f"{DEAD_LETTERS}/")
         if self.options.is_shared:
             return layout.topic_part(path) == layout.topic_directory(topic)
         return bool(layout.topic_directories(topic, [path.partition("/")[0]]))
