@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pyarrow.parquet as pq
 import pytest
@@ -62,10 +63,14 @@ class Lake:
         self.cluster = filled()
         self._copies = [folder / f"after-{batch}" for batch in range(3)]
         for copy, count in zip(self._copies, (*counts, 0), strict=True):
-            run(self.cluster, self.target, table=table)
+            self.run()
             shutil.copytree(self.target, copy)
             self.cluster.append(0, count)
         self._first_ends = list(self.cluster.ends)
+
+    def run(self) -> None:
+        """An export that may be refused."""
+        run(self.cluster, self.target, table=self.table)
 
     def restored(self) -> None:
         """The target and the topic after the last batch."""
@@ -77,13 +82,13 @@ class Lake:
         path = self.target / part
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def put(self, part: str, batch: int, target: Path | None = None) -> None:
-        """A part as it was after a batch; missing if it was not there."""
-        copy = self._copies[batch] / part
+    def put(self, part: str, batch: int, of: Self | None = None) -> None:
+        """A part as it was after a batch, here or in another export; missing if it was not there."""
+        copy = (of or self)._copies[batch] / part
         if copy.is_dir():
-            shutil.copytree(copy, (target or self.target) / part)
+            shutil.copytree(copy, self.target / part)
         elif copy.exists():
-            shutil.copy(copy, (target or self.target) / part)
+            shutil.copy(copy, self.target / part)
 
     def data_files(self) -> set[str]:
         return {path.relative_to(self.target).as_posix() for path in self.target.rglob("[!._]*.parquet")}
@@ -124,7 +129,7 @@ def lake_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TableOptions,
 def refusal(lake: Lake) -> str | None:
     """Why an export is refused; None if it succeeds."""
     try:
-        run(lake.cluster, lake.target, table=lake.table)
+        lake.run()
     except KctlError as error:
         return str(error)
     return None
@@ -135,7 +140,11 @@ def refusal(lake: Lake) -> str | None:
 def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
     lake_of: Callable[[TableOptions, bool], Lake], table: TableOptions, part: str, replacement: str
 ) -> None:
-    lake = lake_of(table, False)
+    check_right_or_refused(lake_of(table, False), lambda: lake_of(table, True), part, replacement)
+
+
+def check_right_or_refused(lake: Lake, other: Callable[[], Lake], part: str, replacement: str) -> None:
+    """Replaces a part of the metadata, and exports until the part is back."""
     lake.restored()
     published = lake.data_files()
     lake.cluster.append(1, 2)
@@ -144,7 +153,7 @@ def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
         case "gone":
             pass
         case "of another export":
-            lake_of(table, True).put(part, 2, lake.target)
+            lake.put(part, 2, other())
         case _:
             lake.put(part, int(replacement[-1]))
     for _ in range(2):
@@ -158,7 +167,7 @@ def test_an_export_without_a_part_of_its_metadata_is_right_or_refused(
         lake.remove(part)
     if set(lake.data_files()) == published:
         lake.put(part, 2)
-        run(lake.cluster, lake.target, table=table)
+        lake.run()
         lake.assert_exact()
 
 
@@ -360,7 +369,7 @@ def test_a_plan_of_another_export_is_not_carried_out(tmp_path: Path) -> None:
     other = Lake(tmp_path / "other", PARQUET, (4, 6))
     lake.remove(f"_kctl/commits/{LAST}")
     lake.remove(f"_kctl/plans/{LAST}")
-    other.put(f"_kctl/plans/{LAST}", 2, lake.target)
+    lake.put(f"_kctl/plans/{LAST}", 2, other)
     with pytest.raises(BrokenExportFolder, match="does not continue"):
         run(lake.cluster, lake.target)
 
