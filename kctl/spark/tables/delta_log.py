@@ -24,7 +24,7 @@ from kctl.spark.plan import Position, TopicPosition
 
 BATCH_ID = "kctl"
 DEAD_LETTERS = "kctl.dead-letters"
-COMMITS_READ_MAX = 1000
+COMMITS_READ_MAX = 200
 """Of other programs since the last batch."""
 
 
@@ -92,9 +92,9 @@ def is_based_on(files: Files, directory: str, version: int, batch: int) -> bool:
             return found >= batch
         information = _information(data)
         if information.get("operation") == "RESTORE":
-            restored = information.get("operationParameters", {}).get("version")
-            if restored is None:
-                return False  # a time, as the user wrote it
+            restored = str(information.get("operationParameters", {}).get("version"))
+            if not restored.isdecimal():
+                return False  # to a time, which is written as the user gave it
             version = int(restored)
         else:
             version -= 1

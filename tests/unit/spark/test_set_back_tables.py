@@ -7,6 +7,7 @@ the offsets, the export is refused.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,22 @@ def test_an_export_may_continue_without_the_rows_of_a_table_that_was_set_back(
     assert len(lake.values()) == len(left) + 2
     lake.cluster.append(0, 1)
     assert run(lake.cluster, lake.target, table=table).warnings == []
+
+
+@pytest.mark.parametrize("parameters", [{"timestamp": "2026-11-23", "version": None}, {"version": "null"}, {}])
+def test_a_table_restored_to_a_time_is_taken_for_an_older_one(
+    tmp_path: Path, parameters: dict[str, str | None]
+) -> None:
+    """As Spark writes it: without a version, which may also be the text `null`."""
+    lake = Lake(tmp_path, DELTA)
+    restore_version(lake.target, 1)
+    commit = lake.target / "orders" / "_delta_log" / f"{3:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    (information,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    information["operationParameters"] = parameters
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(DataLoss, match="was set back"):
+        run(lake.cluster, lake.target, table=DELTA)
 
 
 def test_a_table_restored_to_a_version_after_the_last_batch_is_continued(tmp_path: Path) -> None:
