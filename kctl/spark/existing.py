@@ -70,6 +70,8 @@ class ExportedTopic:
     """How records are decoded; None for tables, whose files say it."""
     dead_letters: tuple[str, ...] = ()
     """Files with the records that could not be decoded, as they are in the topic."""
+    is_set_back: bool = False
+    """Whether the table lacks rows of its last batches, because another program has set it back."""
 
 
 class ExistingExport:
@@ -172,6 +174,7 @@ class ExistingExport:
             starts=None,
             isolation=None,
             dead_letters=self._dead_letters_of_table(directory, state) if state else (),
+            is_set_back=state is not None and not state.has_rows,
         )
 
     def _dead_letters_of_table(self, directory: str, state: TableState) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ the offsets, the export is refused.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Callable
@@ -14,7 +15,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from kctl.client.blocking_transport import BlockingTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import ClientSettings
+from kctl.spark.exec.files import DiskFiles
 from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.existing import ExistingExport
+from kctl.spark.importing import ImportRequest, NotImportable, import_export
 from kctl.spark.plan import OnDataLoss
 from kctl.spark.tables import iceberg
 from kctl.spark.tables.kinds import TableOptions
@@ -104,6 +111,17 @@ def test_a_table_whose_rows_are_older_than_its_offsets_is_refused(tmp_path: Path
     forward()
     run(lake.cluster, lake.target, table=table)
     lake.assert_exact()
+
+
+@KINDS
+def test_a_table_that_was_set_back_is_not_imported(tmp_path: Path, table: TableOptions) -> None:
+    lake = Lake(tmp_path, table)
+    ROLLBACKS[table](lake.target, 1)
+    files = DiskFiles(lake.target)
+    request = ImportRequest(topic="orders", transaction_timeout_ms=1000)
+    client = ClusterClient(ClientSettings((("127.0.0.1", 1),)), BlockingTransport())
+    with pytest.raises(NotImportable, match="the table of orders was set back"):
+        asyncio.run(import_export(client, files, ExistingExport(files), request, lambda rows: None))
 
 
 @KINDS
