@@ -23,6 +23,7 @@ from kctl.spark.exec.partitioning import Partitioning
 from kctl.spark.path_set import NO_PATHS
 from kctl.spark.tables import delta, iceberg
 from kctl.spark.tables.kinds import TableKind, TableOptions
+from kctl.spark.tables.table import Conflict
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, UnlockedFiles
 from tests.unit.spark.scene import SILENT, Cluster, StoppedClock, exporter, filled, run
 from tests.unit.spark.stepped_port import SteppedPort, crashing
@@ -263,6 +264,24 @@ def test_a_second_compaction_of_the_same_iceberg_files_is_refused(tmp_path: Path
     files = SteppedPort(DiskFiles(tmp_path), partial(_at, 2, partial(compact, tmp_path)))
     with pytest.raises(NotCompactable, match=r"another program has replaced files of table kafka\.orders"):
         compact(tmp_path, files)
+    assert exported(tmp_path, table) == everything(cluster)
+
+
+def test_a_compaction_of_an_iceberg_table_whose_response_was_lost_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of a catalogue repeats such a commit, and is then told that the table has changed."""
+    table = TABLES[0]
+    cluster = increments(tmp_path, table)
+    replace = iceberg.IcebergTable.replace
+
+    def replace_twice(self: iceberg.IcebergTable, replacements: list[iceberg.Replacement]) -> None:
+        replace(self, replacements)
+        raise Conflict
+
+    monkeypatch.setattr(iceberg.IcebergTable, "replace", replace_twice)
+    (found,) = compact(tmp_path)
+    assert (found.files_after, found.status) == (1, "compacted")
     assert exported(tmp_path, table) == everything(cluster)
 
 
