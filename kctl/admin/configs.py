@@ -1,6 +1,6 @@
 """Describes and alters the properties of topics, brokers, groups and client metrics, and the levels of loggers.
 
-Requests about one broker are sent to that broker, all others to any broker.
+Requests about one broker are sent to that broker, all others to any broker, and long ones to several.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ SOURCES: Mapping[int, str] = {
 
 SOURCES_VERSION_MIN = 1
 """Older versions of DescribeConfigs only return whether a value is the default (KIP-226)."""
+
+RESOURCES_PER_BROKER_MIN = 100
+"""Fewer topics are not divided among several brokers."""
 
 BROKER_DEFAULTS = ""
 """Resource name of the cluster-wide defaults."""
@@ -253,7 +256,7 @@ async def _on_brokers_of(
 
     async def send_one(broker_id: int | None, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
         if broker_id is None:
-            return await client.on_any_broker(lambda connection: send_to(connection, some))
+            return await _on_any_brokers(client, some, send_to)
         try:
             return await send_to(await client.broker(broker_id), some)
         except (ApiError, ConnectionLost) as error:
@@ -266,6 +269,29 @@ async def _on_brokers_of(
         resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NO_RESULT))
         for resource in sorted(set(resources))
     }
+
+
+async def _on_any_brokers(
+    client: ClusterClient,
+    resources: list[ConfigResource],
+    send_to: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
+) -> dict[ConfigResource, T | Outcome]:
+    """Divides many resources among the brokers with a connection: a broker may read each from ZooKeeper."""
+    connections = client.open_connections()[: len(resources) // RESOURCES_PER_BROKER_MIN]
+    if len(connections) < 2:
+        return await client.on_any_broker(lambda connection: send_to(connection, resources))
+
+    async def send_one(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
+        try:
+            return await send_to(connection, some)
+        except ConnectionLost:
+            return await client.on_any_broker(lambda other: send_to(other, some))
+
+    found: dict[ConfigResource, T | Outcome] = {}
+    shares = [resources[at :: len(connections)] for at in range(len(connections))]
+    for outcomes in await client.gather(list(map(send_one, connections, shares))):
+        found.update(outcomes)
+    return found
 
 
 def _resource_of(resource_type: int, name: str) -> ConfigResource:

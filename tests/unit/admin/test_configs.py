@@ -5,15 +5,22 @@ from __future__ import annotations
 import pytest
 
 from kctl.admin.configs import (
+    RESOURCES_PER_BROKER_MIN,
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
     ConfigResource,
     ConfigSynonym,
     ResourceType,
+    describe_configs,
     own_value,
     value_after,
 )
+from kctl.client.blocking_transport import run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
+from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 ORDERS = ConfigResource(ResourceType.TOPIC, "orders")
 OWN, INHERITED = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
@@ -65,3 +72,29 @@ def test_resources_are_described_by_the_right_broker_and_source(
     resource: ConfigResource, broker_id: int | None, source: str
 ) -> None:
     assert (resource.broker_id, resource.own_source) == (broker_id, source)
+
+
+@pytest.mark.parametrize("loses_a_connection", [False, True])
+def test_many_topics_are_described_by_all_brokers_with_a_connection(loses_a_connection: bool) -> None:
+    names = [f"topic-{number}" for number in range(2 * RESOURCES_PER_BROKER_MIN)]
+    with FakeCluster(brokers=2) as cluster:
+        for name in names:
+            cluster.create(name)
+        if loses_a_connection:
+            cluster.intercept(
+                DescribeConfigsRequest,
+                lambda _: DROP if len(cluster.requested(DescribeConfigsRequest)) == 1 else None,
+            )
+
+        async def main() -> list[str]:
+            async with ClusterClient(cluster.settings(), NoPauseBlockingTransport()) as client:
+                await client.metadata([])
+                for broker_id in range(2):
+                    await client.broker(broker_id)
+                found = await describe_configs(client, [ConfigResource(ResourceType.TOPIC, name) for name in names])
+                return [resource.name for resource, entries in found.items() if isinstance(entries, list)]
+
+        assert run_blocking(main()) == sorted(names)
+        requested = cluster.requested(DescribeConfigsRequest)
+        assert {broker for broker, _ in requested} == {0, 1}
+        assert max(len(request.resources) for _, request in requested) == RESOURCES_PER_BROKER_MIN
